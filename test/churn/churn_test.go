@@ -44,7 +44,7 @@ const (
 	// rounds are of equal length. The first one is the warm-up: what it leaves is what the others must leave.
 	rounds = 3
 	// roundChanges and roundControllers are how many changes of parents and of controllers a round has when it has no duration.
-	roundChanges, roundControllers = 400, 12
+	roundChanges, roundControllers = 250, 12
 	// controllerSlots and parentSlots are how many of them there are at most at a time.
 	controllerSlots, parentSlots = 8, 60
 	// parentWorkers and controllerWorkers act at the same time, each on slots of its own.
