@@ -41,13 +41,15 @@ DEMO_ARGS = --port '$(PORT)' --example '$(EXAMPLE)' --hook '$(HOOK)' --controlle
 FUZZTIME ?= 30s
 # How long `make churn` churns.
 CHURNTIME ?= 10m
+# How many changes `make pairs` makes for each of the four combinations of two controllers.
+CHANGES ?= 500
 # How many histories `make simulate` runs, and the seed of the first one.
 SEEDS ?= 1000
 FIRST ?= 1
 # The commit whose engine `make simulate-before` runs, and invariants that it does not check.
 BEFORE ?= 6a24bce
 OPEN ?=
-# Which tests of faults `make faults` runs, as a regular expression. Empty: all.
+# Which tests of faults `make faults` runs, as go test's -run has it: TestOneServer/HookDown. Empty: all.
 FAULT ?=
 # How often each microbenchmark is run, and the commit with which benchmarks are compared.
 COUNT ?= 6
@@ -134,7 +136,7 @@ control-plane-build: ## Build the local control plane's programs where they are 
 ##@ Test
 
 # They take the control plane's program from here, instead of building it again, as hack/test.sh does.
-churn fleet bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
+churn pairs fleet bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
 
 .PHONY: test
 test: build build-race demo-build image-local control-plane-build ## Run every test with the race detector.
@@ -156,13 +158,17 @@ fuzz: ## Fuzz every fuzz target for FUZZTIME each.
 churn: build-race control-plane-build ## Create, change and delete parents and controllers for CHURNTIME, and check that nothing is left.
 	@go test -race -count=1 -v -timeout 60m ./test/churn -churn.duration $(CHURNTIME)
 
+.PHONY: pairs
+pairs: build-race control-plane-build ## Run two controllers on the same parents, with CHANGES changes for each combination of their kinds: each must be seen.
+	@go test -race -count=1 -v -timeout 60m ./test/conformance/pairs -pairs.changes $(CHANGES)
+
 .PHONY: faults
 faults: build control-plane-build ## Run the long forms of all faults, or of those that FAULT matches, and write docs/reliability.md.
 	@hack/faults.sh '$(FAULT)'
 
 .PHONY: fleet
 fleet: build control-plane-build ## Measure how soon the statuses of 50 controllers with 200 parents each follow.
-	@METACONTROLLER_APISERVER='$(CURDIR)/$(SERVER)' go test -count=1 -v -timeout 30m -run '^TestFleet$$' ./test/conformance/status \
+	@METACONTROLLER_APISERVER='$(CURDIR)/$(SERVER)' go test -count=1 -v -timeout 30m -run '^TestStatus$$/^Fleet$$' ./test/conformance/status \
 		-fleet.controllers 50 -fleet.parents 200
 
 .PHONY: simulate

@@ -29,16 +29,16 @@ import (
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/metacontroller/metacontroller-apiserver/hack/demo/manifests"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
 const (
-	// syncedTimeout is how long it is waited until the parents are synced, and syncedInterval how often it is looked.
-	syncedTimeout  = time.Minute
-	syncedInterval = 250 * time.Millisecond
+	// syncedTimeout is how long it is waited until the parents are synced, and syncedInterval the least time between two looks, each of which
+	// takes two runs of kubectl. They take a fifth of the time at most, or less where they take long.
+	syncedTimeout               = time.Minute
+	syncedInterval, syncedPause = 250 * time.Millisecond, time.Second
 )
 
 // await waits until every parent is synced, and for what the project names. An author's own hook may fail: he stays, and sees it.
@@ -46,7 +46,7 @@ func (s *stage) await(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, syncedTimeout)
 	defer cancel()
 	for _, controller := range s.appliedControllers() {
-		err := wait.PollUntilContextCancel(limited, syncedInterval, true, func(ctx context.Context) (bool, error) { return s.synced(ctx, controller) })
+		err := s.awaitSynced(limited, controller)
 		if err == nil {
 			continue
 		}
@@ -63,6 +63,21 @@ func (s *stage) await(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// awaitSynced looks until a controller has synced its parents.
+func (s *stage) awaitSynced(ctx context.Context, controller *unstructured.Unstructured) error {
+	for {
+		looked := time.Now()
+		if done, err := s.synced(ctx, controller); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(min(max(4*time.Since(looked), syncedInterval), syncedPause)):
+		}
+	}
 }
 
 var errFailing = errors.New("syncs of a parent fail")

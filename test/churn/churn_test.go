@@ -36,18 +36,23 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-var duration = flag.Duration("churn.duration", 24*time.Second, "how long to churn")
+var duration = flag.Duration("churn.duration", 0, "how long to churn; zero is a fixed number of changes")
 
 const (
 	// limit is for a machine that is busy with other tests: a minute without an answer of an API server is followed by long back-offs.
 	limit = 6 * time.Minute
 	// rounds are of equal length. The first one is the warm-up: what it leaves is what the others must leave.
-	rounds = 4
+	rounds = 3
+	// roundChanges and roundControllers are how many changes of parents and of controllers a round has when it has no duration.
+	roundChanges, roundControllers = 250, 12
 	// controllerSlots and parentSlots are how many of them there are at most at a time.
 	controllerSlots, parentSlots = 8, 60
 	// parentWorkers and controllerWorkers act at the same time, each on slots of its own.
 	parentWorkers, controllerWorkers = 4, 2
 
+	// parentPause lets the server work between changes, several of which it would see as one otherwise. A round has its changes of
+	// controllers in the same time.
+	parentPause = 10 * time.Millisecond
 	// controllerPause lets controllers work before they are changed again.
 	controllerPause = 100 * time.Millisecond
 
@@ -90,10 +95,14 @@ func TestChurn(t *testing.T) {
 	site := newSite(test)
 	var samples []*sample
 	for round := range rounds {
+		began := time.Now()
 		site.churn(*duration / rounds)
+		churned := time.Since(began)
 		site.drain()
+		drained := time.Since(began) - churned
 		samples = append(samples, takeSample(test))
-		t.Logf("after round %d: %s\n%s", round, &site.tally, samples[round])
+		t.Logf("round %d churned for %s, drained in %s, and was measured in %s: %s\n%s", round, churned.Round(time.Second),
+			drained.Round(time.Second), (time.Since(began) - churned - drained).Round(time.Second), &site.tally, samples[round])
 	}
 	first, last := samples[0], samples[rounds-1]
 	if last.engine > first.engine+engineSlack {
@@ -129,21 +138,32 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// churn has all workers act for a while.
+// churn has all workers act for a while, or until there were enough changes.
 func (s *site) churn(d time.Duration) {
 	s.t.T.Helper()
 	ctx, end := s.t.T.Context(), time.Now().Add(d)
-	var working sync.WaitGroup
+	var (
+		parents, controllers atomic.Int64
+		working              sync.WaitGroup
+	)
+	// goesOn counts a change that is about to be made.
+	goesOn := func(made *atomic.Int64, most int64) bool {
+		if d > 0 {
+			return time.Now().Before(end)
+		}
+		return made.Add(1) <= most
+	}
 	for w := range parentWorkers {
 		working.Go(func() {
-			for time.Now().Before(end) {
+			for goesOn(&parents, roundChanges) {
 				s.changeParent(ctx, w+parentWorkers*rand.IntN(parentSlots/parentWorkers))
+				pause(ctx, parentPause)
 			}
 		})
 	}
 	for w := range controllerWorkers {
 		working.Go(func() {
-			for time.Now().Before(end) {
+			for goesOn(&controllers, roundControllers) {
 				s.changeController(ctx, w+controllerWorkers*rand.IntN(controllerSlots/controllerWorkers))
 				pause(ctx, controllerPause)
 			}

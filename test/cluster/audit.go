@@ -33,8 +33,8 @@ import (
 
 // audited is what was read of the audit log about one namespace.
 type audited struct {
-	// read is how much of the log that was, in whole lines.
-	read   int64
+	// lines have its name in them, and are not decoded yet.
+	lines  [][]byte
 	events []auditv1.Event
 }
 
@@ -44,49 +44,71 @@ func (c *Cluster) Audited(t testing.TB, namespace string) []auditv1.Event {
 	t.Helper()
 	c.auditing.Lock()
 	defer c.auditing.Unlock()
-	if c.audits == nil {
-		c.audits = map[string]*audited{}
-	}
-	if c.audits[namespace] == nil {
-		c.audits[namespace] = &audited{}
+	if err := c.readAudit(); err != nil {
+		t.Fatal(err)
 	}
 	a := c.audits[namespace]
+	if a == nil {
+		return nil
+	}
+	for _, line := range a.lines {
+		var e auditv1.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatalf("reading %q in the audit log: %v", line, err)
+		}
+		if e.Stage == auditv1.StageResponseComplete && e.ObjectRef != nil && e.ObjectRef.Namespace == namespace {
+			a.events = append(a.events, e)
+		}
+	}
+	a.lines = nil
+	return slices.Clone(a.events)
+}
+
+// readAudit reads what is new in the log, once for all namespaces.
+func (c *Cluster) readAudit() error {
 	file, err := os.Open(c.AuditLog())
 	if err != nil {
-		t.Fatal(err)
+		return fmt.Errorf("opening the audit log: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // It is read.
-	if _, err := file.Seek(a.read, io.SeekStart); err != nil {
-		t.Fatal(err)
+	if _, err := file.Seek(c.auditRead, io.SeekStart); err != nil {
+		return fmt.Errorf("reading the audit log: %w", err)
 	}
 	for lines := bufio.NewReaderSize(file, 1<<16); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return slices.Clone(a.events) // The last line may be half written.
+			return nil // The last line may be half written.
 		}
 		if err != nil {
-			t.Fatal(err)
+			return fmt.Errorf("reading the audit log: %w", err)
 		}
-		a.read += int64(len(line))
-		if err := a.add(line, namespace); err != nil {
-			t.Fatal(err)
-		}
+		c.auditRead += int64(len(line))
+		c.addAudit(line)
 	}
 }
 
-// add adds what a line tells of a namespace.
-func (a *audited) add(line []byte, namespace string) error {
-	if !bytes.Contains(line, []byte(`"namespace":"`+namespace+`"`)) {
-		return nil // Most of the log is about others.
+// addAudit keeps a line for each namespace that it names: most of them are never asked for, and to decode a line takes long.
+func (c *Cluster) addAudit(line []byte) {
+	const field = `"namespace":"`
+	for rest := line; ; {
+		_, after, found := bytes.Cut(rest, []byte(field))
+		if !found {
+			return
+		}
+		name, others, _ := bytes.Cut(after, []byte(`"`))
+		rest = others
+		a := c.audits[string(name)]
+		if a == nil {
+			if c.audits == nil {
+				c.audits = map[string]*audited{}
+			}
+			a = &audited{}
+			c.audits[string(name)] = a
+		}
+		if n := len(a.lines); n == 0 || &a.lines[n-1][0] != &line[0] {
+			a.lines = append(a.lines, line)
+		}
 	}
-	var e auditv1.Event
-	if err := json.Unmarshal(line, &e); err != nil {
-		return fmt.Errorf("reading %q in the audit log: %w", line, err)
-	}
-	if e.Stage == auditv1.StageResponseComplete && e.ObjectRef != nil && e.ObjectRef.Namespace == namespace {
-		a.events = append(a.events, e)
-	}
-	return nil
 }
 
 // AuditedRequest is verb and resource of a request, as in "patch things/status".

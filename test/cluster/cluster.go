@@ -58,9 +58,10 @@ type Cluster struct {
 
 	reader func() (*reader, error)
 
-	// auditing guards what was read of the audit log, by namespaces.
-	auditing sync.Mutex
-	audits   map[string]*audited
+	// auditing guards what was read of the audit log, by namespaces, and how much of it that was, in whole lines.
+	auditing  sync.Mutex
+	audits    map[string]*audited
+	auditRead int64
 }
 
 var shared *Cluster

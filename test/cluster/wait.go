@@ -51,14 +51,20 @@ func EventuallySeen(t testing.TB, limit time.Duration, what string, ask func(ctx
 	}, seen, func() time.Duration { return min(max(4*took, time.Since(began)/8, shortest), longest) })
 }
 
-// EventuallyEvery is [Eventually] for answers that cost much: it asks once in each interval.
+// EventuallyEvery is [Eventually] for answers that cost much: it asks once in each interval, at the same moments as others with that interval, so
+// that they may share an answer.
 func EventuallyEvery(t testing.TB, interval, limit time.Duration, what string, ask func(ctx context.Context) (bool, string)) {
 	t.Helper()
 	var last string
 	eventually(t, limit, what, func(ctx context.Context) (done bool) {
 		done, last = ask(ctx)
 		return done
-	}, func() string { return last }, func() time.Duration { return interval })
+	}, func() string { return last }, func() time.Duration { return untilNext(interval, time.Now()) })
+}
+
+// untilNext is how long it is until a multiple of the interval, half an interval at least.
+func untilNext(interval time.Duration, now time.Time) time.Duration {
+	return now.Add(interval / 2).Truncate(interval).Add(interval).Sub(now)
 }
 
 func eventually(t testing.TB, limit time.Duration, what string, ask func(ctx context.Context) bool, seen func() string, pause func() time.Duration) {

@@ -30,6 +30,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -120,7 +121,7 @@ func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
 	}
 	s := &Server{t: t, cluster: c, options: o, binary: o.Binary, port: o.Port, log: filepath.Join(t.TempDir(), "server.log")}
 	t.Cleanup(s.end)
-	s.Restart()
+	s.RestartAndRegister()
 	return s
 }
 
@@ -154,8 +155,15 @@ func (s *Server) end() {
 }
 
 // Restart starts a server that was ended by Kill or Stop again, with the same data directory, port and flags, and returns
-// when its API is available in the cluster, to kubectl too.
+// when its API is available in the cluster, to kubectl too, where it is registered still.
 func (s *Server) Restart() {
+	s.t.Helper()
+	s.run()
+	s.awaitAvailable()
+}
+
+// run starts the server's process, and returns when it is ready.
+func (s *Server) run() {
 	s.t.Helper()
 	args := append([]string{
 		"--kubeconfig", s.options.Kubeconfig,
@@ -177,7 +185,12 @@ func (s *Server) Restart() {
 		}
 	}
 	s.awaitReady()
+}
 
+// RestartAndRegister is Restart for a server of which the cluster does not know, or knows no more.
+func (s *Server) RestartAndRegister() {
+	s.t.Helper()
+	s.run()
 	ctx, cancel := context.WithTimeout(s.t.Context(), startTimeout)
 	defer cancel()
 	if _, err := process.OutputOf(ctx, s.command(ctx, append([]string{
@@ -188,6 +201,17 @@ func (s *Server) Restart() {
 	}, s.options.Authority...)...)); err != nil {
 		s.t.Fatal(err)
 	}
+	s.awaitAvailable()
+}
+
+// awaitAvailable waits until the cluster leads requests to the server, and tells kubectl of its API.
+func (s *Server) awaitAvailable() {
+	s.t.Helper()
+	controllers := cluster.NewClients(s.t, s.cluster.Config(s.t)).Versioned.MetacontrollerV1alpha1().CompositeControllers()
+	cluster.Eventually(s.t, startTimeout, "the server's API to be available in the cluster", func(ctx context.Context) (bool, string) {
+		_, err := controllers.List(ctx, metav1.ListOptions{Limit: 1})
+		return err == nil, fmt.Sprint(err)
+	})
 	s.cluster.AwaitServed(s.t, startTimeout, v1alpha1.SchemeGroupVersion)
 }
 

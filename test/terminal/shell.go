@@ -31,8 +31,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
@@ -196,7 +194,20 @@ func (s *Shell) Start(t *testing.T, text string) {
 	}
 }
 
-// Poll asks until it is done, or the context ends.
+// shortest and longest are the pauses of Poll.
+const shortest, longest = 250 * time.Millisecond, time.Second
+
+// Poll asks until it is done, or the context ends. To ask may take a program, which is started in a fifth of the time at most.
 func Poll(ctx context.Context, done func() bool) {
-	_ = wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(context.Context) (bool, error) { return done(), nil })
+	for {
+		asked := time.Now()
+		if done() {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(max(4*time.Since(asked), shortest), longest)):
+		}
+	}
 }

@@ -38,9 +38,8 @@ func configMap(data map[string]any) map[string]any {
 	return map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "child"}, "data": data}
 }
 
-// TestOwnership is about fields, and objects, that belong to others.
-func TestOwnership(t *testing.T) {
-	w := newWorld(t)
+// ownership is about fields, and objects, that belong to others.
+func ownership(t *testing.T, w *world) {
 	for name, run := range map[string]func(*testing.T, *world){
 		"AnEditOfOursIsPutBackAndOneOfTheirsStays/Merge":      editing(v1alpha1.ChildApplyMerge),
 		"AnEditOfOursIsPutBackAndOneOfTheirsStays/ServerSide": editing(v1alpha1.ChildApplyServerSide),

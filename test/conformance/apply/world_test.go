@@ -80,6 +80,13 @@ spec:
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
+// TestApply has one server for all that needs no flag.
+func TestApply(t *testing.T) {
+	w := newWorld(t)
+	t.Run("MethodsAndStrategies", func(t *testing.T) { methodsAndStrategies(t, w) })
+	t.Run("Ownership", func(t *testing.T) { ownership(t, w) })
+}
+
 // world is the environment of all tests, and the hook of their controllers.
 type world struct {
 	*fixture.Environment

@@ -33,8 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-func TestDeletionGuard(t *testing.T) {
-	e := fixture.SetUp(t, fixture.Options{Limit: limit})
+func deletionGuard(t *testing.T, e *fixture.Environment) {
 	tests(t, e, map[string]func(*stage){
 		"HeldUntilConfirmed": heldUntilConfirmed, "HeldUntilTheHookIsCorrected": heldUntilCorrected, "Recreation": recreation,
 		"Finalization": finalization, "Share": share, "GarbageCollection": collection, "OptOut": optOut, "ParentInDeletion": inDeletion,

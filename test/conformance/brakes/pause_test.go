@@ -30,8 +30,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-func TestPause(t *testing.T) {
-	e := fixture.SetUp(t, fixture.Options{Limit: limit})
+func pauses(t *testing.T, e *fixture.Environment) {
 	tests(t, e, map[string]func(*stage){
 		"NothingIsDoneAndNothingIsLost": nothingIsLost, "InTheMiddleOfASync": middleOfASync, "ParentsAreNotFinalized": notFinalized,
 		"Deletion": deletedWhilePaused, "Edits": editedWhilePaused,

@@ -40,6 +40,13 @@ func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 // limit is more than anything takes on a busy machine.
 const limit = 2 * time.Minute
 
+// TestBrakes has one server for all.
+func TestBrakes(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{Limit: limit})
+	t.Run("DeletionGuard", func(t *testing.T) { deletionGuard(t, e) })
+	t.Run("Pause", func(t *testing.T) { pauses(t, e) })
+}
+
 // A stage is one test of a controller of either kind, whose hook wants as many ConfigMaps for each parent as its spec.n says, with the
 // data that its spec.data says.
 type stage struct {

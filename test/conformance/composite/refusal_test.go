@@ -137,7 +137,7 @@ func testHostile(t *testing.T, s *fixture.Environment) {
 		}
 	})
 	healthy.script.Respond(func(q *fixture.Call) (*fixture.Reply, error) {
-		return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap(q.Parent.GetName(), map[string]any{"a": "1"})}}, nil
+		return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap(q.Parent.GetName(), map[string]any{"n": fixture.Value(q.Parent, "spec", "n")})}}, nil
 	})
 	healthy.run(nil)
 	hostile.Parent("victim", map[string]any{})
@@ -172,6 +172,6 @@ func testHostile(t *testing.T, s *fixture.Environment) {
 		t.Fatal("the server ended")
 	default:
 	}
-	healthy.Patch(fixture.Things, "p0", `{"metadata":{"annotations":{"a":"1"}}}`)
-	healthy.Await(fixture.Things, "p0", "to be synced", func(o *unstructured.Unstructured) bool { return o != nil })
+	healthy.Patch(fixture.Things, "p0", `{"spec":{"n":"2"}}`)
+	healthy.Await(fixture.ConfigMaps, "p0", "to be updated after all that", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "data", "n") == "2" })
 }

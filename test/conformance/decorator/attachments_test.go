@@ -40,9 +40,8 @@ func attach(name string) []*hook.Object {
 	return []*hook.Object{fixture.ConfigMap(name, map[string]any{"a": "1"})}
 }
 
-// TestAttachments is what a decorator does with attachments.
-func TestAttachments(t *testing.T) {
-	e := setUp(t)
+// attachments is what a decorator does with attachments.
+func attachments(t *testing.T, e *fixture.Environment) {
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *fixture.Environment)

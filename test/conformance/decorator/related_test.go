@@ -33,14 +33,12 @@ import (
 )
 
 const (
-	many     = 2000
-	matching = 50
+	many     = 200
+	matching = 20
 )
 
-// TestAChangeOfARelatedObjectCallsTheMatchingTargetsOnly has 2,000 targets, each with one customize rule. 50 of the rules
-// match one Secret.
-func TestAChangeOfARelatedObjectCallsTheMatchingTargetsOnly(t *testing.T) {
-	e := setUp(t)
+// matchingTargetsOnly has 200 targets, each with one customize rule. 20 of the rules match one Secret.
+func matchingTargetsOnly(t *testing.T, e *fixture.Environment) {
 	for _, version := range []v1alpha1.HookVersion{v1alpha1.HookVersionV1, v1alpha1.HookVersionV2} {
 		t.Run(string(version), func(t *testing.T) { relatedFanOut(t, e, version) })
 	}

@@ -40,11 +40,23 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
-func setUp(t *testing.T) *fixture.Environment {
-	t.Helper()
-	return fixture.SetUp(t, fixture.Options{
+// TestDecorators has one server for all.
+func TestDecorators(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{
 		Limit: limit, Resources: []cluster.CustomResource{{Resource: bareThings, Kind: "BareThing", WithoutStatus: true}},
 	})
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, *fixture.Environment)
+	}{
+		// Normal events of the whole process have one budget, which the others spend.
+		{"AnEventTellsOfADeletedTarget", tellOfDeletedTarget},
+		{"AChangeOfARelatedObjectCallsTheMatchingTargetsOnly", matchingTargetsOnly},
+		{"Attachments", attachments},
+		{"Targets", targets},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, e) })
+	}
 }
 
 // A stage is one test of a DecoratorController, whose hooks are one script.

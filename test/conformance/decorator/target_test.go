@@ -33,9 +33,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// TestTargets is what a decorator does with its targets themselves.
-func TestTargets(t *testing.T) {
-	e := setUp(t)
+// targets is what a decorator does with its targets themselves.
+func targets(t *testing.T, e *fixture.Environment) {
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *fixture.Environment)
@@ -234,6 +233,13 @@ func deletion(t *testing.T, e *fixture.Environment) {
 	}
 }
 
+func tellOfDeletedTarget(t *testing.T, e *fixture.Environment) {
+	s := newStage(t, e, func(*fixture.Call) *fixture.Reply { return &fixture.Reply{Delete: true} })
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { spec.Resources[0].AllowDelete = new(true) }, fixture.Secrets)
+	s.Selected(fixture.Secrets, "target", nil)
+	s.AwaitEvent("target", corev1.EventTypeNormal, "TargetDeleted", s.Name)
+}
+
 func deleteTarget(t *testing.T, e *fixture.Environment) {
 	s := newStage(t, e, func(q *fixture.Call) *fixture.Reply {
 		return &fixture.Reply{Delete: q.Parent.GetAnnotations()["condemned"] != "", Children: attach("of-" + q.Parent.GetName())}
@@ -248,7 +254,6 @@ func deleteTarget(t *testing.T, e *fixture.Environment) {
 	s.Patch(fixture.Secrets, "target", `{"metadata":{"annotations":{"condemned":"1"}}}`)
 	s.Await(fixture.Secrets, "target", "to be gone", cluster.Gone)
 	s.Await(fixture.ConfigMaps, "of-target", "to be collected", cluster.Gone)
-	s.AwaitEvent("target", corev1.EventTypeNormal, "TargetDeleted", s.Name)
 	second := s.Selected(fixture.Secrets, "target", nil)
 	s.Await(fixture.ConfigMaps, "of-target", "to be there again", cluster.Exists)
 	s.settled()

@@ -162,6 +162,19 @@ func failingCall(s *stage) {
 	s.awaitStatus("seen", "2")
 }
 
+// awaitCall waits until a call has begun that waits.
+func (s *stage) awaitCall(begun <-chan struct{}) {
+	s.T.Helper()
+	cluster.Eventually(s.T, limit, "the call that sees the children", func(context.Context) (bool, string) {
+		select {
+		case <-begun:
+			return true, ""
+		default:
+			return false, fmt.Sprintf("%d calls", s.script.All())
+		}
+	})
+}
+
 // pause pauses the controller during the call that sees the children. When nothing is under way, the status is stored.
 func pause(s *stage) {
 	called, release := make(chan struct{}, 100), make(chan struct{})
@@ -173,7 +186,7 @@ func pause(s *stage) {
 		return seen(children), nil
 	})
 	s.Parent("p", map[string]any{})
-	<-called
+	s.awaitCall(called)
 	s.controller.Patch(`{"spec":{"paused":true}}`)
 	s.Kubectl(s.T, "wait", "--for=condition=Paused", strings.ToLower(s.controller.Kind)+"/"+s.controller.Name, "--timeout", limit.String())
 	if got := fixture.Value(s.Get(fixture.Things, "p"), "status", "seen"); got != "0" {
@@ -196,7 +209,7 @@ func controllerDeleted(s *stage) {
 	})
 	s.T.Cleanup(func() { close(release) })
 	s.Parent("p", map[string]any{})
-	<-called
+	s.awaitCall(called)
 	s.controller.Delete()
 	s.awaitStatus("seen", "0")
 }
@@ -274,7 +287,7 @@ func changedMeanwhile(s *stage) {
 		return now, nil
 	})
 	s.Parent("p", map[string]any{"data": "1"})
-	<-called
+	s.awaitCall(called)
 	s.Patch(fixture.Things, "p", `{"spec":{"data":"2"}}`)
 	close(release)
 	s.awaitStatus("data", "2")

@@ -121,6 +121,10 @@ func takenBack(s *stage) {
 	before := s.script.Calls("held")
 	s.Patch(fixture.Things, "held", `{"spec":{"changed":"1"}}`)
 	s.script.AwaitCalls(s.T, "held", before+1)
+	// Whoever would still take the finalizer off could do so from now on.
+	running.AwaitCondition(releasedCondition, "to name nothing that is held", func(c metav1.Condition) bool {
+		return c.Status == "" || c.Status == metav1.ConditionTrue
+	})
 	w.set(true)
 	s.Settle()
 	if o := s.Get(fixture.Things, "held"); !s.carries(o) {

@@ -18,36 +18,54 @@ package hooks
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// patience is the backoff that tests wait for before they mend a cause: long enough to tell a retry at once from one that is
-// due.
-const patience = 4 * time.Second
+// patience is how far away the next retry is when tests mend a cause: long enough to tell a retry at once from one that is due.
+const patience = 8 * time.Second
 
-// backsOff waits until the hook at a path, which fails, is called rarely, and returns the time between the last two calls.
-func (s *stage) backsOff(path string) (backoff time.Duration) {
+// mends mends what makes the hook at a path fail as soon as its next retry is far away, and checks that the hook is called before it is due.
+func (s *stage) mends(path string, mend func()) {
 	s.T.Helper()
-	cluster.Eventually(s.T, limit, "backoff", func(context.Context) (bool, string) {
-		if requests := s.Requests(path); len(requests) > 1 {
-			backoff = requests[len(requests)-1].Time.Sub(requests[len(requests)-2].Time)
-		}
-		return backoff > patience, backoff.String()
-	})
-	return backoff
-}
-
-// mends mends what makes the hook at a path fail, and checks that the hook is called sooner than after the backoff before,
-// of which the next is the double.
-func (s *stage) mends(path string, backoff time.Duration, mend func()) {
-	s.T.Helper()
+	due := s.awaitDistantRetry()
 	before := len(s.Requests(path))
 	mend()
-	since := time.Now() // On a busy machine the mending itself takes its time.
-	s.awaitCalls(path, "", before+1)
-	if waited := s.Requests(path)[before].Time.Sub(since); waited > backoff {
-		s.T.Errorf("the hook was called after %v, the backoff before was %v: what failed must be retried as soon as the cause is mended", waited, backoff)
+	if late := time.Since(due); late > 0 {
+		s.T.Fatalf("the cause was mended only %v after the retry was due", late)
 	}
+	s.awaitCalls(path, "", before+1)
+	if called := s.Requests(path)[before].Time; !called.Before(due) {
+		s.T.Errorf("the hook was called %v after its retry was due: what failed must be retried as soon as the cause is mended", called.Sub(due))
+	}
+}
+
+// awaitDistantRetry waits until the back-off of the stage's only parent is long, and returns when it ends.
+func (s *stage) awaitDistantRetry() (due time.Time) {
+	s.T.Helper()
+	cluster.Eventually(s.T, limit, "a retry that is far away", func(ctx context.Context) (bool, string) {
+		list, err := s.parents(ctx)
+		if err != nil || len(list.Items) != 1 {
+			return false, fmt.Sprint(list, err)
+		}
+		p := list.Items[0]
+		if p.Retries == 0 || p.NextSyncTime == nil {
+			return false, fmt.Sprintf("%+v", p)
+		}
+		due = p.NextSyncTime.Time
+		return time.Until(due) > patience, fmt.Sprintf("the retry after %d failures is due in %v", p.Retries, time.Until(due))
+	})
+	return due
+}
+
+func (s *stage) parents(ctx context.Context) (*v1alpha1.ControllerParentList, error) {
+	client, of := s.Versioned.MetacontrollerV1alpha1(), v1alpha1.ControllerParentOptions{Namespace: s.Namespace}
+	if s.kind == fixture.Decorator {
+		return client.DecoratorControllers().GetParents(ctx, s.running.Name, of)
+	}
+	return client.CompositeControllers().GetParents(ctx, s.running.Name, of)
 }

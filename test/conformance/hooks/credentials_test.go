@@ -337,9 +337,7 @@ func testMissingSecret(t *testing.T, s *shared, kind fixture.Kind) {
 	st.Parent("p", nil)
 	text := fmt.Sprintf("authorization of the hook, Secret %[1]s/login: secrets \"%[1]s/login\" not found", st.Namespace)
 	st.syncError("p", text)
-	// After so many failures the next attempt is more than four seconds away.
-	st.running.AwaitCounters("backoff", func(n *v1alpha1.ControllerCounters) bool { return n.FailedSyncs >= 11 })
-	st.mends("/sync", patience, func() { st.secret("login", map[string]string{"token": "one"}) })
+	st.mends("/sync", func() { st.secret("login", map[string]string{"token": "one"}) })
 	st.awaitStatus("p", "done", "yes")
 	st.onlyOneWarning("p")
 }
@@ -361,6 +359,6 @@ func testRotation(t *testing.T, s *shared, kind fixture.Kind) {
 	})
 	st.Parent("p", nil)
 	st.syncError("p", "unsupported status code: 401 body: who are you?")
-	st.mends("/sync", st.backsOff("/sync"), func() { st.secret("login", map[string]string{"token": "two"}) })
+	st.mends("/sync", func() { st.secret("login", map[string]string{"token": "two"}) })
 	st.awaitStatus("p", "done", "yes")
 }

@@ -454,7 +454,7 @@ func testLatecomer(t *testing.T, s *shared, kind fixture.Kind) {
 	st.run(definition{sync: st.at("/sync", v1), customize: st.at("/customize", v1)})
 	st.Parent("p", nil)
 	st.syncError("p", "discovery: can't find resource "+resource.Resource+" in apiVersion fixture.example.com/v1")
-	st.mends("/customize", st.backsOff("/customize"), func() {
+	st.mends("/customize", func() {
 		s.Define(t, cluster.CustomResource{Resource: resource, Kind: "Late" + string(kind[:4])})
 	})
 	st.awaitStatus("p", "done", "yes")

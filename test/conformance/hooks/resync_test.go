@@ -42,10 +42,22 @@ func testResync(t *testing.T, s *shared, kind fixture.Kind) {
 			t.Errorf("the hook was called again after %v, it asked for 300 ms", waited)
 		}
 	})
-	t.Run("ResyncAfterSecondsOfAFailedSync", func(t *testing.T) {
+	t.Run("ResyncAfterSecondsOfARefusedResponse", func(t *testing.T) {
 		t.Parallel()
 		st := newStage(t, s, kind)
-		// The response is refused, but the time in it is not.
+		// The response is refused, but the time in it is not. The back-off alone would take longer than the test may.
+		children := map[fixture.Kind]string{fixture.Composite: "children", fixture.Decorator: "attachments"}[kind]
+		st.Handle("/sync", answering(func(question) any {
+			return map[string]any{"resyncAfterSeconds": 0.2, children: []any{map[string]any{"kind": "ConfigMap"}}}
+		}))
+		st.run(definition{sync: st.at("/sync", v2), children: true})
+		st.Parent("p", nil)
+		st.awaitCalls("/sync", "p", 20)
+		st.syncError("p", "")
+	})
+	t.Run("ResyncAfterSecondsOfZero", func(t *testing.T) {
+		t.Parallel()
+		st := newStage(t, s, kind)
 		st.Handle("/sync", answering(func(question) any { return map[string]any{"resyncAfterSeconds": 0} }))
 		st.run(definition{sync: st.at("/sync", v2)})
 		st.Parent("p", nil)

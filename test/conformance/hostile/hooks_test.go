@@ -17,12 +17,14 @@ limitations under the License.
 package hostile
 
 import (
+	"bytes"
 	"compress/gzip"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -125,16 +127,26 @@ func slowly(handler http.Handler) http.Handler {
 
 // bomb returns a small body that becomes a large one.
 func bomb() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Encoding", "gzip")
-		packed := gzip.NewWriter(w)
-		defer packed.Close() //nolint:errcheck // the client goes away before
+	// To pack it costs more than to call all other hooks.
+	packed := sync.OnceValues(func() ([]byte, error) {
+		var body bytes.Buffer
+		packing := gzip.NewWriter(&body)
 		block := []byte(strings.Repeat(" ", 64<<10))
 		for sent := 0; sent < endless; sent += len(block) {
-			if _, err := packed.Write(block); err != nil {
-				return
+			if _, err := packing.Write(block); err != nil {
+				return nil, err
 			}
 		}
+		return body.Bytes(), packing.Close()
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		body, err := packed()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(body) // The client may go away before.
 	})
 }
 

@@ -25,6 +25,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -123,9 +124,7 @@ func oneNamespace(s *stage) {
 	s.CreateIn(other, fixture.Things, "b", map[string]any{"spec": map[string]any{"names": "one", "data": "x"}}, map[string]string{fixture.Label: s.Name})
 	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
 	s.In(other).Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
-	role := s.Name + "-reader"
-	s.Kubectl(s.T, "create", "clusterrole", role, "--verb=get", "--resource=things."+fixture.Group)
-	defer s.Kubectl(s.T, "delete", "clusterrole", role)
+	role := s.role("reader", []string{"get"}, fixture.Things)
 	jane := s.as("jane-"+s.Name, role)
 	list, err := s.parents(jane, v1alpha1.ControllerParentOptions{})
 	if err != nil || len(list.Items) != 1 || list.Items[0].Namespace != s.Name || list.Hidden != 1 {
@@ -136,7 +135,9 @@ func oneNamespace(s *stage) {
 		s.T.Errorf("in the other namespace she sees %+v, error %v", list, err)
 	}
 	// As the plugin does, before it asks for subresources.
-	s.Kubectl(s.T, "get", s.resource(), s.controller.Name, "--as", "jane-"+s.Name)
+	if err := jane.RESTClient().Get().Resource(s.resource()).Name(s.controller.Name).Do(s.T.Context()).Error(); err != nil {
+		s.T.Errorf("she reads the controller: %v", err)
+	}
 	calls := s.script.Calls("b")
 	if done, err := s.resync(jane, nil); err != nil || done.Status.Parents != 1 || done.Status.Hidden != 1 {
 		s.T.Errorf("she resynced %+v, error %v", done, err)
@@ -146,8 +147,11 @@ func oneNamespace(s *stage) {
 		s.T.Errorf("the hook was called %d times for the parent in the other namespace", now-calls)
 	}
 	// A user who may not use the subresource is told so by the kube-apiserver's rules.
-	s.Kubectl(s.T, "delete", "clusterrolebinding", s.Name+"-jane-"+s.Name)
-	defer s.Kubectl(s.T, "create", "clusterrolebinding", s.Name+"-jane-"+s.Name, "--clusterrole=metacontroller-inspection", "--user=jane-"+s.Name)
+	bindings, name := s.Kube.RbacV1().ClusterRoleBindings(), s.Name+"-jane-"+s.Name
+	patch := []byte(`[{"op":"remove","path":"/subjects"}]`)
+	if _, err := bindings.Patch(s.T.Context(), name, types.JSONPatchType, patch, metav1.PatchOptions{}); err != nil {
+		s.T.Fatalf("taking the user out of the binding %s: %v", name, err)
+	}
 	s.eventually("it to be forbidden", func() bool {
 		_, err := s.parents(jane, v1alpha1.ControllerParentOptions{})
 		return apierrors.IsForbidden(err)

@@ -312,9 +312,7 @@ func planOfOneNamespace(s *stage) {
 	s.CreateIn(other, fixture.Things, "b", map[string]any{"spec": map[string]any{"names": "one", "data": "x"}}, map[string]string{fixture.Label: s.Name})
 	s.In(other).Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
 	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
-	role := s.Name + "-reader"
-	s.Kubectl(s.T, "create", "clusterrole", role, "--verb=get", "--resource=things."+fixture.Group+",configmaps")
-	defer s.Kubectl(s.T, "delete", "clusterrole", role)
+	role := s.role("reader", []string{"get"}, fixture.Things, fixture.ConfigMaps)
 	jane := s.as("jane-"+s.Name, role)
 	s.Idle(s.controller)
 	calls := s.script.Calls("b")
@@ -332,9 +330,7 @@ func planOfOneNamespace(s *stage) {
 		s.T.Errorf("the hook was called %d times for what she may not see", now-calls)
 	}
 	// Who may see the parents and not the children sees no plan.
-	poor := s.Name + "-poor"
-	s.Kubectl(s.T, "create", "clusterrole", poor, "--verb=get", "--resource=things."+fixture.Group)
-	defer s.Kubectl(s.T, "delete", "clusterrole", poor)
+	poor := s.role("poor", []string{"get"}, fixture.Things)
 	plan, err = s.plan(s.as("joe-"+s.Name, poor), v1alpha1.ControllerPlanSpec{})
 	if err != nil || len(plan.Status.Parents) != 0 || plan.Status.Hidden != 2 {
 		s.T.Errorf("he sees %+v, error %v", plan, err)
@@ -368,7 +364,7 @@ func relatedObjects(s *stage) {
 	s.Hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
 		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{{APIVersion: "v1", Resource: "services"}}}, nil
 	}))
-	s.Kubectl(s.T, "-n", s.Name, "create", "service", "externalname", "related", "--external-name=example.com")
+	s.related()
 	s.run()
 	s.Parent("a", map[string]any{"names": "one", "data": "x"})
 	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
@@ -388,10 +384,9 @@ func relatedObjects(s *stage) {
 		s.T.Errorf("what is remembered (-before +after):\n%s", diff)
 	}
 	jane := s.as("jane-"+s.Name, "edit")
-	s.Kubectl(s.T, "create", "clusterrole", s.Name+"-things", "--verb=get", "--resource=things."+fixture.Group)
-	defer s.Kubectl(s.T, "delete", "clusterrole", s.Name+"-things")
-	s.Kubectl(s.T, "-n", s.Name, "create", "rolebinding", "things", "--clusterrole="+s.Name+"-things", "--user=jane-"+s.Name)
-	s.AwaitRole(s.T, "jane-"+s.Name, s.Name+"-things", s.Name)
+	things := s.role("things", []string{"get"}, fixture.Things)
+	s.Bind(s.T, things, things, s.Name, "jane-"+s.Name)
+	s.AwaitRole(s.T, "jane-"+s.Name, things, s.Name)
 	if _, err := s.requests(jane, v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"}); err != nil {
 		s.T.Errorf("who may see the related objects: %v", err)
 	}

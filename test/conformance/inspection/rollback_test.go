@@ -71,9 +71,7 @@ func rollback(s *stage) {
 		s.T.Error("the dry run wrote the parent")
 	}
 
-	role := s.Name + "-operator"
-	s.Kubectl(s.T, "create", "clusterrole", role, "--verb=get,update", "--resource=things."+fixture.Group)
-	defer s.Kubectl(s.T, "delete", "clusterrole", role)
+	role := s.role("operator", []string{"get", "update"}, fixture.Things)
 	done, err := s.rollback(s.as("jane-"+s.Name, role), v1alpha1.ControllerRollbackSpec{Revision: old, ResourceVersion: before.GetResourceVersion()})
 	if err != nil || done.Status.Revision != old || done.Status.ResourceVersion == before.GetResourceVersion() {
 		s.T.Fatalf("the rollback is %+v, error %v", done, err)
@@ -133,9 +131,7 @@ func halfRolled(s *stage) {
 func (s *stage) rollbacksThatAreRefused(old string) {
 	s.T.Helper()
 	before := s.Get(fixture.Things, "a").GetResourceVersion()
-	role := s.Name + "-viewer"
-	s.Kubectl(s.T, "create", "clusterrole", role, "--verb=get,patch", "--resource=things."+fixture.Group)
-	defer s.Kubectl(s.T, "delete", "clusterrole", role)
+	role := s.role("viewer", []string{"get", "patch"}, fixture.Things)
 	joe := s.as("joe-"+s.Name, role)
 	for name, tc := range map[string]struct {
 		as   typedv1alpha1.MetacontrollerV1alpha1Interface

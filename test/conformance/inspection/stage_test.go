@@ -25,7 +25,9 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -44,7 +46,11 @@ const limit = 2 * time.Minute
 // TestInspection has one server for all.
 func TestInspection(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{Limit: limit})
-	e.Kubectl(t, "apply", "-f", filepath.Join(cluster.Root(), "artifacts", "base", "clusterroles-users.yaml"))
+	roles, err := os.ReadFile(filepath.Join(cluster.Root(), "artifacts", "base", "clusterroles-users.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Apply(t, string(roles))
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *fixture.Environment)
@@ -141,6 +147,33 @@ func (s *stage) as(name, role string) typedv1alpha1.MetacontrollerV1alpha1Interf
 	config := rest.CopyConfig(s.Config(s.T))
 	config.Impersonate = rest.ImpersonationConfig{UserName: name}
 	return cluster.NewClients(s.T, config).Versioned.MetacontrollerV1alpha1()
+}
+
+// role makes a ClusterRole of the stage that allows the verbs for objects of the resources, and returns its name. It goes with the test.
+func (s *stage) role(suffix string, verbs []string, resources ...schema.GroupVersionResource) string {
+	s.T.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: s.Name + "-" + suffix}}
+	for _, r := range resources {
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{r.Group}, Resources: []string{r.Resource}})
+	}
+	roles := s.Kube.RbacV1().ClusterRoles()
+	if _, err := roles.Create(s.T.Context(), role, metav1.CreateOptions{}); err != nil {
+		s.T.Fatalf("creating the ClusterRole %s: %v", role.Name, err)
+	}
+	s.T.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.T.Context()), limit)
+		defer cancel()
+		if err := roles.Delete(ctx, role.Name, metav1.DeleteOptions{}); err != nil {
+			s.T.Errorf("deleting the ClusterRole %s: %v", role.Name, err)
+		}
+	})
+	return role.Name
+}
+
+// related creates the Service that customize hooks select.
+func (s *stage) related() {
+	s.T.Helper()
+	s.CreateIn(s.Name, fixture.Services, "related", map[string]any{"spec": map[string]any{"type": "ExternalName", "externalName": "example.com"}}, nil)
 }
 
 func (s *stage) admin() typedv1alpha1.MetacontrollerV1alpha1Interface {

@@ -131,18 +131,18 @@ func causes(s *stage) {
 				triggered(c, v1alpha1.SyncMetadataChanged, "Thing/a", "metadata.annotations.note")
 		}},
 		{"status", "a", func() {
-			s.Kubectl(s.T, "-n", s.Name, "patch", "things."+fixture.Group, "a", "--subresource=status", "--type=merge", "-p", `{"status":{"data":"foreign"}}`)
+			s.Patch(fixture.Things, "a", `{"status":{"data":"foreign"}}`, "status")
 		}, func(c *v1alpha1.ControllerSync) bool {
 			return triggered(c, v1alpha1.SyncStatusChanged, "Thing/a", "status.data") && slices.Contains(c.Fields, "status.data")
 		}},
 		{"child changed", "a", func() { s.Patch(fixture.ConfigMaps, "one", `{"data":{"data":"drift"}}`) }, func(c *v1alpha1.ControllerSync) bool {
 			return triggered(c, v1alpha1.SyncChildChanged, "ConfigMap/one", "data.data") && did(c, v1alpha1.ChildUpdate, "one", "data.data")
 		}},
-		{"child deleted", "a", func() { s.Kubectl(s.T, "-n", s.Name, "delete", "configmap", "one") }, func(c *v1alpha1.ControllerSync) bool {
+		{"child deleted", "a", func() { s.Delete(fixture.ConfigMaps, "one") }, func(c *v1alpha1.ControllerSync) bool {
 			return triggered(c, v1alpha1.SyncChildDeleted, "ConfigMap/one", "") && did(c, v1alpha1.ChildCreate, "one", "")
 		}},
 		{"related object", "a", func() {
-			s.Kubectl(s.T, "-n", s.Name, "create", "service", "externalname", "related", "--external-name=example.com")
+			s.related()
 		}, func(c *v1alpha1.ControllerSync) bool {
 			return triggered(c, v1alpha1.SyncRelatedChanged, "Service/related", "")
 		}},
@@ -180,7 +180,7 @@ func deletion(s *stage) {
 		}
 		return wanted(c)
 	})
-	s.Kubectl(s.T, "-n", s.Name, "delete", "things."+fixture.Group, "a", "--wait=false")
+	s.Delete(fixture.Things, "a")
 	s.awaitSync("deletion", "a", func(c *v1alpha1.ControllerSync) bool {
 		return triggered(c, v1alpha1.SyncParentDeleted, "Thing/a", "metadata.deletionTimestamp")
 	})
@@ -217,11 +217,8 @@ func syncsOfOneNamespace(s *stage) {
 	s.CreateIn(other, fixture.Things, "b", map[string]any{"spec": map[string]any{"names": "one", "data": "x"}}, map[string]string{fixture.Label: s.Name})
 	s.In(other).Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
 	s.awaitSync("any", "a", func(*v1alpha1.ControllerSync) bool { return true })
-	role, poor := s.Name+"-reader", s.Name+"-poor"
-	s.Kubectl(s.T, "create", "clusterrole", role, "--verb=get", "--resource=things."+fixture.Group+",configmaps")
-	defer s.Kubectl(s.T, "delete", "clusterrole", role)
-	s.Kubectl(s.T, "create", "clusterrole", poor, "--verb=get", "--resource=things."+fixture.Group)
-	defer s.Kubectl(s.T, "delete", "clusterrole", poor)
+	role := s.role("reader", []string{"get"}, fixture.Things, fixture.ConfigMaps)
+	poor := s.role("poor", []string{"get"}, fixture.Things)
 	list, err := s.syncs(s.as("jane-"+s.Name, role), s.kind, s.controller.Name, v1alpha1.ControllerSyncOptions{})
 	if err != nil || len(list.Items) == 0 || list.Hidden != 1 || slices.ContainsFunc(list.Items, func(c v1alpha1.ControllerSync) bool { return c.Namespace != s.Name }) {
 		s.T.Errorf("she sees %+v, error %v", list, err)

@@ -15,5 +15,5 @@ limitations under the License.
 */
 
 // Package pairs runs two controllers on the same parents, in every combination of the two kinds: neither may miss a change or
-// stand still because of the other.
+// stand still because of the other. `make pairs` makes 500 changes for each combination, 2,000 in all.
 package pairs

@@ -57,7 +57,7 @@ func rows(t *testing.T, e *fixture.Environment) {
 }
 
 // changes is how often a row changes its parent.
-const changes = 15
+const changes = 6
 
 func bothSee(p *pair) {
 	p.parent("p")
@@ -100,7 +100,7 @@ func edited(p *pair) {
 	p.sees(p.first, "p", 1)
 	for n := range changes {
 		p.change("p", 2*n)
-		if n%5 == 0 {
+		if n%2 == 0 {
 			// A new instance of the first controller, with the same hook.
 			p.first.Patch(fmt.Sprintf(`{"spec":{"resyncPeriodSeconds":%d}}`, 1000+n))
 		}

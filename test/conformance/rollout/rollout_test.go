@@ -29,7 +29,7 @@ import (
 )
 
 // fleetSize is the number of children in the long rollouts.
-const fleetSize = 20
+const fleetSize = 8
 
 // inOrder are the names of the first n ships in the hook's order.
 func inOrder(n int) []string {
@@ -194,14 +194,15 @@ func several(t *testing.T, w *world) {
 
 func restarts(t *testing.T, w *world) {
 	s := newScene(t, w, options{method: v1alpha1.ChildUpdateRollingRecreate, ships: fleetSize})
-	s.dock.hold("s09")
+	middle := fmt.Sprintf("s%02d", fleetSize/2-1)
+	s.dock.hold(middle)
 	s.update("2")
 	s.await("half of the ships to be of version 2", func() (bool, string) {
 		order, _ := s.dock.log("2")
-		return len(order) == 10, fmt.Sprint(order)
+		return len(order) == fleetSize/2, fmt.Sprint(order)
 	})
 	w.Server.Kill()
-	s.dock.release(t.Context(), "s09")
+	s.dock.release(t.Context(), middle)
 	w.Server.Restart()
 	s.await("all ships to be of version 2", func() (bool, string) { return s.dock.ready("2") == fleetSize, s.dock.String() })
 	s.awaitUpdated("True", "OnLatestRevision", "")

@@ -28,6 +28,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,8 +55,14 @@ type stage struct {
 }
 
 func TestStatus(t *testing.T) {
-	// A finalize hook is given a minute.
-	e := fixture.SetUp(t, fixture.Options{Limit: 2 * time.Minute})
+	// A finalize hook is given a minute, and a large fleet takes its time.
+	e := fixture.SetUp(t, fixture.Options{Limit: 5 * time.Minute})
+	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
+		// Normal events of the whole process have one budget, which the others spend.
+		t.Run(fmt.Sprintf("%s/AnEventTellsOfRecovery", kind), func(t *testing.T) { tellOfRecovery(&stage{Test: e.NewTest(t), kind: kind}) })
+	}
+	t.Run("Fleet", func(t *testing.T) { followFleet(t, e) })
+	t.Run("AClientUpdatesWhatItCreated", func(t *testing.T) { updateWhatWasCreated(t, e) })
 	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
 		for name, run := range map[string]func(*stage){
 			"DeadHook": deadHook, "MissingSecret": missingSecret, "MissingKind": missingKind, "FailingSyncs": failingSyncs,
@@ -84,6 +91,22 @@ func fine() http.Handler {
 	return hooktest.JSON(map[string]any{"children": []any{}, "attachments": []any{}, "status": map[string]any{"done": "yes"}})
 }
 
+func tellOfRecovery(s *stage) {
+	var works atomic.Bool
+	s.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !works.Load() {
+			http.Error(w, "not yet", http.StatusInternalServerError)
+			return
+		}
+		fine().ServeHTTP(w, r)
+	}))
+	s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync")})
+	s.Parent("p", nil)
+	s.AwaitEvent("p", corev1.EventTypeWarning, "SyncError", "not yet")
+	works.Store(true)
+	s.AwaitEvent("p", corev1.EventTypeNormal, "SyncRecovered", "again")
+}
+
 // deadHook has nobody listen at the hook's address, and then the hook.
 func deadHook(s *stage) {
 	address := freeport.Address(freeport.Find(s.T))
@@ -104,7 +127,6 @@ func deadHook(s *stage) {
 	s.Patch(fixture.Things, "p", `{"spec":{"n":"1"}}`)
 	c.AwaitReady()
 	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to heal", is(metav1.ConditionTrue, v1alpha1.ReasonResponding))
-	s.AwaitEvent("p", corev1.EventTypeNormal, "SyncRecovered", "again")
 	c.AwaitCounters("a healthy parent", func(n *v1alpha1.ControllerCounters) bool { return n.Failing == 0 })
 	c.AwaitStatus("the success", func(status *v1alpha1.ControllerStatus) bool {
 		return len(status.LastErrors) == 0 && status.Hooks[0].LastSuccessTime != nil && status.Hooks[0].P99Milliseconds != nil

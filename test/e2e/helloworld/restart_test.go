@@ -19,23 +19,72 @@ package helloworld
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 // many HelloWorlds are created in each of these tests.
-const many = 50
+const many = 15
 
-// manifests is a list of HelloWorlds, hello-0 and so on.
-func manifests() string {
-	var b strings.Builder
-	for i := range many {
-		fmt.Fprintf(&b, "---\napiVersion: example.com/v1\nkind: HelloWorld\nmetadata:\n  name: hello-%d\nspec:\n  who: Number %d\n", i, i)
+// first is how many of them are there before the server is ended, while the others are created.
+const first = 3
+
+var helloWorlds = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "helloworlds"}
+
+// create creates one of them.
+func (s *scene) create(t *testing.T, client dynamic.Interface, i int) error {
+	t.Helper()
+	_, err := client.Resource(helloWorlds).Namespace(s.namespace).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "HelloWorld", "metadata": map[string]any{"name": fmt.Sprintf("hello-%d", i)},
+		"spec": map[string]any{"who": fmt.Sprintf("Number %d", i)},
+	}}, metav1.CreateOptions{})
+	return err
+}
+
+// whileItWorks creates HelloWorlds, and ends the server when it has work. It returns the Pods that there were then.
+func (s *scene) whileItWorks(t *testing.T, end func()) map[string]corev1.Pod {
+	t.Helper()
+	client := cluster.NewClients(t, s.Config(t)).Dynamic
+	for i := range first {
+		if err := s.create(t, client, i); err != nil {
+			t.Fatalf("creating a HelloWorld: %v", err)
+		}
 	}
-	return b.String()
+	cluster.Eventually(t, limit, "the server to have begun", func(context.Context) (bool, string) {
+		pods := len(s.pods(t))
+		return pods > 0, fmt.Sprintf("%d Pods", pods)
+	})
+	begun, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(done)
+		for i := first; i < many; i++ {
+			if err := s.create(t, client, i); err != nil {
+				done <- fmt.Errorf("creating a HelloWorld while the server works: %w", err)
+			}
+			if i == first {
+				close(begun)
+			}
+		}
+	}()
+	<-begun
+	end()
+	before := s.pods(t)
+	for err := range done {
+		t.Fatal(err)
+	}
+	t.Logf("the server was ended with %d of %d Pods created", len(before), many)
+	if len(before) == many {
+		t.Fatal("nothing was left to do")
+	}
+	return before
 }
 
 // TestNothingIsLostWhenTheServerIsKilled kills the server with SIGKILL while it works, and starts it again on the same
@@ -44,15 +93,7 @@ func manifests() string {
 func TestNothingIsLostWhenTheServerIsKilled(t *testing.T) {
 	s := setUp(t)
 	spec := s.definition(t)
-	s.KubectlInput(t, manifests(), "-n", s.namespace, "create", "-f", "-")
-	cluster.Eventually(t, limit, "the server to have begun", func(context.Context) (bool, string) {
-		pods := len(s.pods(t))
-		return pods > 0, fmt.Sprintf("%d Pods", pods)
-	})
-
-	s.server.Kill()
-	before := s.pods(t)
-	t.Logf("killed with %d of %d Pods created", len(before), many)
+	before := s.whileItWorks(t, s.server.Kill)
 	s.server.Restart()
 
 	s.awaitAll(t)
@@ -74,15 +115,15 @@ const stopLimit = 25 * time.Second
 // status 0 soon.
 func TestTheServerStopsCleanly(t *testing.T) {
 	s := setUp(t)
-	s.KubectlInput(t, manifests(), "-n", s.namespace, "create", "-f", "-")
-
-	began := time.Now()
-	if err := s.server.Stop(); err != nil {
-		t.Errorf("stopping the server: %v", err)
-	}
-	if took := time.Since(began); took > stopLimit {
-		t.Errorf("the server took %s to stop, want at most %s", took, stopLimit)
-	}
+	s.whileItWorks(t, func() {
+		began := time.Now()
+		if err := s.server.Stop(); err != nil {
+			t.Errorf("stopping the server: %v", err)
+		}
+		if took := time.Since(began); took > stopLimit {
+			t.Errorf("the server took %s to stop, want at most %s", took, stopLimit)
+		}
+	})
 	s.server.Restart()
 	s.awaitAll(t)
 }

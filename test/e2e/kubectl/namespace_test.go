@@ -22,14 +22,11 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
-	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-// TestANamespaceWithRevisionsIsDeletable guards docs/design/0002-json-only.md: the namespace controller asks for protobuf
+// aNamespaceWithRevisionsIsDeletable guards docs/design/0002-json-only.md: the namespace controller asks for protobuf
 // first when it deletes what a namespace holds, and must not be promised what the server cannot write.
-func TestANamespaceWithRevisionsIsDeletable(t *testing.T) {
-	c := cluster.Shared(t)
-	server.Start(t, c, server.Options{})
+func aNamespaceWithRevisionsIsDeletable(t *testing.T, c *cluster.Cluster) {
 	c.Kubectl(t, "create", "namespace", "with-revisions")
 	for _, name := range []string{"one", "two"} {
 		c.KubectlInput(t, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"ControllerRevision","metadata":{"name":"`+name+`"},

@@ -21,14 +21,11 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
-	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-// TestWrongManifestsAreRefused shows what a person reads who made a mistake: the path of the field and what is allowed.
+// wrongManifestsAreRefused shows what a person reads who made a mistake: the path of the field and what is allowed.
 // Nothing is stored.
-func TestWrongManifestsAreRefused(t *testing.T) {
-	c := cluster.Shared(t)
-	server.Start(t, c, server.Options{})
+func wrongManifestsAreRefused(t *testing.T, c *cluster.Cluster) {
 	for name, test := range map[string]struct {
 		reason string
 		spec   string

@@ -36,10 +36,24 @@ const limit = time.Minute
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
-// TestVerbs is one session at a terminal.
-func TestVerbs(t *testing.T) {
+// TestKubectl has one server for all.
+func TestKubectl(t *testing.T) {
 	c := cluster.Shared(t)
 	server.Start(t, c, server.Options{})
+	for _, each := range []struct {
+		name string
+		run  func(*testing.T, *cluster.Cluster)
+	}{
+		{"Verbs", verbs},
+		{"WrongManifestsAreRefused", wrongManifestsAreRefused},
+		{"ANamespaceWithRevisionsIsDeletable", aNamespaceWithRevisionsIsDeletable},
+	} {
+		t.Run(each.name, func(t *testing.T) { each.run(t, c) })
+	}
+}
+
+// verbs is one session at a terminal.
+func verbs(t *testing.T, c *cluster.Cluster) {
 	example := filepath.Join(cluster.Root(), "artifacts", "examples", "hello-world", "controller.yaml")
 
 	events := watch(t, c)
@@ -61,7 +75,13 @@ func TestVerbs(t *testing.T) {
 	})
 	t.Run("decorators are selected by their targets", func(t *testing.T) {
 		c.KubectlInput(t, twoTargets, "apply", "-f", "-")
-		t.Cleanup(func() { _, _ = c.TryKubectl(t.Context(), "", "delete", "dec", "two-targets") })
+		t.Cleanup(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+			defer cancel()
+			if output, err := c.TryKubectl(ctx, "", "delete", "dec", "two-targets"); err != nil {
+				t.Errorf("deleting the decorator: %v\n%s", err, output)
+			}
+		})
 		for selector, selected := range map[string]bool{
 			"spec.resources.resource=pods": true, "spec.resources.resource=deployments": true, "spec.resources.resource=services": false,
 			"spec.resources.resource!=services": true, "spec.resources.resource!=pods": false, "spec.resources.apiVersion=apps/v1": true,
@@ -129,12 +149,29 @@ func TestVerbs(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = command.Wait() }) // The test's context has ended, which killed it.
-		rows := bufio.NewScanner(stdout)
-		next := func() []string {
-			if !rows.Scan() {
-				t.Fatalf("the watch ended: %v", rows.Err())
+		rows := make(chan string)
+		go func() {
+			defer close(rows)
+			for lines := bufio.NewScanner(stdout); lines.Scan(); {
+				select {
+				case rows <- lines.Text():
+				case <-t.Context().Done():
+					return
+				}
 			}
-			return strings.Fields(rows.Text())
+		}()
+		next := func() []string {
+			t.Helper()
+			select {
+			case row, open := <-rows:
+				if !open {
+					t.Fatal("the watch ended")
+				}
+				return strings.Fields(row)
+			case <-time.After(limit):
+				t.Fatalf("the watch showed no row within %v", limit)
+			}
+			return nil
 		}
 		headings := next()
 		expect(t, strings.Join(headings, " "), "NAME PARENT CHILDREN READY REASON SYNCED FAILING AGE")

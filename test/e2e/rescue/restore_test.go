@@ -29,6 +29,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
@@ -191,9 +192,17 @@ func watchFrom(t *testing.T, e *fixture.Environment, version uint64) (*v1alpha1.
 		return nil, err
 	}
 	defer events.Stop()
-	event, ok := <-events.ResultChan()
-	if !ok {
-		return nil, nil
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var event watch.Event
+	select {
+	case got, open := <-events.ResultChan():
+		if !open {
+			return nil, nil
+		}
+		event = got
+	case <-ctx.Done():
+		t.Fatalf("a watch from version %d shows nothing: %v", version, ctx.Err())
 	}
 	if object, ok := event.Object.(*v1alpha1.CompositeController); ok {
 		return object, nil

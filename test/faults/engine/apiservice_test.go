@@ -36,11 +36,10 @@ import (
 // apiService is the registration.
 const apiService = "apiservice/v1alpha1.metacontroller.k8s.io"
 
-// TestAPIServiceUnavailable leads the registration to a port where nobody is.
-func TestAPIServiceUnavailable(t *testing.T) {
+// apiServiceUnavailable leads the registration to a port where nobody is.
+func apiServiceUnavailable(t *testing.T, e *fixture.Environment) {
 	figures := report.For(t, report.APIService)
 	parents, away := report.Pick(20, 200), report.Pick(2*time.Second, 5*time.Minute)
-	e := fixture.SetUp(t, fixture.Options{Limit: limit()})
 	f := fleet.New(e.NewTest(t), fleet.Options{Parents: parents, Children: 2, Finalize: true})
 	f.Create("before")
 	f.Converge("creation")

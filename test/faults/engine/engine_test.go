@@ -27,6 +27,22 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
+// TestOneServer has one server for the faults that leave it as it was.
+func TestOneServer(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{Limit: limit()})
+	for _, fault := range []struct {
+		name string
+		run  func(*testing.T, *fixture.Environment)
+	}{
+		{"HookDown", hookDown},
+		{"NoChildren", noChildren},
+		{"ReleaseBlocked", releaseBlocked},
+		{"APIServiceUnavailable", apiServiceUnavailable},
+	} {
+		t.Run(fault.name, func(t *testing.T) { fault.run(t, e) })
+	}
+}
+
 // limit is more than anything takes on a busy machine.
 func limit() time.Duration { return report.Pick(5*time.Minute, 10*time.Minute) }
 

@@ -41,11 +41,10 @@ const (
 	guarded = 5
 )
 
-// TestHookDown lets changes of all parents meet a hook that nobody serves.
-func TestHookDown(t *testing.T) {
+// hookDown lets changes of all parents meet a hook that nobody serves.
+func hookDown(t *testing.T, e *fixture.Environment) {
 	figures := report.For(t, report.HookDown)
 	parents, away := report.Pick(100, 1000), report.Pick(3*time.Second, 10*time.Minute)
-	e := fixture.SetUp(t, fixture.Options{Limit: limit()})
 	f := fleet.New(e.NewTest(t), fleet.Options{Parents: parents, Children: 1})
 	f.Create("before")
 	f.Converge("creation")
@@ -71,11 +70,10 @@ func TestHookDown(t *testing.T) {
 	figures.Sayf("%d calls at once at most, with %d workers", f.Hook.Most(), workers)
 }
 
-// TestNoChildren has the hook want no children any more, and then again what it wanted before.
-func TestNoChildren(t *testing.T) {
+// noChildren has the hook want no children any more, and then again what it wanted before.
+func noChildren(t *testing.T, e *fixture.Environment) {
 	figures := report.For(t, report.NoChildren)
 	parents := report.Pick(30, 500)
-	e := fixture.SetUp(t, fixture.Options{Limit: limit()})
 	t.Run("Guarded", func(t *testing.T) {
 		f := fleet.New(e.NewTest(t), fleet.Options{Parents: parents, Children: 2, Edit: func(spec *v1alpha1.CompositeControllerSpec) {
 			spec.DeletionGuard = &v1alpha1.DeletionGuard{MaxDeletions: new(intstr.FromInt32(guarded))}

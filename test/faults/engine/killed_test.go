@@ -91,7 +91,11 @@ func killAt(t *testing.T, f *fleet.Fleet, calls int) <-chan struct{} {
 				t.Errorf("the hook was called %d times in %s, want %d", f.Hook.Calls(), f.Limit, calls)
 				break
 			}
-			<-ticker.C
+			select {
+			case <-ticker.C:
+			case <-t.Context().Done():
+				return // What was to be done meanwhile has failed.
+			}
 		}
 		f.Server.Kill()
 	}()

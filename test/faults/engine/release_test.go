@@ -41,11 +41,10 @@ const (
 	denial = "frozen things keep their finalizers"
 )
 
-// TestReleaseBlocked has a policy deny that the finalizer of some parents is taken off.
-func TestReleaseBlocked(t *testing.T) {
+// releaseBlocked has a policy deny that the finalizer of some parents is taken off.
+func releaseBlocked(t *testing.T, e *fixture.Environment) {
 	figures := report.For(t, report.ReleaseBlocked)
 	parents, watched := report.Pick(20, 100), report.Pick(10*time.Second, time.Minute)
-	e := fixture.SetUp(t, fixture.Options{Limit: limit()})
 	f := fleet.New(e.NewTest(t), fleet.Options{Parents: parents, Children: 1, Finalize: true})
 	f.Create("before")
 	f.Converge("creation")

@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net/http"
@@ -145,7 +146,12 @@ func TestTheServerEndsWhenAsked(t *testing.T) {
 	s := server.Start(t, c, server.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	c.KubectlInput(t, controller("listed"), "create", "-f", "-")
 	watch := exec.CommandContext(ctx, c.KubectlPath, "--kubeconfig", c.Kubeconfig, "get", "compositecontrollers", "--watch")
+	printed, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := watch.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,6 +159,31 @@ func TestTheServerEndsWhenAsked(t *testing.T) {
 		cancel()
 		_ = watch.Wait()
 	}()
+	rows := make(chan string, 100)
+	go func() {
+		defer close(rows)
+		for lines := bufio.NewScanner(printed); lines.Scan(); {
+			rows <- lines.Text()
+		}
+	}()
+	shows := func(name string) {
+		t.Helper()
+		cluster.Eventually(t, limit, "the row of "+name, func(context.Context) (bool, string) {
+			select {
+			case row, open := <-rows:
+				if !open {
+					t.Fatal("the watch ended before the server was stopped")
+				}
+				return strings.HasPrefix(row, name+" "), row
+			default:
+				return false, "there is no row"
+			}
+		})
+	}
+	shows("listed")
+	// What is created now is shown by a watch that is under way.
+	c.KubectlInput(t, controller("watched"), "create", "-f", "-")
+	shows("watched")
 	if err := s.Stop(); err != nil {
 		t.Errorf("the server did not exit with status 0: %v", err)
 	}

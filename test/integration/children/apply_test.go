@@ -25,6 +25,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -60,9 +61,39 @@ func (s *scene) does(t *testing.T, want plan.Action, contents ...map[string]any)
 	return outcomes[0]
 }
 
-func (s *scene) kubectl(t *testing.T, args ...string) string {
+// first is the object "a" of the kind that was declared first.
+func (s *scene) first() client.Target {
+	return client.Target{Resource: s.rules[0].Resource, Namespace: s.parent.Name(), Name: "a"}
+}
+
+// patchFirst has somebody else patch it.
+func (s *scene) patchFirst(t *testing.T, patchType types.PatchType, patch string) {
 	t.Helper()
-	return cluster.Shared(t).Kubectl(t, append([]string{"-n", s.parent.Name()}, args...)...)
+	if _, err := s.client.Patch(t.Context(), s.first(), patchType, []byte(patch)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// prints returns what `kubectl get -o jsonpath` prints of an object.
+func (s *scene) prints(t *testing.T, target client.Target, path string) string {
+	t.Helper()
+	template := jsonpath.New(path).AllowMissingKeys(true)
+	if err := template.Parse(path); err != nil {
+		t.Fatal(err)
+	}
+	found, err := s.client.Get(t.Context(), target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := found.Decode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed strings.Builder
+	if err := template.Execute(&printed, content); err != nil {
+		t.Fatal(err)
+	}
+	return printed.String()
 }
 
 func TestCreatedChildrenAreOwnedByTheirParent(t *testing.T) {
@@ -84,7 +115,7 @@ func TestCreatedChildrenAreOwnedByTheirParent(t *testing.T) {
 func TestObjectsOfOthersAreNotTakenOver(t *testing.T) {
 	t.Parallel()
 	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
-	s.kubectl(t, "create", "configmap", "a", "--from-literal=theirs=yes")
+	s.create(t, s.decode(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {theirs: "yes"}}`))
 	outcomes, err := s.sync(t, s.input(t, nil, content))
 	conflict, ok := errors.AsType[*apply.ConflictError](err)
 	if !ok || conflict.Key.Name != "a" {
@@ -97,7 +128,7 @@ func TestObjectsOfOthersAreNotTakenOver(t *testing.T) {
 	if len(outcomes) != 1 || outcomes[0].Done {
 		t.Errorf("outcomes %+v", outcomes)
 	}
-	if data := s.kubectl(t, "get", "configmap", "a", "-o", "jsonpath={.data}"); data != `{"theirs":"yes"}` {
+	if data := s.prints(t, s.first(), "{.data}"); data != `{"theirs":"yes"}` {
 		t.Errorf("it has %s now", data)
 	}
 }
@@ -117,12 +148,12 @@ func TestDriftOfOurFieldsIsPutBackAndOthersStay(t *testing.T) {
 	t.Parallel()
 	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
 	s.does(t, plan.Create, content)
-	s.kubectl(t, "patch", "configmap", "a", "-p", `{"data":{"k":"changed","theirs":"stays"},"metadata":{"labels":{"app":"b","theirs":"too"}}}`)
+	s.patchFirst(t, types.StrategicMergePatchType, `{"data":{"k":"changed","theirs":"stays"},"metadata":{"labels":{"app":"b","theirs":"too"}}}`)
 	outcome := s.does(t, plan.Update, content)
 	if got := plan.Paths(outcome.Changed); got != "data.k metadata.labels.app" {
 		t.Errorf("changed %s", got)
 	}
-	got := s.kubectl(t, "get", "configmap", "a", "-o", "jsonpath={.data}{.metadata.labels}")
+	got := s.prints(t, s.first(), "{.data}{.metadata.labels}")
 	if want := `{"k":"v","second":"2","theirs":"stays"}{"app":"a","theirs":"too"}`; got != want {
 		t.Errorf("it has %s, want %s", got, want)
 	}
@@ -136,7 +167,7 @@ func TestFieldsNoLongerDesiredAreRemoved(t *testing.T) {
 	s.restart()
 	delete(content["data"].(map[string]any), "second")
 	s.does(t, plan.Update, content)
-	if got := s.kubectl(t, "get", "configmap", "a", "-o", "jsonpath={.data}"); got != `{"k":"v"}` {
+	if got := s.prints(t, s.first(), "{.data}"); got != `{"k":"v"}` {
 		t.Errorf("it has %s", got)
 	}
 	s.quiet(t, "after the removal", content)
@@ -181,7 +212,7 @@ func TestAWriteOfAChildThatChangedMeanwhileIsStale(t *testing.T) {
 	s.does(t, plan.Create, content)
 	content["data"].(map[string]any)["k"] = "new"
 	in := s.input(t, nil, content)
-	s.kubectl(t, "label", "configmap", "a", "somebody=else")
+	s.patchFirst(t, types.MergePatchType, `{"metadata":{"labels":{"somebody":"else"}}}`)
 	outcomes, err := s.sync(t, in)
 	if err != nil || len(outcomes) != 1 || !outcomes[0].Stale || outcomes[0].Done {
 		t.Errorf("outcomes %+v, error %v", outcomes, err)
@@ -223,7 +254,9 @@ func TestAChildIsAppliedInTheVersionThatTheHookReturned(t *testing.T) {
 		metrics: [{type: Resource, resource: {name: memory, target: {type: AverageValue, averageValue: 1024Mi}}}],
 		scaleTargetRef: {kind: Deployment, name: a, apiVersion: apps/v1}}}`)
 	s.does(t, plan.Update, newer)
-	if got := s.kubectl(t, "get", "horizontalpodautoscalers.v2.autoscaling", "a", "-o", "jsonpath={.spec.metrics[*].resource.name}"); got != "memory" {
+	target := s.first()
+	target.Resource.Version = "v2"
+	if got := s.prints(t, target, "{.spec.metrics[*].resource.name}"); got != "memory" {
 		t.Errorf("metrics %s", got)
 	}
 	s.quiet(t, "after the change of version", newer)
@@ -247,8 +280,8 @@ func TestHooksMayReturnWhatTheyWereSent(t *testing.T) {
 	// Deployment without Pods is that its ReplicaSet is available.
 	rests := func(generation string) {
 		cluster.Eventually(t, 30*time.Second, "the status of the Deployment", func(context.Context) (bool, string) {
-			status := s.kubectl(t, "get", "deployment", "a", "-o",
-				`jsonpath={.status.observedGeneration} {.status.conditions[?(@.type=="Progressing")].reason}`)
+			status := s.prints(t, s.first(),
+				`{.status.observedGeneration} {.status.conditions[?(@.type=="Progressing")].reason}`)
 			return status == generation+" NewReplicaSetAvailable", status
 		})
 	}
@@ -266,13 +299,13 @@ func TestSecretsAreNotRecordedInClear(t *testing.T) {
 	s, content := declared(t, `{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {password: hunter2, second: x}}`,
 		v1alpha1.ChildUpdateInPlace)
 	s.does(t, plan.Create, content)
-	record := s.kubectl(t, "get", "secret", "a", "-o", "jsonpath={.metadata.annotations}")
+	record := s.prints(t, s.first(), "{.metadata.annotations}")
 	if strings.Contains(record, "hunter2") || !strings.Contains(record, "password") {
 		t.Errorf("record %s", record)
 	}
 	content["stringData"] = map[string]any{"password": "hunter3"}
 	s.does(t, plan.Update, content)
-	if data := s.kubectl(t, "get", "secret", "a", "-o", "jsonpath={.data}"); data != `{"password":"aHVudGVyMw=="}` {
+	if data := s.prints(t, s.first(), "{.data}"); data != `{"password":"aHVudGVyMw=="}` {
 		t.Errorf("data %s", data)
 	}
 	s.quiet(t, "after a change", content)
@@ -294,10 +327,8 @@ func TestFieldsUnknownToTheServerAreTriedOnceAfterARestart(t *testing.T) {
 func TestAdoptAndRelease(t *testing.T) {
 	t.Parallel()
 	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
-	s.kubectl(t, "create", "configmap", "a", "--from-literal=k=v")
-	s.kubectl(t, "label", "configmap", "a", "app=a")
-	rule := s.rules[0]
-	target := client.Target{Resource: rule.Resource, Namespace: s.parent.Name(), Name: "a"}
+	s.create(t, s.decode(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app: a}}, data: {k: v}}`))
+	target := s.first()
 	parent := claim.Parent{UID: s.parent.UID(), Selector: labels.SelectorFromSet(labels.Set{"app": "a"})}
 	orphan, err := s.client.Get(t.Context(), target)
 	if err != nil {
@@ -317,7 +348,7 @@ func TestAdoptAndRelease(t *testing.T) {
 	s.does(t, plan.Update, content)
 	s.quiet(t, "after the adoption", content)
 
-	s.kubectl(t, "label", "configmap", "a", "app=other", "--overwrite")
+	s.patchFirst(t, types.MergePatchType, `{"metadata":{"labels":{"app":"other"}}}`)
 	lost, err := s.client.Get(t.Context(), target)
 	if err != nil || parent.Decide(lost) != claim.Release {
 		t.Fatalf("error %v", err)

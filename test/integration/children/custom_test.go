@@ -19,22 +19,26 @@ package children
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
-// gadgets is a kind whose schema says how some lists are merged, sets defaults, and prunes.
+// gadgets define a kind whose schema says how some lists are merged, sets defaults, and prunes.
 const gadgets = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
-  name: gadgets.NAMESPACE.example.com
+  name: gadgets.children.example.com
 spec:
-  group: NAMESPACE.example.com
+  group: children.example.com
   scope: Namespaced
   names: {plural: gadgets, singular: gadget, kind: Gadget, listKind: GadgetList}
   versions:
@@ -79,7 +83,7 @@ spec:
 `
 
 const gadget = `
-apiVersion: NAMESPACE.example.com/v1
+apiVersion: children.example.com/v1
 kind: Gadget
 metadata: {name: a}
 spec:
@@ -100,23 +104,39 @@ spec:
   limits: {cpu: 1, memory: 1024Mi}
 `
 
+// withGadgets knows the kind Gadget too, which is defined once: the API server makes its schemas anew after each definition.
+var (
+	withGadgets     *discovery.Discovery
+	withGadgetsOnce sync.Once
+)
+
 func gadgetScene(t *testing.T, method v1alpha1.ChildUpdateMethod) (*scene, map[string]any) {
 	t.Helper()
 	s := newScene(t)
-	manifest := strings.ReplaceAll(gadgets, "NAMESPACE", s.parent.Name())
-	cluster.Shared(t).KubectlInput(t, manifest, "apply", "-f", "-")
+	withGadgetsOnce.Do(func() { withGadgets = s.defineGadgets(t) })
+	if withGadgets == nil {
+		t.Fatal("the kind Gadget could not be defined, as the first test that needs it says")
+	}
+	s.discovery = withGadgets
 	content := s.decode(t, gadget)
-	cluster.Eventually(t, 30*time.Second, "the kind Gadget", func(ctx context.Context) (bool, string) {
+	s.declare(t, content, method)
+	return s, content
+}
+
+// defineGadgets returns what discovery finds as soon as the kind is there with its schema.
+func (s *scene) defineGadgets(t *testing.T) *discovery.Discovery {
+	t.Helper()
+	cluster.Shared(t).DefineManifests(t, gadgets)
+	cluster.Eventually(t, time.Minute, "the kind Gadget", func(ctx context.Context) (bool, string) {
 		s.rediscover(t)
-		if _, err := s.discovery.Kind(ctx, content["apiVersion"].(string), "Gadget"); err != nil {
+		kind, err := s.discovery.Kind(ctx, "children.example.com/v1", "Gadget")
+		if err != nil {
 			return false, err.Error()
 		}
-		s.rules = nil
-		s.declare(t, content, method)
-		schema := s.schema(ctx, s.rules[0].Kind)
+		schema := s.schema(ctx, kind.GroupVersionKind())
 		return schema != nil && schema.Field("spec") != nil, "no schema"
 	})
-	return s, content
+	return s.discovery
 }
 
 func TestCustomResourcesSettle(t *testing.T) {
@@ -140,7 +160,7 @@ func TestListsOfCustomResourcesAreMergedAsTheirSchemaSays(t *testing.T) {
 	t.Parallel()
 	s, content := gadgetScene(t, v1alpha1.ChildUpdateInPlace)
 	s.gets(t, plan.Create, content)
-	s.kubectl(t, "patch", "gadgets."+s.parent.Name()+".example.com", "a", "--type=json", "-p", `[
+	s.patchFirst(t, types.JSONPatchType, `[
 		{"op":"add","path":"/spec/rules/0","value":{"port":80}},
 		{"op":"add","path":"/spec/tags/0","value":"theirs"},
 		{"op":"add","path":"/spec/steps/0","value":{"name":"theirs"}},

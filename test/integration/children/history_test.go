@@ -104,8 +104,7 @@ func (s *scene) settle(t *testing.T, content map[string]any) {
 // editChild has another client patch the Deployment; a patch that does not fit changes nothing.
 func (s *scene) editChild(t *testing.T, patch string) {
 	t.Helper()
-	target := client.Target{Resource: s.rules[0].Resource, Namespace: s.parent.Name(), Name: "a"}
-	if _, err := s.client.Patch(t.Context(), target, types.JSONPatchType, []byte(patch)); err != nil && !strings.Contains(err.Error(), "the server rejected our request") {
+	if _, err := s.client.Patch(t.Context(), s.first(), types.JSONPatchType, []byte(patch)); err != nil && !strings.Contains(err.Error(), "the server rejected our request") {
 		t.Log(err)
 	}
 }

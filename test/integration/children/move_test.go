@@ -155,7 +155,7 @@ func TestFieldsDroppedInAMoveAreRemoved(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := s.kubectl(t, "get", "configmap", "a", "-o", "jsonpath={.data}"); got != `{"k":"v"}` {
+			if got := s.prints(t, s.first(), "{.data}"); got != `{"k":"v"}` {
 				t.Errorf("it has %s", got)
 			}
 			s.quiet(t, "after the move", content)

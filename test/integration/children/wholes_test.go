@@ -23,6 +23,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 )
 
 // TestWhatIsLeftOutOfAWholeIsRemoved has the hook return less of what the API server knows as one value: an atomic map, and a list of
@@ -82,7 +83,8 @@ func TestWhatIsLeftOutOfAWholeIsRemoved(t *testing.T) {
 					tc.later(content)
 					s.gets(t, plan.Update, content)
 					s.quiet(t, "after the change", content)
-					if got := s.kubectl(t, "get", created.Resource.Resource+"."+created.Resource.Group, created.Name, "-o", "jsonpath="+tc.field); got != tc.want {
+					target := client.Target{Resource: created.Resource, Namespace: s.parent.Name(), Name: created.Name}
+					if got := s.prints(t, target, tc.field); got != tc.want {
 						t.Errorf("it has %s, want %s", got, tc.want)
 					}
 				})

@@ -46,7 +46,7 @@ func TestCachedObjectsAreWhatTheServerHas(t *testing.T) {
 	plane.KubectlInput(t, "", "-n", ns, "label", "configmap", "plain", "app=x")
 	plane.Kubectl(t, "-n", ns, "create", "serviceaccount", "account")
 	plane.Kubectl(t, "create", "clusterrole", "odd:<"+ns+">", "--verb=get", "--resource=pods")
-	t.Cleanup(func() { _, _ = plane.TryKubectl(t.Context(), "", "delete", "clusterrole", "odd:<"+ns+">") })
+	deleteAfterwards(t, plane, "clusterrole", "odd:<"+ns+">")
 
 	reader := cluster.NewClients(t, plane.Config(t)).Dynamic
 	for _, resource := range []schema.GroupVersionResource{
@@ -247,7 +247,7 @@ func TestAFieldThatADefinitionTakesAwayAndGivesBackIsShownAsItIs(t *testing.T) {
 	with := fmt.Sprintf(definition, group, "")
 	without := strings.Replace(with, `"tags":`, `"other":`, 1)
 	plane.KubectlInput(t, with, "create", "-f", "-")
-	t.Cleanup(func() { _, _ = plane.TryKubectl(t.Context(), "", "delete", "crd", "things."+group) })
+	deleteAfterwards(t, plane, "crd", "things."+group)
 	plane.Kubectl(t, "wait", "--for=condition=Established", "crd", "things."+group)
 	i := c.Cache.Acquire(cache.Query{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: "things"}})
 	defer i.Release()

@@ -42,7 +42,7 @@ func TestCredentialsFollowTheirObjects(t *testing.T) {
 	plane.Kubectl(t, "-n", ns, "create", "secret", "generic", "other", "--from-literal=k=v")
 	plane.Kubectl(t, "-n", ns, "create", "secret", "generic", "token", "--from-literal=k=one")
 	want := credentials.Reference{Kind: "Secret", Namespace: ns, Name: "token"}
-	if got := <-changes; got != want {
+	if got := await(t, "the first change", changes); got != want {
 		t.Errorf("told of %s, want %s and no other", got, want)
 	}
 	first, data, err := read(t.Context(), ns, "token")

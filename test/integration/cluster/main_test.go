@@ -58,14 +58,27 @@ func run(t *testing.T) (*cluster.Cluster, *engine.Cluster) {
 	return plane, c
 }
 
-// await waits for a channel to be closed or to yield.
-func await[T any](t *testing.T, what string, c <-chan T) {
+// await waits for a channel to be closed or to yield, and returns what it yields.
+func await[T any](t *testing.T, what string, c <-chan T) (got T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	select {
-	case <-c:
+	case got = <-c:
 	case <-ctx.Done():
 		t.Fatalf("waiting for %s: %v", what, ctx.Err())
 	}
+	return got
+}
+
+// deleteAfterwards deletes an object when the test's context has ended.
+func deleteAfterwards(t *testing.T, plane *cluster.Cluster, kind, name string) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+		defer cancel()
+		if output, err := plane.TryKubectl(ctx, "", "delete", kind, name); err != nil {
+			t.Errorf("deleting %s %s: %v\n%s", kind, name, err, output)
+		}
+	})
 }

@@ -47,8 +47,8 @@ import (
 const (
 	// limit is more than anything takes on a busy machine.
 	limit = 2 * time.Minute
-	// pace is how often the parents change while a replica is disturbed.
-	pace = 50 * time.Millisecond
+	// pace is how long the parents rest between their changes while a replica is disturbed, and while a Lease expires.
+	pace = 250 * time.Millisecond
 	// leaseNamespace is where servers keep their Lease, unless a flag says otherwise.
 	leaseNamespace = "metacontroller"
 )

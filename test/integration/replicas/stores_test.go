@@ -18,8 +18,10 @@ package replicas
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -70,6 +72,15 @@ func TestASecondServerWaits(t *testing.T) {
 	test, script := greeter(t, e)
 	controller := test.Declare(definition(test))
 	second.leads(t, false)
+	// It has time for a call until the first one has renewed its Lease twice.
+	declared := time.Now()
+	cluster.Eventually(t, limit, "the first server to renew its Lease twice", func(ctx context.Context) (bool, string) {
+		held, err := e.Kube.CoordinationV1().Leases(leaseNamespace).Get(ctx, lease, metav1.GetOptions{})
+		if err != nil || held.Spec.RenewTime == nil {
+			return false, fmt.Sprint(held, err)
+		}
+		return held.Spec.RenewTime.After(declared.Add(2 * defaults.retry)), held.Spec.RenewTime.String()
+	})
 	if calls := script.All(); calls > 0 {
 		t.Errorf("the hook was called %d times by a server that waits", calls)
 	}

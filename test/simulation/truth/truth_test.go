@@ -99,7 +99,6 @@ func run(t *testing.T, server connection, rows []row) {
 				t.Run(c.server, func(t *testing.T) {
 					c.t, c.namespace = t, namespace
 					c.begin()
-					defer c.end()
 					r.run(c)
 				})
 				transcripts[i] = c.transcript
