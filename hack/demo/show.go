@@ -34,19 +34,15 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
-const (
-	// syncedTimeout is how long it is waited until the parents are synced, and syncedInterval the least time between two looks, each of which
-	// takes two runs of kubectl. They take a fifth of the time at most, or less where they take long.
-	syncedTimeout               = time.Minute
-	syncedInterval, syncedPause = 250 * time.Millisecond, time.Second
-)
+// syncedTimeout is how long it is waited until the parents are synced.
+const syncedTimeout = time.Minute
 
 // await waits until every parent is synced, and for what the project names. An author's own hook may fail: he stays, and sees it.
 func (s *stage) await(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, syncedTimeout)
 	defer cancel()
 	for _, controller := range s.appliedControllers() {
-		err := s.awaitSynced(limited, controller)
+		err := process.Poll(limited, func(ctx context.Context) (bool, error) { return s.synced(ctx, controller) })
 		if err == nil {
 			continue
 		}
@@ -63,21 +59,6 @@ func (s *stage) await(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// awaitSynced looks until a controller has synced its parents.
-func (s *stage) awaitSynced(ctx context.Context, controller *unstructured.Unstructured) error {
-	for {
-		looked := time.Now()
-		if done, err := s.synced(ctx, controller); done || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(min(max(4*time.Since(looked), syncedInterval), syncedPause)):
-		}
-	}
 }
 
 var errFailing = errors.New("syncs of a parent fail")

@@ -25,8 +25,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// conditionTypes are those that the engine publishes. Other clients may add others, which are not shown, so that labels are bounded.
-var conditionTypes = []string{
+// ConditionTypes are the types of the conditions that the engine publishes: nobody changes them. Other clients may add others, which are not shown, so
+// that labels are bounded.
+var ConditionTypes = []string{
 	v1alpha1.ConditionReady, v1alpha1.ConditionEstablished, v1alpha1.ConditionHooksHealthy, v1alpha1.ConditionPermitted,
 	v1alpha1.ConditionProgressing, v1alpha1.ConditionResourcesServed, v1alpha1.ConditionFinalizersReleased, v1alpha1.ConditionPaused,
 	v1alpha1.ConditionDeletionsHeld,
@@ -66,7 +67,7 @@ func (s *conditionSources) collect(ch chan<- prometheus.Metric) {
 		for _, c := range (*source)() {
 			present[c.Type] = c.Status
 		}
-		for _, condition := range conditionTypes {
+		for _, condition := range ConditionTypes {
 			now, ok := present[condition]
 			if !ok {
 				continue

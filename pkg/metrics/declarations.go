@@ -81,7 +81,7 @@ var (
 		Name: "metacontroller_controller_condition", Type: Gauge, Labels: []string{labelController, "condition", "status"},
 		Help: "1 for the status of each condition of a controller object, 0 for the others: what kubectl wait and kubectl describe show. " +
 			"A condition that the object does not have is absent.",
-		Values: map[string][]string{"condition": conditionTypes, "status": {"True", "False", "Unknown"}},
+		Values: map[string][]string{"condition": ConditionTypes, "status": {"True", "False", "Unknown"}},
 	})
 	queueKeys = declare(Family{
 		Name: "metacontroller_workqueue_keys", Type: Gauge, Labels: []string{labelController, "state"},

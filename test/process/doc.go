@@ -17,6 +17,6 @@ limitations under the License.
 // Package process runs programs that end with the one who started them.
 //
 // Start runs one in the background, in a process group of its own, with its output in a file; Stop and Kill end it together
-// with whatever it started. Output runs a short one to its end. Built says where those are that make has built. The demonstration
+// with whatever it started. Output runs a short one to its end, and Poll one again and again. Built says where those are that make has built. The demonstration
 // and the tests that start the server use it. It knows nothing about what the programs are.
 package process

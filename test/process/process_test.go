@@ -26,6 +26,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -183,5 +184,45 @@ func TestOutput(t *testing.T) {
 	cancel(gone)
 	if _, err = Output(ctx, "sh", "-c", "exit 0"); !errors.Is(err, gone) {
 		t.Errorf("got %v, want the cause of the cancellation", err)
+	}
+}
+
+func TestPollAsksUntilItIsDoneFailsOrTheContextEnds(t *testing.T) {
+	failure := errors.New("it fails")
+	for name, tc := range map[string]struct {
+		reason string
+		// ends is the time at which the context ends, zero for never.
+		ends time.Duration
+		ask  func(n int) (bool, error)
+		want error
+		took time.Duration
+	}{
+		"Done":   {"It is asked at once.", 0, func(int) (bool, error) { return true, nil }, nil, 0},
+		"Later":  {"The third time comes after two pauses.", 0, func(n int) (bool, error) { return n == 3, nil }, nil, 500 * time.Millisecond},
+		"Failed": {"A failure is no reason to ask again.", 0, func(int) (bool, error) { return false, failure }, failure, 0},
+		"Ended":  {"Nobody waits any more.", time.Minute, func(int) (bool, error) { return false, nil }, context.DeadlineExceeded, time.Minute},
+		"Slow": {"A program that takes long has longer pauses, up to a second.", 0, func(n int) (bool, error) {
+			<-time.After(200 * time.Millisecond)
+			return n == 2, nil
+		}, nil, 1200 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				if tc.ends > 0 {
+					limited, cancel := context.WithTimeout(ctx, tc.ends)
+					defer cancel()
+					ctx = limited
+				}
+				n, began := 0, time.Now()
+				err := Poll(ctx, func(context.Context) (bool, error) {
+					n++
+					return tc.ask(n)
+				})
+				if took := time.Since(began); !errors.Is(err, tc.want) || took != tc.took {
+					t.Errorf("it ended after %s with %v, want %s and %v: %s", took, err, tc.took, tc.want, tc.reason)
+				}
+			})
+		})
 	}
 }

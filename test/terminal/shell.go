@@ -194,20 +194,7 @@ func (s *Shell) Start(t *testing.T, text string) {
 	}
 }
 
-// shortest and longest are the pauses of Poll.
-const shortest, longest = 250 * time.Millisecond, time.Second
-
-// Poll asks until it is done, or the context ends. To ask may take a program, which is started in a fifth of the time at most.
+// Poll asks until it is done, or the context ends, as process.Poll does.
 func Poll(ctx context.Context, done func() bool) {
-	for {
-		asked := time.Now()
-		if done() {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(min(max(4*time.Since(asked), shortest), longest)):
-		}
-	}
+	_ = process.Poll(ctx, func(context.Context) (bool, error) { return done(), nil }) // The caller looks at ctx.
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // report holds the status of one controller object, and publishes it when it changed (publish.go). It is safe for concurrent use.
@@ -74,15 +75,8 @@ func newReport(o Objects, d definition.Definition) *report {
 // server does not write.
 func OwnStatus(s *v1alpha1.ControllerStatus) *v1alpha1.ControllerStatus {
 	own := s.DeepCopy()
-	own.Conditions = slices.DeleteFunc(own.Conditions, func(c metav1.Condition) bool { return !slices.Contains(conditionTypes, c.Type) })
+	own.Conditions = slices.DeleteFunc(own.Conditions, func(c metav1.Condition) bool { return !slices.Contains(metrics.ConditionTypes, c.Type) })
 	return own
-}
-
-// conditionTypes are the types of the conditions that the server writes.
-var conditionTypes = []string{
-	v1alpha1.ConditionReady, v1alpha1.ConditionEstablished, v1alpha1.ConditionHooksHealthy, v1alpha1.ConditionPermitted,
-	v1alpha1.ConditionProgressing, v1alpha1.ConditionResourcesServed, v1alpha1.ConditionFinalizersReleased, v1alpha1.ConditionPaused,
-	v1alpha1.ConditionDeletionsHeld,
 }
 
 // starting takes note of an instance that is about to run.
