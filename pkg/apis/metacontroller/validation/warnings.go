@@ -48,7 +48,7 @@ func WarningsForCompositeController(o *metacontroller.CompositeController) []str
 	w.aboutResync(o.Spec.ResyncPeriodSeconds, path)
 	hooks := o.Spec.Hooks
 	if hooks == nil {
-		w.add(path.Child("hooks"), "without a sync or finalize hook the controller does not start")
+		w.add(path.Child("hooks"), withoutHooks)
 		return w
 	}
 	w.aboutHooks(hooks.Sync, hooks.Finalize, hooks.Customize, o.Spec.EndpointConfigs)
@@ -90,7 +90,7 @@ func WarningsForDecoratorController(o *metacontroller.DecoratorController) []str
 	w.aboutResync(o.Spec.ResyncPeriodSeconds, path)
 	hooks := o.Spec.Hooks
 	if hooks == nil {
-		w.add(path.Child("hooks"), "without a sync or finalize hook the controller does not start")
+		w.add(path.Child("hooks"), withoutHooks)
 		return w
 	}
 	w.aboutHooks(hooks.Sync, hooks.Finalize, hooks.Customize, o.Spec.EndpointConfigs)

@@ -28,10 +28,16 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 )
 
+// withoutHooks is the warning of a definition that has neither a sync nor a finalize hook.
+const withoutHooks = "without a sync or finalize hook the controller does not start"
+
 func (w *warnings) aboutHooks(sync, finalize, customize *metacontroller.Hook, endpoints []metacontroller.EndpointConfig) {
 	path := field.NewPath("spec", "hooks")
-	if !called(sync) && !called(finalize) {
-		w.add(path, "without a sync or finalize hook that has a webhook the controller does not start")
+	switch {
+	case sync == nil && finalize == nil:
+		w.add(path, withoutHooks)
+	case !called(sync) && !called(finalize):
+		w.add(path, "without a sync or finalize hook that has a webhook every sync fails")
 	}
 	used := make([]bool, len(endpoints))
 	for _, hook := range []struct {
