@@ -103,7 +103,7 @@ type Options struct {
 	CacheFlushInterval time.Duration
 	// KindsRecheck is how often built-in and aggregated kinds are looked for that come or go without an object that tells. Default 1 min.
 	KindsRecheck time.Duration
-	// ClientQPS and ClientBurst limit the requests to the cluster. Zero or negative: no limit.
+	// ClientQPS and ClientBurst limit the requests to the cluster but for events. Zero or negative: no limit.
 	ClientQPS   float32
 	ClientBurst int
 	// EventsQPS and EventsBurst limit the events of one kind of message about one object. Defaults 1/300 and 25.

@@ -51,7 +51,7 @@ type Controllers struct {
 	DiscoveryInterval time.Duration
 	// CacheFlushInterval is the time after which every parent is synced again even if nothing changed. Default 30 min.
 	CacheFlushInterval time.Duration
-	// ClientQPS and ClientBurst limit the requests to the cluster. 0 or less: no limit, the default.
+	// ClientQPS and ClientBurst limit the requests to the cluster but for events. 0 or less: no limit, the default.
 	ClientQPS   float32
 	ClientBurst int
 	// EventsQPS and EventsBurst limit the events of one kind of message about one object, in events per second. Defaults 1/300 and 25.
@@ -118,8 +118,8 @@ func (c *Controllers) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.DiscoveryInterval, "discovery-interval", c.DiscoveryInterval,
 		"Has no effect: changes of the kinds that the cluster serves are watched.")
 	fs.Float32Var(&c.ClientQPS, "client-go-qps", c.ClientQPS,
-		"Requests per second to the cluster, of all kinds together: lists, watches, discovery, reads and writes. "+
-			"0 or less: no limit; the cluster's API priority and fairness does that.")
+		"Requests per second to the cluster for all controllers together: lists, watches, discovery, reads and writes, "+
+			"but not events, for which there is --events-qps. 0 or less: no limit; the cluster's API priority and fairness does that.")
 	fs.IntVar(&c.ClientBurst, "client-go-burst", c.ClientBurst,
 		"Requests to the cluster in excess of --client-go-qps that are let through at once.")
 	fs.Float32Var(&c.EventsQPS, "events-qps", c.EventsQPS, "Events per second of one kind of message about one object.")
