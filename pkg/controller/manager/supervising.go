@@ -116,6 +116,7 @@ type parents struct {
 func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, d definition.Definition) ([]supervisor.FinalizedParent, error) {
 	served, err := p.cluster.Discovery.Serving(ctx, resource)
 	if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
+		// Of an aggregated API that comes back this is untrue: see docs/design/0014-finalizers-level-triggered.md.
 		return nil, nil
 	}
 	if err != nil {
