@@ -15,6 +15,6 @@ limitations under the License.
 */
 
 // Package definition is the view of a controller object that both kinds share: which hooks it declares, which resources it
-// names, which finalizer it puts on parents. It is the one place where the engine tells the two kinds apart; packages
-// composite and decorator read the rest of the spec of their own kind.
+// names, which finalizer it puts on parents. Packages composite and decorator read the rest of the spec of their own kind. Where else the engine
+// tells the two kinds apart is listed in docs/design/0015-one-reconciler.md.
 package definition
