@@ -14,6 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package informers holds the informers that one hosted controller uses, from their first use to its end, or to the
+// Package informers holds the informers that one controller uses, from their first use to its end, or to the
 // last use of those that only some parents need.
 package informers

@@ -20,5 +20,5 @@ limitations under the License.
 // while the cluster does not serve what the definition needs. Beside the running instance it takes the controller's finalizer
 // off the objects that the definition does not finalize any more
 // (docs/design/0014-finalizers-level-triggered.md). What it does is published in the object's status. How an instance works
-// is the business of packages composite and decorator; which objects get a supervisor is that of package manager.
+// is the business of package reconciler; which objects get a supervisor is that of package manager.
 package supervisor

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package worker syncs the parents of one hosted controller.
+// Package worker syncs the parents of one controller.
 //
 // A Pool takes keys of parents from a workqueue, holds each back until it is ready (until the caches show what its previous
 // sync wrote), syncs it, and decides by the error when to try again: errors are taken apart, so that a conflict or a

@@ -44,7 +44,7 @@ type Result struct {
 
 // Config describes a pool. Name, Workers, Sync and Failed are required.
 type Config struct {
-	// Name names the hosted controller in logs.
+	// Name names the controller.
 	Name string
 	// Workers is the number of keys that are synced at the same time. At least 1.
 	Workers int
@@ -79,7 +79,7 @@ type Counters struct {
 	Syncs, Failed atomic.Int64
 }
 
-// Pool is the workers of one hosted controller and their queue. It is safe for concurrent use.
+// Pool is the workers of one controller and their queue. It is safe for concurrent use.
 type Pool struct {
 	// Counters count what the pool did.
 	Counters Counters

@@ -16,9 +16,10 @@ limitations under the License.
 
 // Package workqueue holds the keys of the parents that one controller has to sync.
 //
-// Queue keeps every key at most once, hands it to one worker at a time, and knows four priorities: a change goes before a
-// retry, a retry before a sync that the controller's own writes triggered, and that before a periodic resync, so that a change
-// never waits behind a resync of thousands of parents. Keys can be delayed: by exponential backoff after a failure, by a pause
+// Queue keeps every key at most once, hands it to one worker at a time, and knows five priorities: a parent that was begun
+// goes before a change, a change before a retry, a retry before a sync that the controller's own writes triggered, and that before a
+// periodic resync, so that a change never waits behind a resync of thousands of parents. Now and then a less urgent key is taken first,
+// so that none waits for ever. Keys can be delayed: by exponential backoff after a failure, by a pause
 // that a newer change ends, or until a fixed time which nothing cancels (resyncAfterSeconds). A key can be held until it is
 // released.
 //
