@@ -33,7 +33,8 @@ const (
 	DefaultRequestBudget = 256 << 20
 	// DefaultEtagBudget is the default of the server for the bytes of responses that all its hooks remember by entity tags.
 	DefaultEtagBudget = 128 << 20
-	// freeBytes is the size up to which a request or a response is not counted against its budget.
+	// freeBytes is the size up to which a request or a response is not counted against its budget. Nothing bounds the sum of these but the
+	// number of syncs at the same time, which for a controller is less than twice its workers: each has one request and one response.
 	freeBytes = 64 << 10
 )
 

@@ -74,10 +74,10 @@ type Config struct {
 	// forgotten. Default [DefaultMaxEtagBytes].
 	MaxEtagBytes int64
 	// ResponseBudget bounds the bytes of responses that all clients which share it hold at once: those of more than 64 KiB, from
-	// before they are read to their release. Nil: there is no bound.
+	// before they are read to their release. The sum of smaller ones is bounded by the number of concurrent syncs alone. Nil: there is no bound.
 	ResponseBudget *Budget
 	// RequestBudget bounds the bytes of requests that all clients which share it send at once: those of more than 64 KiB, until they are
-	// written to the connection or their call ends. A client uses up to a quarter of it; a request that is larger counts as a quarter.
+	// written to the connection or their call ends. Of smaller ones the same is true as of responses. A client uses up to a quarter of it; a request that is larger counts as a quarter.
 	// Nil: there is no bound.
 	RequestBudget *Budget
 	// EtagBudget bounds the bytes of responses that all clients which share it remember by their entity tags. Nil: there is no
