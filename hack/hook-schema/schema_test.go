@@ -203,7 +203,7 @@ func TestRequestsOfTheServerAreValid(t *testing.T) {
 }
 
 // TestSchemaAndServerAgreeOnResponses shows that what a schema allows the server accepts, and that what it forbids the server
-// rejects, but for what is judged later (a name, an apiVersion).
+// rejects, but for what is checked later (a name, an apiVersion).
 func TestSchemaAndServerAgreeOnResponses(t *testing.T) {
 	decoders := map[string]func([]byte, wire.ResponseOptions) error{
 		"composite": func(b []byte, o wire.ResponseOptions) error { return whole(wire.DecodeComposite(b, o)) },

@@ -285,7 +285,7 @@ func TestOfTwoRulesForAKindTheLastCounts(t *testing.T) {
 	}
 }
 
-func FuzzJudge(f *testing.F) {
+func FuzzValidate(f *testing.F) {
 	for _, seed := range []string{
 		`[null]`, `[{}]`, `[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","labels":{"a":"b"}}}]`,
 		`[{"apiVersion":"v1","kind":"Node","metadata":null}]`, `[{"apiVersion":"/","kind":"","metadata":{"name":{}}}]`,
@@ -314,7 +314,7 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-func BenchmarkJudge(b *testing.B) {
+func BenchmarkValidate(b *testing.B) {
 	const count = 20
 	scope := children.Scope{Field: "children", Namespace: "parents", Labels: map[string]string{"controller-uid": "1"}}
 	rules := declared()

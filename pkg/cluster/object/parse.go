@@ -34,7 +34,7 @@ type ParseOptions struct {
 	APIVersion, Kind string
 	// KeepManagedFields keeps metadata.managedFields in the object's JSON. By default it is cut out.
 	KeepManagedFields bool
-	// Managers are how the names of the field managers begin of which [Object.AppliedFields] is to know. Empty: of none.
+	// Managers are prefixes of the names of field managers. [Object.AppliedFields] knows what these managers applied. Empty: nothing.
 	Managers []string
 }
 

@@ -174,7 +174,7 @@ func (c *Control) Outdated(parent types.UID) bool {
 func (c *Control) Gather(
 	ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired, comparing bool,
 ) (plan.Input, error) {
-	// What is remembered by the UID must not keep the object in memory, of whose JSON the UID is a part.
+	// The UID shares the memory of the object's JSON, all of which would stay as long as something is remembered by the UID.
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	return c.Complete(ctx, plan.Input{
 		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerContent(parent), Rules: c.config.Rules,

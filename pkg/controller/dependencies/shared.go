@@ -251,8 +251,8 @@ func (o Options) FieldManagerOf(kind, name string) string {
 	return manager[:maxFieldManager-len(end)] + end
 }
 
-// Managers are how the names of the field managers begin of which the cache has to know what they have applied: the present one,
-// and those of before the option was set.
+// Managers returns prefixes of the names of field managers. The cache has to know what these managers applied: those that controllers have
+// now, and those that they had before the option was set.
 func (o Options) Managers() []string {
 	if o.FieldManager != "" {
 		return []string{plan.LegacyManager, o.FieldManager}

@@ -216,9 +216,10 @@ func (c *Controller) Warning(subject, related *corev1.ObjectReference, reason, m
 	})
 }
 
-// Answer records a Normal event on a parent that answers a Warning, or a user: that what the Warning said is over, for one. It needs no budget:
-// there is one for each Warning at most, which would be the last word without it.
-func (c *Controller) Answer(subject *corev1.ObjectReference, reason, message string) {
+// NormalAlways records a Normal event on a parent beside the budget of Normal events. It is for what follows a Warning, or the request of a
+// user, such as that the parent was synced again: there is one such event for each of those at most, and without it the Warning would
+// stay the last event of the parent.
+func (c *Controller) NormalAlways(subject *corev1.ObjectReference, reason, message string) {
 	c.recorder.record(note{subject: subject, controller: c.name, eventType: corev1.EventTypeNormal, reason: reason, message: message})
 }
 

@@ -281,7 +281,7 @@ func TestWhatAnswersAWarningNeedsNoBudget(t *testing.T) {
 	for n := range 500 {
 		r.Of("noisy").Normal(&corev1.ObjectReference{Name: fmt.Sprint("noisy-", n), Namespace: "ns"}, nil, "ChildCreated", "Created something")
 	}
-	r.Of("c").Answer(&corev1.ObjectReference{Name: "quiet", Namespace: "ns"}, eventrecorder.ReasonSyncRecovered, "Synced again after errors")
+	r.Of("c").NormalAlways(&corev1.ObjectReference{Name: "quiet", Namespace: "ns"}, eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	eventually(t, func() {}, func() bool { return written.Load() == 1 })
 }
 

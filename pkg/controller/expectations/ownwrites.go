@@ -102,7 +102,7 @@ func (e *OwnWrites) write(
 }
 
 func (e *OwnWrites) begin(parent *object.Object, begun ownWrite) {
-	// What is remembered must not keep the object in memory, of whose JSON the UID is a part.
+	// The UID shares the memory of the object's JSON, all of which would stay as long as the UID is remembered.
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	e.mu.Lock()
 	defer e.mu.Unlock()

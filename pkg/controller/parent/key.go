@@ -42,7 +42,7 @@ func (k Key) String() string {
 	return k.Resource.String() + "/" + klog.KRef(k.Namespace, k.Name).String()
 }
 
-// KeyOf returns the key of an object. It is remembered longer than the object, of whose JSON the names are a part.
+// KeyOf returns the key of an object. The key shares no memory with the object's JSON, since it is remembered longer than the object.
 func KeyOf(resource schema.GroupResource, o *object.Object) Key {
 	return Key{Resource: resource, Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
 }

@@ -286,7 +286,7 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 func (c *Controller) recovered(key parent.Key) {
 	c.obstacles.Record(key, nil)
 	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
-		c.recorder.Answer(childcontrol.Reference(o), eventrecorder.ReasonSyncRecovered, "Synced again after errors")
+		c.recorder.NormalAlways(childcontrol.Reference(o), eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	}
 }
 

@@ -134,7 +134,7 @@ func (c *Controller) Rollback(ctx context.Context, p v1alpha1.ParentReference, o
 	}
 	done.ResourceVersion = written.ResourceVersion()
 	klog.FromContext(ctx).Info("Rolled a parent back", "parent", s.Key, "revision", former.Name, "from", former.Latest, "user", o.User)
-	c.recorder.Answer(childcontrol.Reference(written), eventrecorder.ReasonRolledBack,
+	c.recorder.NormalAlways(childcontrol.Reference(written), eventrecorder.ReasonRolledBack,
 		fmt.Sprintf("%s had it rolled back from %s to %s", o.User, former.Latest, former.Name))
 	return done, nil
 }

@@ -74,7 +74,7 @@ func OfObject(reason v1alpha1.SyncReason, r schema.GroupResource, before, after 
 	}
 	t.Object = v1alpha1.SyncObject{
 		Group: r.Group, Resource: r.Resource, Kind: shown.Kind(), Namespace: shown.Namespace(),
-		Name: strings.Clone(shown.Name()), // What is remembered must not keep the object in memory, of whose JSON the name is a part.
+		Name: strings.Clone(shown.Name()), // It shares the memory of the object's JSON, all of which would stay as long as the name.
 	}
 	t.version = shownBy(before, after)
 	if before != nil && after != nil && before.UID() == after.UID() {

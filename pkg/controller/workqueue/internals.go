@@ -170,7 +170,7 @@ func (q *Queue[K]) schedule(i *item[K]) {
 	case due == unset && i.delayed == notDelayed:
 		return
 	case due == unset:
-		// The timekeeper may wake once for nothing; that is cheaper than to wake it now.
+		// The timer stays as it is set: at worst it fires once when nothing is due, which costs less than to set it anew.
 		heap.Remove(&q.delays, i.delayed)
 		return
 	case i.delayed == notDelayed:

@@ -44,11 +44,11 @@ func (p *Policy) DialContext(ctx context.Context, network, address string) (net.
 	if p != nil {
 		dialer.Resolver = p.resolver
 	}
-	// The address that is judged is the one to which the socket is about to connect.
+	// What is checked is the address to which the socket is about to connect.
 	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return fmt.Errorf("judging the address %s: %w", address, err)
+			return fmt.Errorf("checking the address %s: %w", address, err)
 		}
 		return p.check(host, to, named)
 	}

@@ -103,7 +103,7 @@ func (n *names) answer(question []byte) []byte {
 	return append(response, n.addresses[i].AsSlice()...)
 }
 
-// TestWhatIsDialed connects by name and by address. What is judged is the address to which the connection goes.
+// TestWhatIsDialed connects by name and by address. What is checked is the address to which the connection goes.
 func TestWhatIsDialed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		options Options

@@ -17,7 +17,7 @@ limitations under the License.
 // Package destination decides where hooks may be, and makes the connections to them.
 //
 // Whoever writes a controller, or answers as its hook, names an address that this server then calls from its own place in the
-// network. A [Policy] keeps these calls from what only this server reaches: the addresses are judged after names are resolved, at the
+// network. A [Policy] keeps these calls from what only this server reaches: addresses are checked after names are resolved, at the
 // moment of the connection, so that no name can lead anywhere else afterwards. Package webhook uses it for every connection; a
 // refusal is a [RefusedError]. The package knows nothing of HTTP and of controllers.
 package destination

@@ -159,8 +159,8 @@ func TestEffectiveSecurity(t *testing.T) {
 	}
 }
 
-// TestPlacesAreJudgedWhereNoProxyIs is about an environment with a proxy for http and none for https.
-func TestPlacesAreJudgedWhereNoProxyIs(t *testing.T) {
+// TestPlacesAreCheckedWhereNoProxyIs is about an environment with a proxy for http and none for https.
+func TestPlacesAreCheckedWhereNoProxyIs(t *testing.T) {
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: &url.URL{Scheme: "http", Host: "hook.shop"}})
 	if err != nil || proxy == nil {
 		t.Fatal(proxy, err)

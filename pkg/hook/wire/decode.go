@@ -43,60 +43,60 @@ func (v *value) UnmarshalJSON(data []byte) error {
 // absent reports whether the field was missing or null, which mean the same wherever the protocol allows null.
 func (v value) absent() bool { return len(v) == 0 || v[0] == 'n' }
 
-// decoding reads one response. After the first fault its methods return zero values.
+// decoding reads one response. After the first violation its methods return zero values.
 type decoding struct {
 	options ResponseOptions
-	fault   *hook.RejectedError
-	// strictFaults are unknown and duplicate fields.
-	strictFaults []string
-	ignored      []string
+	// violation is why the response is rejected; nil if it is not.
+	violation *hook.RejectedError
+	// unexpected are unknown and duplicate fields, and ignored those of a response that is not read strictly.
+	unexpected, ignored []string
 }
 
-// maxStrictFaults is how many unknown or duplicate fields are named in messages.
-const maxStrictFaults = 5
+// maxUnexpected is how many unknown or duplicate fields are named in messages.
+const maxUnexpected = 5
 
 // maxValues is how many JSON values a response may hold. Decoded, each takes some 64 bytes, although it may be as short as "0,":
 // the limit on bytes alone would let one response fill a gigabyte. Ten thousand children of common size are below it.
 const maxValues = 1_000_000
 
 func (d *decoding) rejectf(field, format string, args ...any) {
-	if d.fault == nil {
-		d.fault = &hook.RejectedError{Field: field, Detail: fmt.Sprintf(format, args...)}
+	if d.violation == nil {
+		d.violation = &hook.RejectedError{Field: field, Detail: fmt.Sprintf(format, args...)}
 	}
 }
 
-// finish returns the fault, if any. Unknown and duplicate fields are one when reading is strict.
+// finish returns the violation, if any. Unknown and duplicate fields are one when reading is strict.
 func (d *decoding) finish() error {
-	if d.fault == nil && d.options.Strict && len(d.strictFaults) > 0 {
+	if d.violation == nil && d.options.Strict && len(d.unexpected) > 0 {
 		d.rejectf("", "the response is read strictly and has %s; correct the hook, or set responseUnMarshallMode: loose",
-			strings.Join(d.strictFaults, ", "))
+			strings.Join(d.unexpected, ", "))
 	}
-	if d.fault != nil {
-		return d.fault
+	if d.violation != nil {
+		return d.violation
 	}
-	d.ignored = d.strictFaults
+	d.ignored = d.unexpected
 	return nil
 }
 
-// unmarshal decodes data into target, which is at field within the response, and collects the strict faults.
+// unmarshal decodes data into target, which is at field within the response, and collects unknown and duplicate fields.
 func (d *decoding) unmarshal(data []byte, target any, field string) error {
 	strict, err := json.UnmarshalStrict(data, target)
-	for _, fault := range strict {
-		if len(d.strictFaults) == maxStrictFaults {
+	for _, found := range strict {
+		if len(d.unexpected) == maxUnexpected {
 			break
 		}
-		if fieldError, ok := errors.AsType[json.FieldError](fault); ok && field != "" {
+		if fieldError, ok := errors.AsType[json.FieldError](found); ok && field != "" {
 			fieldError.SetFieldPath(field + "." + fieldError.FieldPath())
 		}
-		d.strictFaults = append(d.strictFaults, fault.Error())
+		d.unexpected = append(d.unexpected, found.Error())
 	}
 	return err
 }
 
 // envelope decodes the outermost object. Fields of it that are lists must be []value, all others value.
 func (d *decoding) envelope(body []byte, target any) {
-	if fault := notAnObject(body, d.options.ContentType); fault != "" {
-		d.rejectf("", "%s", fault)
+	if wrong := notAnObject(body, d.options.ContentType); wrong != "" {
+		d.rejectf("", "%s", wrong)
 		return
 	}
 	if moreValuesThan(body, maxValues) {
@@ -110,7 +110,7 @@ func (d *decoding) envelope(body []byte, target any) {
 
 // object decodes a JSON object with unknown fields, or returns nil when it is absent.
 func (d *decoding) object(field string, v value) map[string]any {
-	if d.fault != nil || v.absent() {
+	if d.violation != nil || v.absent() {
 		return nil
 	}
 	if v[0] != '{' {
@@ -126,7 +126,7 @@ func (d *decoding) object(field string, v value) map[string]any {
 
 // list returns the text of a JSON list, empty when it is absent or has no elements.
 func (d *decoding) list(field string, v value) []byte {
-	if d.fault != nil || v.absent() {
+	if d.violation != nil || v.absent() {
 		return nil
 	}
 	if v[0] != '[' {
@@ -169,7 +169,7 @@ func (d *decoding) children(field string, list []byte) []map[string]any {
 }
 
 func (d *decoding) rules(field string, values []value) []hook.RelatedResourceRule {
-	if d.fault != nil || len(values) == 0 {
+	if d.violation != nil || len(values) == 0 {
 		return nil
 	}
 	rules := make([]hook.RelatedResourceRule, len(values))
@@ -193,7 +193,7 @@ func (d *decoding) rules(field string, values []value) []hook.RelatedResourceRul
 
 // stringsOrNull decodes labels or annotations, where null is a value with a meaning.
 func (d *decoding) stringsOrNull(field string, v value) map[string]*string {
-	if d.fault != nil || v.absent() {
+	if d.violation != nil || v.absent() {
 		return nil
 	}
 	if v[0] != '{' {
@@ -224,7 +224,7 @@ func (d *decoding) stringsOrNull(field string, v value) map[string]*string {
 
 // seconds decodes a number of seconds, at most hook.MaxDelay. Negative numbers mean the same as 0.
 func (d *decoding) seconds(field string, v value) time.Duration {
-	if d.fault != nil || v.absent() {
+	if d.violation != nil || v.absent() {
 		return 0
 	}
 	seconds, err := strconv.ParseFloat(string(v), 64)
@@ -242,7 +242,7 @@ func (d *decoding) seconds(field string, v value) time.Duration {
 }
 
 func (d *decoding) boolean(field string, v value) bool {
-	if d.fault != nil || v.absent() {
+	if d.violation != nil || v.absent() {
 		return false
 	}
 	if v[0] != 't' && v[0] != 'f' {

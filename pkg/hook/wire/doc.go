@@ -19,7 +19,7 @@ limitations under the License.
 // [Composite], [Decorator] and [Customize] build a body by joining JSON that exists already: the controller is encoded
 // once with [EncodeComposite] or [EncodeDecorator], and every other object brings its bytes. Keys are sorted, so that equal
 // input gives equal bytes. [DecodeComposite], [DecodeDecorator] and [DecodeCustomize] validate the form of a response, and
-// return a [hook.RejectedError] that names the place and the fault when it cannot be used.
+// return a [hook.RejectedError] that names the place and the violation when it cannot be used.
 //
 // The composite and decorator controllers call it before and after package webhook. It knows the form of the protocol
 // only: whether a child may exist is decided by package children. It makes no calls, and no input makes it panic.

@@ -147,7 +147,7 @@ func DecodeDecorator(body []byte, o ResponseOptions) (Response, error) {
 	})
 }
 
-// response returns what was read, unless there is a fault.
+// response returns what was read, unless it is rejected.
 func (d *decoding) response(r Response) (Response, error) {
 	if err := d.finish(); err != nil {
 		return Response{}, err

@@ -150,12 +150,12 @@ func TestChildrenAreDecodedOnDemand(t *testing.T) {
 	for name, tc := range map[string]struct {
 		list string
 		raw  string
-		// decoded is the number of children; fault is what is wrong with one, after the name of the list.
-		decoded int
-		fault   string
+		// decoded is the number of children; violation is what is wrong with one, after the name of the list.
+		decoded   int
+		violation string
 	}{
 		"Several":    {list: "[" + good + ", " + good + "]", raw: "[" + good + ", " + good + "]", decoded: 2},
-		"OneBad":     {list: "[" + good + "," + bad + "]", raw: "[" + good + "," + bad + "]", fault: "[1]: has no kind; each child needs apiVersion, kind and metadata.name"},
+		"OneBad":     {list: "[" + good + "," + bad + "]", raw: "[" + good + "," + bad + "]", violation: "[1]: has no kind; each child needs apiVersion, kind and metadata.name"},
 		"Empty":      {list: "[]"},
 		"EmptyLines": {list: "[ \n]"},
 		"Null":       {list: "null"},
@@ -167,9 +167,9 @@ func TestChildrenAreDecodedOnDemand(t *testing.T) {
 					t.Fatalf("raw children %q, error %v; want %q", response.RawChildren, err, tc.raw)
 				}
 				decoded, err := response.Children()
-				if tc.fault != "" {
-					if !hook.IsRejected(err) || err.Error() != field+tc.fault {
-						t.Errorf("got %v, want %s%s", err, field, tc.fault)
+				if tc.violation != "" {
+					if !hook.IsRejected(err) || err.Error() != field+tc.violation {
+						t.Errorf("got %v, want %s%s", err, field, tc.violation)
 					}
 				} else if err != nil || len(decoded) != tc.decoded {
 					t.Errorf("got %v, %v, want %d children", decoded, err, tc.decoded)

@@ -54,7 +54,7 @@ func (w *Webhooks) addFlags(fs *pflag.FlagSet) {
 		"The only places where hooks may be: host names such as web.hooks, which is the Service web of the namespace hooks; suffixes of host "+
 			"names such as .hooks; IP addresses and networks such as 10.0.0.0/8, to which names must lead. Empty: anywhere. Link-local, "+
 			"multicast and unspecified addresses, fd00:ec2::254 and this server itself are refused in any case. Behind a proxy, which looks names "+
-			"up itself, names are judged as they are written: networks allow no names there, and numbers such as 2852039166 are refused.")
+			"up itself, names are checked as they are written: networks allow no names there, and numbers such as 2852039166 are refused.")
 	fs.BoolVar(&w.AllowLoopback, "webhook-allow-loopback", w.AllowLoopback,
 		"Allow hooks at loopback addresses. Default: true outside of a cluster, false in a Pod.")
 	fs.StringVar(&w.Redirects, "webhook-redirects", w.Redirects,
