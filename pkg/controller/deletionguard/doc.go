@@ -18,6 +18,6 @@ limitations under the License.
 //
 // A Guard counts deletions of children over a minute. What passes spec.deletionGuard is held, and all further deletions with it, until
 // somebody confirms them or nobody wants them any more. It is asked once for each sync that has planned its writes; it writes nothing and
-// knows nothing of children but their UIDs. The reconciler owns it. It is pure: the time is given to it, and a new one knows of nothing
-// that was deleted before.
+// knows nothing of children but their UIDs. The reconciler owns it. It has no client and no clock: the time is given to it. A new one
+// knows of nothing that was deleted before.
 package deletionguard

@@ -15,5 +15,5 @@ limitations under the License.
 */
 
 // Package obstacles knows which objects keep parents of one controller from getting a child: they have its name and are not the parent's.
-// It is pure.
+// It has no client.
 package obstacles

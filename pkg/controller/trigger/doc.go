@@ -18,5 +18,5 @@ limitations under the License.
 // has those of one sync. The event handlers of the reconciler make triggers, the workqueue keeps them until the sync begins, and
 // pkg/controller/synchistory records them.
 //
-// A trigger has the places of fields, never what is in them, and holds no object. The package is pure.
+// A trigger has the places of fields, never what is in them, and holds no object. The package has no client and no clock.
 package trigger
