@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Keeps rooms small: no Go file of more than 500 lines, no folder of more than 12 Go files, tests and generated code not
-# counted for folders, no folder or file named for nothing in particular. Usage: hack/verify-size.sh
+# Keeps rooms small: no Go file of more than 500 lines, no folder of more than 12 Go files and no function of more than 60 lines, tests
+# and generated code not counted for folders and functions, no folder or file named for nothing in particular. Usage: hack/verify-size.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
-readonly max_lines=500 max_files=12
+readonly max_lines=500 max_files=12 max_function=60
 
 while IFS= read -r file; do
     lines="$(wc -l <"${file}")"
@@ -17,6 +17,14 @@ while read -r count folder; do
         complain "${folder}: ${count} Go files, at most ${max_files} are allowed: split the package"
     fi
 done < <(handwritten_go | grep -v '_test\.go$' | xargs -rn1 dirname | sort | uniq -c)
+
+# gofmt has a function begin and end in the first column.
+while IFS= read -r found; do
+    complain "${found}, at most ${max_function} are allowed: split the function"
+done < <(handwritten_go | grep -v '_test\.go$' | xargs awk -v max="${max_function}" '
+    /^func / && !/}$/ { began = FNR; name = $0; sub(/ *{$/, "", name) }
+    /^}/ && began { if (FNR - began + 1 > max) print FILENAME ":" began ": " name ": " FNR - began + 1 " lines"; began = 0 }
+')
 
 while IFS= read -r file; do
     complain "${file}: util, helper, common and misc name nothing: say what it is for"

@@ -122,23 +122,31 @@ func (a *Applier) For(controller string) *Applier {
 	return &Applier{client: a.client, slots: a.slots, each: a.each, controller: controller}
 }
 
-// Apply carries out a plan and returns what happened to each child that was to be changed. The error joins those of all
-// children; one that fails, or panics, does not stop the others.
+// Apply carries out a plan and returns what happened to each child that was to be changed: it deletes, then writes Namespaces, and then the
+// children that may be in them. The error joins those of all children; one that fails, or panics, does not stop the others.
 func (a *Applier) Apply(ctx context.Context, p plan.Plan) ([]plan.Outcome, error) {
-	var deletes, writes []plan.Step
+	var deletes, namespaces, writes []plan.Step
 	for i := range p.Steps {
-		switch step := p.Steps[i]; step.Action {
-		case plan.Delete, plan.Recreate:
+		switch step := p.Steps[i]; {
+		case step.Action == plan.Delete, step.Action == plan.Recreate:
 			deletes = append(deletes, step)
-		case plan.Create, plan.Update:
+		case step.Action == plan.Leave:
+		case isNamespace(step.Key):
+			namespaces = append(namespaces, step)
+		default:
 			writes = append(writes, step)
-		case plan.Leave:
 		}
 	}
-	outcomes, errDeletes := a.all(ctx, p, deletes)
-	more, errWrites := a.all(ctx, p, writes)
-	return append(outcomes, more...), errors.Join(errDeletes, errWrites)
+	var outcomes []plan.Outcome
+	var errs []error
+	for _, steps := range [][]plan.Step{deletes, namespaces, writes} {
+		ended, err := a.all(ctx, p, steps)
+		outcomes, errs = append(outcomes, ended...), append(errs, err)
+	}
+	return outcomes, errors.Join(errs...)
 }
+
+func isNamespace(key children.Key) bool { return key.Group == "" && key.Kind == "Namespace" }
 
 func (a *Applier) all(ctx context.Context, p plan.Plan, steps []plan.Step) ([]plan.Outcome, error) {
 	outcomes, errs := make([]plan.Outcome, len(steps)), make([]error, len(steps))

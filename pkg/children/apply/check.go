@@ -19,6 +19,8 @@ package apply
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
@@ -27,23 +29,33 @@ import (
 )
 
 // Check asks the API server whether it would take what a plan creates and updates (dry runs), and changes nothing. It returns the errors of
-// the children that would be refused.
-func (a *Applier) Check(ctx context.Context, p plan.Plan) map[children.Key]error {
-	var steps []*plan.Step
+// the children that would be refused, and the children that cannot be tried: those in a namespace that the plan creates.
+func (a *Applier) Check(ctx context.Context, p plan.Plan) (refused map[children.Key]error, untried sets.Set[children.Key]) {
+	created := sets.New[string]()
 	for i := range p.Steps {
-		if step := &p.Steps[i]; (step.Action == plan.Create || step.Action == plan.Update) && step.Body != nil {
+		if step := &p.Steps[i]; step.Action == plan.Create && isNamespace(step.Key) {
+			created.Insert(step.Name)
+		}
+	}
+	var steps []*plan.Step
+	refused, untried = map[children.Key]error{}, sets.New[children.Key]()
+	for i := range p.Steps {
+		switch step := &p.Steps[i]; {
+		case step.Action != plan.Create && step.Action != plan.Update || step.Body == nil:
+		case created.Has(step.Namespace):
+			untried.Insert(step.Key)
+		default:
 			steps = append(steps, step)
 		}
 	}
 	errs := make([]error, len(steps))
 	a.side(ctx, len(steps), "checking a child of "+p.ParentName, func(i int) error { return a.check(ctx, steps[i]) }, errs)
-	refused := map[children.Key]error{}
 	for i, err := range errs {
 		if err != nil {
 			refused[steps[i].Key] = err
 		}
 	}
-	return refused
+	return refused, untried
 }
 
 func (a *Applier) check(ctx context.Context, step *plan.Step) error {

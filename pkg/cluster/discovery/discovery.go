@@ -34,6 +34,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // What says that the kinds of a group may have changed.
@@ -181,7 +182,7 @@ func (d *Discovery) notifyRepeatedly(ctx context.Context) {
 		case <-timer.C():
 		}
 		d.repeat(i == len(repeats)-1)
-		d.notify()
+		d.notify(ctx)
 	}
 }
 
@@ -202,7 +203,8 @@ func (g *group) repeat(last bool) {
 	}
 }
 
-func (d *Discovery) notify() {
+// notify calls the subscribers. What one misses that panics it is told again by the repeats.
+func (d *Discovery) notify(ctx context.Context) {
 	d.mu.Lock()
 	subscribers := make([]*func(), 0, len(d.subscribers))
 	for s := range d.subscribers {
@@ -210,7 +212,7 @@ func (d *Discovery) notify() {
 	}
 	d.mu.Unlock()
 	for _, s := range subscribers {
-		(*s)()
+		_ = recovery.Call(ctx, "telling of kinds that changed", func() error { (*s)(); return nil }) // It is logged and counted.
 	}
 }
 

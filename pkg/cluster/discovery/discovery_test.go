@@ -33,6 +33,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 const (
@@ -239,6 +240,28 @@ func TestAKindThatCameBeforeItsDefinitionWasListedIsTold(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("subscribers are not told that a kind is served now: %v", err)
 		}
+	}
+}
+
+// TestAPanicOfASubscriberKeepsNothingFromTheOthers has one that panics whenever it is told. It is told again, as the others are.
+func TestAPanicOfASubscriberKeepsNothingFromTheOthers(t *testing.T) {
+	s, d := serve(t, &apiServer{code: http.StatusOK, listed: make(chan struct{})})
+	panicked, told := make(chan struct{}, 100), make(chan struct{}, 100)
+	before := recovery.Count()
+	defer d.Subscribe(func() { panicked <- struct{}{}; panic("on purpose") })()
+	defer d.Subscribe(func() { told <- struct{}{} })()
+	close(s.listed)
+	for range 2 {
+		for _, c := range []chan struct{}{panicked, told} {
+			select {
+			case <-c:
+			case <-time.After(10 * time.Second):
+				t.Fatal("a subscriber is not told that kinds may have changed")
+			}
+		}
+	}
+	if recovery.Count() == before {
+		t.Error("no panic was counted")
 	}
 }
 

@@ -95,6 +95,8 @@ type ownAPI struct {
 	mu sync.Mutex
 	// lose is how many responses are lost from now on.
 	lose int
+	// meanwhile is called while a creation is under way, unless it is nil.
+	meanwhile func()
 	// sent are the requests: the method, and the number that is in the revision.
 	sent []string
 	// created are the revisions that were created, as they are stored.
@@ -124,6 +126,9 @@ func (a *ownAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		body = string(stored)
 		a.created = append(a.created, body)
+		if a.meanwhile != nil {
+			a.meanwhile()
+		}
 	}
 	a.sent = append(a.sent, what)
 	if a.lose > 0 {
@@ -254,4 +259,32 @@ func TestAParentIsSyncedWhenItsUnreadableRevisionIsDeletedOrRepaired(t *testing.
 			})
 		})
 	}
+}
+
+// TestNothingIsInDoubtOfAParentThatLeaves deletes a parent while a revision of it is created, and loses the response.
+func TestNothingIsInDoubtOfAParentThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var built *kind
+		var parents *cache.Informer
+		started, left := make(chan struct{}), make(chan error, 1)
+		api := &ownAPI{lose: 1, meanwhile: func() {
+			<-started
+			left <- parents.Delete(numbered(t, 1))
+			<-time.After(time.Second) // The event is there.
+		}}
+		_, parents, _ = rolling{hooks: syncHook, hook: &calls{}, own: api, parent: numbered(t, 1), decides: func(k *kind) reconciler.Kind {
+			built = k
+			return k
+		}}.run(t)
+		close(started)
+		if err := <-left; err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		built.doubts.mu.Lock()
+		defer built.doubts.mu.Unlock()
+		if len(built.doubts.list) > 0 {
+			t.Errorf("in doubt are %v", built.doubts.list)
+		}
+	})
 }

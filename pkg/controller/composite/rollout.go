@@ -55,6 +55,11 @@ type revisionResponse struct {
 // decideRollout calls the hook for every revision of the parent and lets the planner say which children follow which
 // (docs/reference/contract.md#s14).
 func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
+	defer func() {
+		if !s.Handled() {
+			k.doubts.forget(s.Key)
+		}
+	}()
 	content, err := s.Parent.Decode()
 	if err != nil {
 		return err

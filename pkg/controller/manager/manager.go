@@ -104,20 +104,13 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	loopback := rest.CopyConfig(c.Loopback)
-	loopback.QPS = -1
-	loopback.Wrap(func(next http.RoundTripper) http.RoundTripper { return finishing{next} })
-	own, err := versioned.NewForConfig(loopback)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client for controller objects: %w", err)
-	}
-	revisions, err := clustercache.New(clustercache.Options{Config: loopback})
+	own, err := reachOwn(c.Loopback)
 	if err != nil {
 		return nil, err
 	}
 	waiting, shuttingDown := &expectations.Registry{}, make(chan struct{})
-	m := &Manager{elected: c.Elected, informers: externalversions.NewSharedInformerFactory(own, 0), selector: selector, shared: &dependencies.Shared{
-		Options: options, Cluster: reached, Own: dependencies.Own{Cache: revisions, Client: own}, Expectations: waiting,
+	m := &Manager{elected: c.Elected, informers: externalversions.NewSharedInformerFactory(own.Client, 0), selector: selector, shared: &dependencies.Shared{
+		Options: options, Cluster: reached, Own: own, Expectations: waiting,
 		Applier: apply.New(apply.Options{
 			Client: reached.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness },
 		}),
@@ -131,7 +124,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		ShuttingDown:   shuttingDown,
 	}}
 	m.shutDown = func() { close(shuttingDown) }
-	writer := objects{client: own.MetacontrollerV1alpha1()}
+	writer := objects{client: own.Client.MetacontrollerV1alpha1()}
 	m.exclusions = newExclusions(options.TargetLabelSelector, writer)
 	m.controllers = newControllers(supervisor.Config{
 		Builder:  builder{shared: m.shared, resources: reached.Discovery},
@@ -143,6 +136,18 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	m.standby = newStandby(m.open, reached.Discovery.Subscribe)
 	m.controllers.ended = func(id identity, uid types.UID) { m.shared.History.Close(id.kind+" "+id.name, uid) }
 	return m, nil
+}
+
+// reachOwn returns what reaches the objects that this process serves.
+func reachOwn(loopback *rest.Config) (own dependencies.Own, err error) {
+	config := rest.CopyConfig(loopback)
+	config.QPS = -1
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return finishing{next} })
+	if own.Client, err = versioned.NewForConfig(config); err != nil {
+		return own, fmt.Errorf("creating a client for controller objects: %w", err)
+	}
+	own.Cache, err = clustercache.New(clustercache.Options{Config: config})
+	return own, err
 }
 
 // Run runs controllers until ctx ends, and returns when all of them have ended and their last events are sent. It is called once.

@@ -22,6 +22,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -40,6 +41,8 @@ type Verdicts struct {
 	Held bool
 	// Refused are the errors of a dry run.
 	Refused map[children.Key]error
+	// Untried are the children for which no dry run could be made, since the plan creates their namespace.
+	Untried sets.Set[children.Key]
 	// Conflict returns why a child cannot be created, nil if it can be.
 	Conflict func(child children.Key) error
 	// Text is the text of an error for people.
@@ -68,6 +71,8 @@ func (n *Notes) Children(made plan.Plan, v *Verdicts) error {
 				child.Reason = reasonRefused
 			}
 			errs = append(errs, cause)
+		case v.Untried.Has(step.Key):
+			child.Message = "no dry run was made: its namespace is created first"
 		}
 		n.Plan.Children = append(n.Plan.Children, child)
 	}

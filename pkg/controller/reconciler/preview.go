@@ -299,7 +299,7 @@ func (p *previewing) children(ctx context.Context, s *Sync, in plan.Input) error
 		Conflict: func(child children.Key) error { return c.children.Conflict(s.Key, s.Parent, child) },
 	}
 	if p.dryRun {
-		v.Refused = c.shared.Applier.Check(ctx, made)
+		v.Refused, v.Untried = c.shared.Applier.Check(ctx, made)
 	}
 	return p.notes.Children(made, &v)
 }

@@ -316,6 +316,10 @@ func relate(ctx context.Context, s *Sync) error {
 	return err
 }
 
+// Handled reports whether the controller handles the parent still: its event may have come during the sync, after which nothing may be
+// remembered of it.
+func (s *Sync) Handled() bool { return s.controller.parents.has(s.Key) }
+
 // Show shows the hook the observed children of a declared kind, and adds them, as they are now, to Observed. Two rules may name
 // one kind in two versions: the hook is shown its children twice, and they are observed once.
 func (s *Sync) Show(rule int, shown, now []*object.Object) {

@@ -351,7 +351,6 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 	logger, name := klog.FromContext(ctx), d.Meta.Name
 	s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarting, "Starting controller: "+name)
 	s.report.starting(d, instance)
-
 	running, stop := context.WithCancelCause(ctx)
 	var instances sync.WaitGroup
 	ended := make(chan error, 1)

@@ -225,7 +225,9 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 }
 
 func (p *Pool) done(key parent.Key) {
-	p.queue.Done(key)
+	if p.queue.Done(key) {
+		p.failing.recovered(key) // The parent left while its sync ended.
+	}
 	if p.config.Processed != nil {
 		p.config.Processed()
 	}

@@ -107,3 +107,26 @@ func TestNothingIsToldOfAParentThatLeft(t *testing.T) {
 		}
 	})
 }
+
+// TestNothingIsRememberedOfAParentThatLeavesDuringItsSync has the event come after the sync has looked whether its parent is still there.
+func TestNothingIsRememberedOfAParentThatLeavesDuringItsSync(t *testing.T) {
+	for name, err := range map[string]error{
+		"AConflict": apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed")),
+		"AFailure":  errors.New("boom"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var p *worker.Pool
+				p, _ = run(t, worker.Config{Sync: func(_ context.Context, key parent.Key, _ trigger.Begun) (worker.Result, error) {
+					p.Forget(key)
+					return worker.Result{}, err
+				}})
+				p.Enqueue(key("a"), workqueue.Live)
+				synctest.Wait()
+				if p.Conflicts(key("a")) != 0 || p.Failing() != 0 || len(p.Errors()) != 0 {
+					t.Errorf("%d conflicts, %d parents fail, errors %v; want none", p.Conflicts(key("a")), p.Failing(), p.Errors())
+				}
+			})
+		})
+	}
+}

@@ -392,14 +392,15 @@ func (q *Queue[K]) Get() (key K, p Priority, ok bool) {
 }
 
 // Done says that the worker has finished with key. A key that was added in the meantime is queued now, at the highest
-// priority at which it was added.
-func (q *Queue[K]) Done(key K) {
+// priority at which it was added. It returns whether key was removed in the meantime, and not added since.
+func (q *Queue[K]) Done(key K) (removed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i, ok := q.items[key]
 	if !ok || !i.processing {
-		return
+		return false
 	}
+	removed = i.removed
 	taken := i.taken
 	i.processing, i.removed, i.taken = false, false, false
 	q.processing--
@@ -411,4 +412,5 @@ func (q *Queue[K]) Done(key K) {
 		q.push(i, min(i.urgency(p), i.held))
 	}
 	q.drop(i)
+	return removed
 }

@@ -61,6 +61,7 @@ func TestChecklist(t *testing.T) {
 		{"16_RelatedObjects", testRelated},
 		{"18_HostileHooksHarmNobodyElse", testHostile},
 		{"ClusterScopedParents", testClusterParent},
+		{"11_NamespacesBeforeWhatIsInThem", testNamespaceChild},
 		{"ChildrenThatChangeFasterThanTheHookResponds", testFastChild},
 		{"ParentsThatChangeFasterThanTheHookResponds", testFastParent},
 		{"ResyncAfterARefusedResponseOfARollout", testResyncOfRollout},

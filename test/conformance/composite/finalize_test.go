@@ -19,8 +19,10 @@ package composite
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -152,5 +154,39 @@ func testClusterParent(t *testing.T, s *fixture.Environment) {
 	})
 	if again.GetDeletionTimestamp() != nil {
 		t.Error("the new child is being deleted")
+	}
+}
+
+// testNamespaceChild has a hook that returns a Namespace after many objects in it: none may be refused because the Namespace is not there yet.
+func testNamespaceChild(t *testing.T, s *fixture.Environment) {
+	st := newStage(t, s)
+	name := st.Name + "-child"
+	wanted := make([]*hook.Object, 0, 13)
+	for i := range 12 {
+		child := fixture.ConfigMap(fmt.Sprint("child-", i), map[string]any{"a": "1"})
+		child.SetNamespace(name)
+		wanted = append(wanted, child)
+	}
+	namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+	st.script.Want(append(wanted, namespace)...)
+	st.run(func(spec *v1alpha1.CompositeControllerSpec) {
+		spec.ParentResource.Resource = "clusterthings"
+		spec.ChildResources = append(spec.ChildResources, fixture.Child{Resource: fixture.Namespaces}.OfComposite())
+	})
+	st.In("").Create(fixture.ClusterThings, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "fixture.example.com/v1", "kind": "ClusterThing",
+		"metadata": map[string]any{"name": st.Name, "labels": map[string]any{fixture.Label: st.Name}},
+	}})
+	for i := range 12 {
+		st.In(name).Await(fixture.ConfigMaps, fmt.Sprint("child-", i), "to be created", cluster.Exists)
+	}
+	// Events about one object come in their order.
+	st.script.Want(append(slices.Clone(wanted[1:]), namespace)...)
+	st.In("").Patch(fixture.ClusterThings, st.Name, `{"spec":{"n":"2"}}`)
+	st.In("").AwaitEvent(st.Name, corev1.EventTypeNormal, "ChildDeleted", "child-0")
+	for _, e := range st.In("").Events(st.Name) {
+		if e.Type == corev1.EventTypeWarning {
+			t.Errorf("there is an event %s: %s", e.Reason, e.Message)
+		}
 	}
 }

@@ -156,13 +156,9 @@ func (d *definition) edit(how string, r *rand.Rand) {
 			d.parents[i] = d.parent(d.parents[i].kind, r)
 		}
 	case "strategy":
-		for i := range d.children {
-			d.children[i].Method = methods[r.IntN(len(methods))]
-		}
+		d.update(func() string { return methods[r.IntN(len(methods))] })
 	case "rolling":
-		for i := range d.children {
-			d.children[i].Method = []string{"RollingInPlace", "RollingRecreate"}[r.IntN(2)]
-		}
+		d.update(func() string { return []string{"RollingInPlace", "RollingRecreate"}[r.IntN(2)] })
 	case "recreating", "replacing":
 		if how == "replacing" && d.workloads {
 			d.children = append(slices.DeleteFunc(d.children, isOfDeployments), d.child(hooks.Deployment, r))
@@ -199,6 +195,13 @@ func (d *definition) edit(how string, r *rand.Rand) {
 		d.paused = how == "pause"
 	case "guard":
 		d.guard = guards[r.IntN(len(guards))]
+	}
+}
+
+// update has all children updated by the methods that method returns.
+func (d *definition) update(method func() string) {
+	for i := range d.children {
+		d.children[i].Method = method()
 	}
 }
 
