@@ -177,7 +177,7 @@ func (c *Controller) assemble() {
 	}
 	c.tracer = tracing.New(c.shared.Options.TracerProvider)
 	c.pool = worker.New(worker.Config{
-		Name: d.Kind + "-" + d.Meta.Name, Workers: hookclient.Syncs(c.workers()), Sync: c.traced,
+		Workers: hookclient.Syncs(c.workers()), Sync: c.traced,
 		Ready: func(key parent.Key) bool {
 			return !c.shared.Access.Held() && c.expectations.Satisfied(key) && !c.holdsBack(key)
 		}, Failed: c.failed,

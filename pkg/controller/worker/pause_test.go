@@ -77,7 +77,7 @@ func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 func TestAPoolThatBeginsPausedSyncsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var synced atomic.Int64
-		p := worker.New(worker.Config{Name: t.Name(), Workers: 2, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+		p := worker.New(worker.Config{Workers: 2, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
 			synced.Add(1)
 			return worker.Result{ResyncAfter: time.Minute}, nil
 		}})

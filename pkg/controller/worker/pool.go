@@ -42,10 +42,8 @@ type Result struct {
 	Wrote bool
 }
 
-// Config describes a pool. Name, Workers, Sync and Failed are required.
+// Config describes a pool. Workers, Sync and Failed are required.
 type Config struct {
-	// Name names the controller.
-	Name string
 	// Workers is the number of keys that are synced at the same time. At least 1.
 	Workers int
 	// Sync brings one parent to its desired state, and is told why it is called, if Triggers says so; it must not use the triggers after it

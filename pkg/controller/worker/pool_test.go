@@ -56,7 +56,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func run(t *testing.T, c worker.Config) (*worker.Pool, *sync.Map) {
 	t.Helper()
 	reported := &sync.Map{}
-	c.Name = t.Name()
 	if c.Workers == 0 {
 		c.Workers = 2
 	}
@@ -207,7 +206,7 @@ func TestASyncUnderWayIsNotInterruptedAtTheEnd(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	var interrupted atomic.Bool
 	p := worker.New(worker.Config{
-		Name: t.Name(), Workers: 1, Failed: func(context.Context, parent.Key, error) {}, Grace: time.Hour,
+		Workers: 1, Failed: func(context.Context, parent.Key, error) {}, Grace: time.Hour,
 		Sync: func(ctx context.Context, _ parent.Key, _ trigger.Begun) (worker.Result, error) {
 			close(started)
 			<-release
@@ -234,7 +233,7 @@ func TestOnlyMatchingErrorsAreRetried(t *testing.T) {
 	calls := map[string]int{}
 	failing := make(chan string, 100)
 	p := worker.New(worker.Config{
-		Name: t.Name(), Workers: 1, Clock: testclock.NewFakeClock(time.Now()),
+		Workers: 1, Clock: testclock.NewFakeClock(time.Now()),
 		Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()

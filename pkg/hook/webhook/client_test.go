@@ -173,6 +173,17 @@ func TestDefinitionsThatCannotWork(t *testing.T) {
 	}
 }
 
+// statusOfNone answers with the status 000, which net/http takes from servers and does not send.
+func statusOfNone(w http.ResponseWriter, _ *http.Request) {
+	connection, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = io.WriteString(connection, "HTTP/1.1 000 None\r\nContent-Length: 0\r\n\r\n")
+	_ = connection.Close()
+}
+
 func TestStatusCodes(t *testing.T) {
 	date := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	cases := map[string]struct {
@@ -192,6 +203,7 @@ func TestStatusCodes(t *testing.T) {
 		"204":                {"No content is no response.", hooktest.Status(204, ""), &webhook.StatusError{Code: 204}, "unsupported status code: 204 body: "},
 		"304WithoutEtag":     {"The request was not conditional.", hooktest.Status(304, ""), &webhook.StatusError{Code: 304}, "unsupported status code: 304 body: "},
 		"412WithoutEtag":     {"As above.", hooktest.Status(412, ""), &webhook.StatusError{Code: 412}, "unsupported status code: 412 body: "},
+		"000":                {"A status that is none.", http.HandlerFunc(statusOfNone), &webhook.StatusError{Code: 0}, "unsupported status code: 0 body: "},
 		"302WithoutLocation": {"A redirect to nowhere.", hooktest.Status(302, ""), &webhook.StatusError{Code: 302}, "unsupported status code: 302 body: "},
 	}
 	for name, tc := range cases {

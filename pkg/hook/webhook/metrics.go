@@ -64,7 +64,7 @@ type series struct {
 
 // labels are the values of the labels that are not fixed. The method is as in a request.
 type labels struct {
-	code          int
+	code          string
 	method, event string
 }
 
@@ -137,8 +137,8 @@ func label(key seriesKey, set labels) prometheus.Labels {
 	all := prometheus.Labels{
 		metrics.LabelURL: key.url, metrics.LabelControllerName: key.controllerName, metrics.LabelControllerType: key.controllerType,
 	}
-	if set.code != 0 {
-		all[metrics.LabelCode] = strconv.Itoa(set.code)
+	if set.code != "" {
+		all[metrics.LabelCode] = set.code
 	}
 	if set.method != "" {
 		all[metrics.LabelMethod] = strings.ToLower(set.method)
@@ -166,7 +166,7 @@ func (s *series) finished() { s.observe(func() { s.inFlight.get(s.key, labels{})
 // returned counts a request that got a response.
 func (s *series) returned(code int, method string, took time.Duration) {
 	s.observe(func() {
-		s.requests.get(s.key, labels{code: code, method: method}).Inc()
+		s.requests.get(s.key, labels{code: strconv.Itoa(code), method: method}).Inc()
 		s.duration.get(s.key, labels{method: method}).Observe(took.Seconds())
 	})
 }

@@ -38,6 +38,8 @@ func (w *warnings) aboutHooks(sync, finalize, customize *metacontroller.Hook, en
 		w.add(path, withoutHooks)
 	case !called(sync) && !called(finalize):
 		w.add(path, "without a sync or finalize hook that has a webhook every sync fails")
+	case !called(sync):
+		w.add(path.Child("sync"), "without a sync hook that has a webhook every sync fails of a parent that is selected and not being deleted")
 	}
 	used := make([]bool, len(endpoints))
 	for _, hook := range []struct {
