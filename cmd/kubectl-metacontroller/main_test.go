@@ -30,6 +30,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
@@ -41,7 +43,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // silence is a cluster that does not answer. It tells that a request came.

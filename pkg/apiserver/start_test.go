@@ -27,6 +27,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -52,14 +53,28 @@ const (
 var shared *rest.Config
 
 func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(
+		served{m},
+		// The check of the log, once it was made, flushes it as long as the process is there.
+		goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/wait.Forever"),
+		// A read that has waited for the cache leaves a timer behind, which ends after three seconds.
+		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"),
+	)
+}
+
+// served are tests that have the server, which has ended before goroutines are looked for.
+type served struct{ m *testing.M }
+
+// Run implements goleak.TestingM.
+func (s served) Run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // There is no test yet.
-	code, err := withServer(ctx, m.Run)
-	stop()
+	defer stop()
+	code, err := withServer(ctx, s.m.Run)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		code = 1
+		return 1
 	}
-	os.Exit(code)
+	return code
 }
 
 // withServer runs tests while the server runs.

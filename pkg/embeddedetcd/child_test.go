@@ -31,6 +31,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
 )
 
@@ -55,7 +56,7 @@ const (
 func TestMain(m *testing.M) {
 	role := os.Getenv(childRoleVariable)
 	if role == "" {
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m)
 	}
 	if err := child(role, os.Getenv(childDirVariable)); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)

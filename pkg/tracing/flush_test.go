@@ -23,6 +23,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	basetracing "k8s.io/component-base/tracing"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 
@@ -37,7 +40,6 @@ func TestACollectorThatDoesNotAnswerHoldsNobodyUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = listener.Close() })
 	provider, err := basetracing.NewProvider(t.Context(), &tracingapi.TracingConfiguration{
 		Endpoint: new(listener.Addr().String()), SamplingRatePerMillion: new(int32(1_000_000)),
 	}, nil, nil)
@@ -48,5 +50,26 @@ func TestACollectorThatDoesNotAnswerHoldsNobodyUp(t *testing.T) {
 	run(t.Context(), tracing.New(limited), nil)
 	if err := limited.Shutdown(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+	refuse(t, listener)
+}
+
+// refuse answers the export that waits for the collector, which ends it.
+func refuse(t *testing.T, listener net.Listener) {
+	t.Helper()
+	asked, ended := make(chan struct{}), make(chan error)
+	collector := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+		close(asked)
+		return status.Error(codes.Unimplemented, "it takes no spans")
+	}))
+	go func() { ended <- collector.Serve(listener) }()
+	select {
+	case <-asked:
+	case <-time.After(time.Minute):
+		t.Error("no export waits any more")
+	}
+	collector.GracefulStop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

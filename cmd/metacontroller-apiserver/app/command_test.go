@@ -18,19 +18,20 @@ package app
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
 func TestMain(m *testing.M) {
 	// Commands of this package set up logging again and again.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
-	os.Exit(m.Run())
+	// Logging that is set up is flushed as long as the process is there.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
 // execute runs the command, and returns what it prints.

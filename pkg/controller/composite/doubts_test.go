@@ -90,17 +90,19 @@ func TestAnUnreadableRevisionIsReadAgainUnlessItsEventsAreAwaited(t *testing.T) 
 	}
 }
 
-// ownAPI does what it is asked to do with revisions, but for losing some responses.
+// ownAPI does what it is asked to do with revisions, but for losing some responses and refusing some deletions.
 type ownAPI struct {
 	mu sync.Mutex
 	// lose is how many responses are lost from now on.
 	lose int
-	// meanwhile is called while a creation is under way, unless it is nil.
+	// meanwhile is called while a creation or an update is under way, unless it is nil.
 	meanwhile func()
+	// refusals are the responses to the next deletions.
+	refusals []responses
 	// sent are the requests: the method, and the number that is in the revision.
 	sent []string
-	// created are the revisions that were created, as they are stored.
-	created []string
+	// stored are the revisions that were created or updated, as they are then.
+	stored []string
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -108,7 +110,7 @@ func (a *ownAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	what, body := r.Method+" "+path.Base(r.URL.Path), `{"kind":"Status","apiVersion":"v1","status":"Success"}`
-	if r.Method == http.MethodPost {
+	if r.Method == http.MethodPost || r.Method == http.MethodPut {
 		sent, err := io.ReadAll(r.Body)
 		if err != nil {
 			return nil, err
@@ -117,32 +119,37 @@ func (a *ownAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err := json.Unmarshal(sent, &revision); err != nil {
 			return nil, err
 		}
-		what = "POST " + revision.Name
-		revision.UID, revision.ResourceVersion = "r", fmt.Sprint(len(a.created)+4)
+		what = r.Method + " " + revision.Name
+		revision.UID, revision.ResourceVersion = "r", fmt.Sprint(len(a.sent)+4)
 		revision.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ControllerRevision"))
 		stored, err := json.Marshal(&revision)
 		if err != nil {
 			return nil, err
 		}
 		body = string(stored)
-		a.created = append(a.created, body)
+		a.stored = append(a.stored, body)
 		if a.meanwhile != nil {
 			a.meanwhile()
 		}
 	}
 	a.sent = append(a.sent, what)
-	if a.lose > 0 {
+	switch {
+	case a.lose > 0:
 		a.lose--
 		return nil, io.ErrUnexpectedEOF
+	case r.Method == http.MethodDelete && len(a.refusals) > 0:
+		refusal := a.refusals[0]
+		a.refusals = a.refusals[1:]
+		return refusal.RoundTrip(r)
 	}
 	return responses{http.StatusOK, body}.RoundTrip(r)
 }
 
-// requests returns what was sent and what was created.
-func (a *ownAPI) requests() (sent, created []string) {
+// requests returns what was sent and what was stored.
+func (a *ownAPI) requests() (sent, stored []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Clone(a.sent), slices.Clone(a.created)
+	return slices.Clone(a.sent), slices.Clone(a.stored)
 }
 
 // calls counts the calls of a hook that wants no children.

@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
@@ -71,13 +72,22 @@ func (m midRollout) Decide(ctx context.Context, s *reconciler.Sync) error {
 	return nil
 }
 
-// rolling is a CompositeController whose children roll, over a cluster that has nothing but one parent and revisions.
+// declared is a kind of children in one version, with the objects that there are.
+type declared struct {
+	rule    children.Rule
+	objects []any
+}
+
+// rolling is a CompositeController whose children roll, over a cluster that has nothing but one parent, revisions and perhaps children.
 type rolling struct {
 	hooks v1alpha1.CompositeControllerHooks
+	// api answers the requests to the cluster. If it is nil, nothing is found.
+	api http.RoundTripper
 	// hook answers the calls of hooks, and own the writes of revisions, which fail if it is nil.
 	hook, own http.RoundTripper
 	parent    *object.Object
 	stored    []any
+	children  []declared
 	// decides replaces a part of the kind, unless it is nil.
 	decides func(*kind) reconciler.Kind
 }
@@ -85,7 +95,10 @@ type rolling struct {
 // run runs the controller until the test ends. It returns the informers of parents and revisions, too.
 func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions *cache.Informer) {
 	t.Helper()
-	config := &rest.Config{Host: "http://api", Transport: responses{http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","code":404}`}}
+	config := &rest.Config{Host: "http://api", Transport: r.api}
+	if r.api == nil {
+		config.Transport = responses{http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","code":404}`}
+	}
 	host, err := cluster.New(cluster.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
@@ -118,8 +131,21 @@ func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions
 	if r.decides != nil {
 		decides = r.decides(k)
 	}
+	parents = host.Cache.Acquire(cache.Query{Resource: k.source.Resource.GroupVersionResource})
+	revisions = host.Cache.Acquire(cache.Query{Resource: revisionResource})
+	lists := map[*cache.Informer][]any{parents: {r.parent}, revisions: r.stored}
+	var rules []children.Rule
+	for _, d := range r.children {
+		rules = append(rules, d.rule)
+		lists[host.Cache.Acquire(cache.Query{Resource: d.rule.Resource})] = d.objects
+	}
+	for informer, list := range lists {
+		if err := informer.Replace(list, "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c, err = reconciler.New(reconciler.Config{
-		Dependencies: shared, Kind: decides, Sources: []*reconciler.Source{&k.source},
+		Dependencies: shared, Kind: decides, Sources: []*reconciler.Source{&k.source}, Children: rules,
 		Definition: definition.OfComposite(&v1alpha1.CompositeController{
 			ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.CompositeControllerSpec{Hooks: &r.hooks},
 		}),
@@ -127,15 +153,9 @@ func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions
 	if err != nil {
 		t.Fatal(err)
 	}
-	parents = host.Cache.Acquire(cache.Query{Resource: k.source.Resource.GroupVersionResource})
-	revisions = host.Cache.Acquire(cache.Query{Resource: revisionResource})
-	for informer, list := range map[*cache.Informer][]any{parents: {r.parent}, revisions: r.stored} {
-		if err := informer.Replace(list, "1"); err != nil {
-			t.Fatal(err)
-		}
-	}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
+	running.Go(func() { recorder.Run(ctx) })
 	running.Go(func() { c.Run(ctx) })
 	t.Cleanup(func() {
 		stop()

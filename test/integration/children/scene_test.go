@@ -21,10 +21,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,6 +59,8 @@ type scene struct {
 	discovery *discovery.Discovery
 	applier   *apply.Applier
 	records   *record.Store
+	// writes is the number of requests that write, without dry runs and without conflicts, which other clients cause.
+	writes *atomic.Int64
 	// tried is the number of children that were tried by dry runs.
 	tried int
 	// noSchema has lists merged by guessing.
@@ -73,12 +77,14 @@ func newScene(t *testing.T) *scene {
 	t.Helper()
 	config := cluster.Shared(t).Config(t)
 	config.WarningHandler = rest.NoWarnings{}
+	writes := new(atomic.Int64)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, writes} })
 	c, err := client.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c = c.Knowing(plan.LegacyManager)
-	s := &scene{client: c, records: record.NewStore(), manager: manager}
+	s := &scene{client: c, records: record.NewStore(), manager: manager, writes: writes}
 	s.applier = apply.New(apply.Options{Client: c})
 	builtInOnce.Do(func() {
 		s.rediscover(t)
@@ -90,6 +96,22 @@ func newScene(t *testing.T) *scene {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// counting counts requests that write.
+type counting struct {
+	next   http.RoundTripper
+	writes *atomic.Int64
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(r)
+	refused := err == nil && response.StatusCode == http.StatusConflict
+	if r.Method != http.MethodGet && !r.URL.Query().Has("dryRun") && !refused {
+		c.writes.Add(1)
+	}
+	return response, err
 }
 
 // builtIn knows the kinds that are served from the start. Nothing of it is of one scene, and what it knows is long.

@@ -73,7 +73,7 @@ func TestWhatIsLeftOutOfAWholeIsRemoved(t *testing.T) {
 					s, content := moving(t, tc.file, v1alpha1.ChildUpdateInPlace)
 					withoutDuplicates(content)
 					tc.first(content)
-					s.use(way)
+					s.use(t, way)
 					created := s.gets(t, plan.Create, content)
 					s.quiet(t, "after the creation", content)
 					if restart {
