@@ -71,6 +71,17 @@ type Remembered struct {
 	SyncedParents int
 	// DeferredStatuses are statuses of parents that wait to be written.
 	DeferredStatuses int
+	// Settling are parents of which it is known whether they settle, Deletions children whose deletion counts for the guard, and Obstacles parents
+	// whose children have names that other objects have.
+	Settling, Deletions, Obstacles int
+	// Told are parents that were told something that is told once, and Failing those whose last syncs failed or ended with a conflict.
+	Told, Failing int
+	// Finalizing are parents that wait for the finalize hook.
+	Finalizing int
+	// Rights are those that were reviewed, needed or refused.
+	Rights int
+	// Selectors are parents whose selectors are known, and Revisions the revisions of which it is not known whether they were written.
+	Selectors, Revisions int
 }
 
 // NewController returns the series of a controller, which [Controller.Expose] shows. The kind is
@@ -186,7 +197,8 @@ func (c *Controller) collectRemembered(ch chan<- prometheus.Metric, r Remembered
 	for what, n := range map[string]int{
 		"parents": r.Parents, "children": r.Children, "customize_responses": r.CustomizeResponses,
 		"etag_responses": r.EtagResponses, "own_writes": r.OwnWrites, "synced_parents": r.SyncedParents,
-		"deferred_statuses": r.DeferredStatuses,
+		"deferred_statuses": r.DeferredStatuses, "settling": r.Settling, "deletions": r.Deletions, "obstacles": r.Obstacles, "told": r.Told,
+		"failing": r.Failing, "finalizing": r.Finalizing, "rights": r.Rights, "selectors": r.Selectors, "revisions": r.Revisions,
 	} {
 		ch <- remembered.constant(float64(n), c.name, what)
 	}

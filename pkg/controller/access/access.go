@@ -330,6 +330,16 @@ func (a *Access) Forget(key parent.Key) {
 	}
 }
 
+// Len returns how many rights are remembered, and parents that need some. Nil remembers none.
+func (a *Access) Len() int {
+	if a == nil {
+		return 0
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.denied) + len(a.known) + len(a.related) + len(a.uses) + len(a.refused)
+}
+
 // need notes the rights that a parent needs, and returns those that were never reviewed, and those that were missing.
 func (a *Access) need(key parent.Key, wanted []rights.Right) (unknown, denied []rights.Right) {
 	a.mu.Lock()

@@ -157,6 +157,9 @@ func (c *Control) Forget(parent types.UID) {
 // Len returns the number of parents with records of children, and that of these records.
 func (c *Control) Len() (parents, records int) { return c.records.Len() }
 
+// Told returns the number of parents that were told something that is told once, and of those whose last sync found children not as observed.
+func (c *Control) Told() int { return c.told.len() + c.stale.len() }
+
 // Settled reports whether Reconcile would do nothing for a response that it was given before. Each observed child is given
 // once.
 func (c *Control) Settled(parent types.UID, f record.Fingerprint, observed []*object.Object) bool {
@@ -385,6 +388,12 @@ func (s *staleParents) count(parent types.UID, stale bool) int {
 	}
 	s.counts[parent]++
 	return s.counts[parent]
+}
+
+func (s *staleParents) len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.counts)
 }
 
 // of returns the number of syncs in a row that counted.

@@ -44,6 +44,12 @@ type told struct {
 	parents map[types.UID]map[record.Hash]struct{}
 }
 
+func (t *told) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.parents)
+}
+
 func (t *told) knows(parent types.UID, topic string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -82,6 +82,12 @@ func (d *doubts) end(revision types.NamespacedName) (doubt, bool) {
 	return ended, ok
 }
 
+func (d *doubts) len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.list)
+}
+
 // forget drops a parent that is gone.
 func (d *doubts) forget(key parent.Key) {
 	d.mu.Lock()

@@ -38,6 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // kind implements reconciler.Kind for one CompositeController.
@@ -152,6 +153,11 @@ func (k *kind) Acquire(set *informers.Set, enqueue func(parent.Key, v1alpha1.Syn
 func (k *kind) Forget(key parent.Key) {
 	k.selectors.Forget(key)
 	k.doubts.forget(key)
+}
+
+// Count implements reconciler.Kind.
+func (k *kind) Count(r *metrics.Remembered) {
+	r.Selectors, r.Revisions = k.selectors.len(), k.doubts.len()
 }
 
 // Owns implements reconciler.Kind: whatever a parent controls is its child.

@@ -69,6 +69,12 @@ func newSelectors(generate bool) *selectors {
 	return &selectors{generate: generate, entries: map[parent.Key]*selectorEntry{}, postings: map[posting][]*selectorEntry{}}
 }
 
+func (s *selectors) len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(s.entries)
+}
+
 // of returns the selector of a parent that was set, or the reason why it has none.
 func (s *selectors) of(key parent.Key, o *object.Object) (labels.Selector, error) {
 	s.mu.RLock()

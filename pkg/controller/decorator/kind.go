@@ -38,6 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // kind implements reconciler.Kind for one DecoratorController.
@@ -109,6 +110,9 @@ func (k *kind) Remember(parent.Key, *object.Object) {}
 
 // Forget implements reconciler.Kind.
 func (k *kind) Forget(parent.Key) {}
+
+// Count implements reconciler.Kind: it remembers nothing.
+func (k *kind) Count(*metrics.Remembered) {}
 
 // Owns implements reconciler.Kind: an attachment carries the controller's mark.
 func (k *kind) Owns(o *object.Object) bool {

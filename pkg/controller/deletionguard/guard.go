@@ -193,6 +193,13 @@ func (g *Guard) Forget(key parent.Key) {
 	g.release(key)
 }
 
+// Len returns how many children are counted, and parents with deletions that are held.
+func (g *Guard) Len() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.counted) + len(g.held)
+}
+
 // Held returns what is held, and whether anything is.
 func (g *Guard) Held() (Hold, bool) {
 	g.mu.Lock()

@@ -34,6 +34,13 @@ type Set struct {
 	objects map[parent.Key][]children.Key
 }
 
+// Len returns how many parents something blocks.
+func (s *Set) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.objects)
+}
+
 // Record replaces what blocks a parent by what the error of its last sync names; nil for a parent that nothing blocks.
 func (s *Set) Record(p parent.Key, err error) {
 	blocking := conflicts(nil, err)

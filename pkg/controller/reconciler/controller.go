@@ -336,11 +336,14 @@ func (c *Controller) encode(d definition.Definition) error {
 // remembered is called once the controller runs.
 func (c *Controller) remembered() metrics.Remembered {
 	parents, children := c.children.Len()
-	return metrics.Remembered{
+	r := metrics.Remembered{
 		Parents: parents, Children: children, CustomizeResponses: c.customizer.Len(),
 		EtagResponses: c.hooks.Remembered(), OwnWrites: c.ownWrites.Len(), SyncedParents: c.history.Len(),
-		DeferredStatuses: c.deferred.Len(),
+		DeferredStatuses: c.deferred.Len(), Settling: c.settling.Len(), Deletions: c.guard.Len(), Obstacles: c.obstacles.Len(),
+		Told: c.children.Told(), Failing: c.pool.Remembered(), Finalizing: c.finalizing.len(), Rights: c.shared.Access.Len(),
 	}
+	c.config.Kind.Count(&r)
+	return r
 }
 
 func (c *Controller) workers() int { return c.shared.Options.WorkersOr(c.config.Definition.Workers) }

@@ -58,6 +58,12 @@ type finalization struct {
 	reported bool
 }
 
+func (f *finalizing) len() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.since)
+}
+
 // called notes a response of the finalize hook.
 func (f *finalizing) called(key parent.Key, finalized bool, now time.Time) {
 	f.mu.Lock()

@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // Kind is what CompositeControllers and DecoratorControllers do differently. Methods are safe for concurrent use; those that take a
@@ -41,6 +42,8 @@ type Kind interface {
 	Remember(key parent.Key, o *object.Object)
 	// Forget drops a parent that was remembered, or was not.
 	Forget(key parent.Key)
+	// Count adds what the kind remembers itself.
+	Count(r *metrics.Remembered)
 	// Owns reports whether an object of a child kind, which a parent controls, is a child of this controller.
 	Owns(o *object.Object) bool
 	// Selects reports whether Observe finds an object, which a parent controls, among the children of that parent.

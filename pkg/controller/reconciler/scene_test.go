@@ -46,6 +46,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 var (
@@ -73,6 +74,8 @@ func (k *kind) Remember(key parent.Key, o *object.Object) {
 	defer k.mu.Unlock()
 	k.parents[key] = o.ResourceVersion()
 }
+
+func (k *kind) Count(*metrics.Remembered) {}
 
 func (k *kind) Forget(key parent.Key) {
 	k.mu.Lock()

@@ -119,6 +119,13 @@ func (p *Pool) Conflicts(key parent.Key) int {
 	return p.failing.conflicts[key]
 }
 
+// Remembered returns how many elements there are of what is known of parents beside the queue.
+func (p *Pool) Remembered() int {
+	p.failing.mu.Lock()
+	defer p.failing.mu.Unlock()
+	return len(p.failing.keys) + len(p.failing.told) + len(p.failing.conflicts)
+}
+
 // drop is called with the lock held.
 func (f *failing) drop(key parent.Key) {
 	f.errors = slices.DeleteFunc(f.errors, func(e Failed) bool { return e.Key == key })
