@@ -65,7 +65,7 @@ func NewConfig() *Config {
 	generic.OpenAPIV3Config.Info.Title = Name
 	config := &Config{Generic: generic}
 	generic.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
-		api = warnOfOldStatus(api, config.Inspection.Engine)
+		api = leadElsewhere(warnOfOldStatus(api, config.Inspection.Engine), config.Inspection.Engine)
 		return genericapiserver.DefaultBuildHandlerChain(nameDurations(api, c.MaxRequestBodyBytes), c)
 	}
 	return config

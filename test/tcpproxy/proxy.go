@@ -26,10 +26,10 @@ import (
 	"testing"
 )
 
-// Proxy passes the connections to its address on to another one. Its methods may be used concurrently.
+// Proxy passes the connections to its address on to others. Its methods may be used concurrently.
 type Proxy struct {
 	listener net.Listener
-	target   string
+	targets  []string
 	running  sync.WaitGroup
 
 	mu sync.Mutex
@@ -42,14 +42,15 @@ type Proxy struct {
 	ended bool
 }
 
-// Start starts a proxy for a target, which is a host and a port. It ends with the test, and every connection with it.
-func Start(t testing.TB, target string) *Proxy {
+// Start starts a proxy for targets, each a host and a port, which have the connections in turn. It ends with the test, and every connection with
+// it.
+func Start(t testing.TB, targets ...string) *Proxy {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatalf("listening for connections to %s: %v", target, err)
+		t.Fatalf("listening for connections to %s: %v", targets, err)
 	}
-	p := &Proxy{listener: listener, target: target, connected: make(chan struct{}), conns: map[net.Conn]bool{}}
+	p := &Proxy{listener: listener, targets: targets, connected: make(chan struct{}), conns: map[net.Conn]bool{}}
 	close(p.connected)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	p.running.Go(func() { p.accept(ctx) })
@@ -107,17 +108,18 @@ func (p *Proxy) accept(ctx context.Context) {
 			return
 		}
 		p.mu.Lock()
+		target := p.targets[p.opened%len(p.targets)]
 		p.opened++
 		p.mu.Unlock()
 		p.keep(client)
-		p.running.Go(func() { p.connect(ctx, client) })
+		p.running.Go(func() { p.connect(ctx, client, target) })
 	}
 }
 
-func (p *Proxy) connect(ctx context.Context, client net.Conn) {
+func (p *Proxy) connect(ctx context.Context, client net.Conn, target string) {
 	defer p.forget(client)
 	p.await(ctx)
-	server, err := new(net.Dialer).DialContext(ctx, "tcp", p.target)
+	server, err := new(net.Dialer).DialContext(ctx, "tcp", target)
 	if err != nil {
 		return
 	}

@@ -67,6 +67,18 @@ func TestOneReplicaRunsTheControllers(t *testing.T) {
 	if err == nil || !strings.Contains(output, *lease.Spec.HolderIdentity) {
 		t.Errorf("the replica that waits answers %v: %s\nbut the Lease is held by %s", err, output, *lease.Spec.HolderIdentity)
 	}
+	// Where requests reach both, the one that waits sends the client to the other one. Each has an authority of its own here.
+	const apiService = "v1alpha1.metacontroller.k8s.io"
+	registered := p.Kubectl(t, "get", "apiservice", apiService, "--output=jsonpath={.spec}")
+	both := tcpproxy.Start(t, fmt.Sprintf("127.0.0.1:%d", p.second.Port()), fmt.Sprintf("127.0.0.1:%d", p.first.Port()))
+	p.Kubectl(t, "patch", "apiservice", apiService, "--type=merge",
+		fmt.Sprintf(`--patch={"spec":{"caBundle":null,"insecureSkipTLSVerify":true,"service":{"port":%d}}}`, both.Port()))
+	for range 3 {
+		if output := p.Kubectl(t, "get", "--raw", path); !strings.Contains(output, p.parents[0]) {
+			t.Errorf("kubectl prints\n%s", output)
+		}
+	}
+	p.Kubectl(t, "patch", "apiservice", apiService, "--type=json", fmt.Sprintf(`--patch=[{"op":"replace","path":"/spec","value":%s}]`, registered))
 	// What they serve is the same.
 	p.Kubectl(t, "get", "compositecontroller", p.controller.Name)
 }

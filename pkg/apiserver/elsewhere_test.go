@@ -1,0 +1,104 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package apiserver
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+)
+
+// TestWhoAsksAReplicaThatDoesNotRunControllersCanAskAnother has one client, which keeps its connections as the kube-apiserver does, ask twice.
+func TestWhoAsksAReplicaThatDoesNotRunControllersCanAskAnother(t *testing.T) {
+	asking := request.RequestInfo{IsResourceRequest: true, APIGroup: "metacontroller.k8s.io", Resource: "compositecontrollers", Subresource: "parents", Verb: "get"}
+	edit := func(change func(*request.RequestInfo)) request.RequestInfo {
+		info := asking
+		change(&info)
+		return info
+	}
+	for name, test := range map[string]struct {
+		info     request.RequestInfo
+		here     bool
+		anywhere bool
+		code     int
+		// retry is when the client is to ask again, and connections is how many it makes.
+		retry       string
+		connections int
+	}{
+		"another one runs them":     {asking, false, true, 503, "1", 2},
+		"of a decorator":            {edit(func(i *request.RequestInfo) { i.Resource, i.Subresource = "decoratorcontrollers", "plan" }), false, true, 503, "1", 2},
+		"none runs them":            {asking, false, false, 503, "", 2},
+		"this one runs them":        {asking, true, true, 503, "", 1},
+		"refused for another cause": {asking, false, true, 403, "", 1},
+		"the object":                {edit(func(i *request.RequestInfo) { i.Subresource = "" }), false, true, 503, "", 1},
+		"its status":                {edit(func(i *request.RequestInfo) { i.Subresource = "status" }), false, true, 503, "", 1},
+		"another API's object":      {edit(func(i *request.RequestInfo) { i.APIGroup = "example.com" }), false, true, 503, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			link := &inspection.Link{}
+			link.Explain(func() (string, bool) { return "another one leads", test.anywhere })
+			if test.here {
+				var engine inspection.Engine
+				defer link.Connect(engine)()
+			}
+			var connections sync.Map
+			made := func() (n int) {
+				connections.Range(func(any, any) bool { n++; return true })
+				return n
+			}
+			handler := leadElsewhere(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				connections.Store(r.RemoteAddr, true)
+				w.WriteHeader(test.code)
+			}), link)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				handler.ServeHTTP(w, r.WithContext(request.WithRequestInfo(r.Context(), &test.info)))
+			}))
+			server.EnableHTTP2 = true
+			server.StartTLS()
+			defer server.Close()
+			// GOAWAY may come after the next request was sent.
+			for n := 0; n < 2 || made() < test.connections && n < 1000; n++ {
+				asked, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := server.Client().Do(asked)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, response.Body); err != nil {
+					t.Error(err)
+				}
+				if err := response.Body.Close(); err != nil {
+					t.Error(err)
+				}
+				if response.StatusCode != test.code || response.ProtoMajor != 2 || response.Header.Get("Retry-After") != test.retry {
+					t.Errorf("%s %s, Retry-After %q", response.Proto, response.Status, response.Header.Get("Retry-After"))
+				}
+			}
+			if n := made(); n < test.connections || test.connections == 1 && n > 1 {
+				t.Errorf("%d connections, want %d", n, test.connections)
+			}
+		})
+	}
+}
