@@ -27,7 +27,8 @@ type CompositeRequest struct {
 	Controller *v1alpha1.CompositeController `json:"controller"`
 	// Parent is the observed parent, as the cluster stores it.
 	Parent *Object `json:"parent"`
-	// Children are the observed children that the parent controls, with an entry for each of spec.childResources.
+	// Children are the observed children that the parent controls, with an entry for each of spec.childResources that the
+	// cluster serves.
 	Children ObjectMap `json:"children"`
 	// Related are the objects that the customize hook selects, with an entry for each of its rules. Without a customize
 	// hook it is empty.

@@ -28,7 +28,7 @@ type DecoratorRequest struct {
 	// Object is the observed target, as the cluster stores it.
 	Object *Object `json:"object"`
 	// Attachments are the observed objects that this controller attached to the target, with an entry for each of
-	// spec.attachments.
+	// spec.attachments that the cluster serves.
 	Attachments ObjectMap `json:"attachments"`
 	// Related are the objects that the customize hook selects, with an entry for each of its rules. Without a customize
 	// hook it is empty.

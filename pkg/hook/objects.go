@@ -26,7 +26,8 @@ type Object = unstructured.Unstructured
 // ObjectMap holds observed objects by type and then by name.
 //
 // The outer key is kind, a dot, and the apiVersion of the rule that names the type, such as "Pod.v1" or
-// "Deployment.apps/v1". There is an entry for each rule, even when no object was found. In Go, [TypeKey] makes the key.
+// "Deployment.apps/v1". There is an entry for each rule, even when no object was found, but none for a kind of children or
+// attachments that the cluster does not serve. In Go, [TypeKey] makes the key.
 //
 // The inner key depends on the version of the hook that is called and on the scope of the parent (docs/reference/contract.md#s9):
 //

@@ -15,7 +15,7 @@ export interface ObjectMap {
 
 /** CompositeRequest is the body that the sync and finalize hooks of a CompositeController get. All its fields are always present. */
 export interface CompositeRequest {
-  /** children are the observed children that the parent controls, with an entry for each of spec.childResources. */
+  /** children are the observed children that the parent controls, with an entry for each of spec.childResources that the cluster serves. */
   children: ObjectMap;
   /** controller is the CompositeController that calls. Its status is always empty here. */
   controller: Object;
@@ -41,7 +41,7 @@ export interface CompositeResponse {
 
 /** DecoratorRequest is the body that the sync and finalize hooks of a DecoratorController get. All its fields are always present. */
 export interface DecoratorRequest {
-  /** attachments are the observed objects that this controller attached to the target, with an entry for each of spec.attachments. */
+  /** attachments are the observed objects that this controller attached to the target, with an entry for each of spec.attachments that the cluster serves. */
   attachments: ObjectMap;
   /** controller is the DecoratorController that calls. Its status is always empty here. */
   controller: Object;

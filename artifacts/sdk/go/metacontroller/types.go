@@ -26,7 +26,7 @@ type ObjectMap map[string]map[string]Object
 
 // CompositeRequest is the body that the sync and finalize hooks of a CompositeController get. All its fields are always present.
 type CompositeRequest struct {
-	// children are the observed children that the parent controls, with an entry for each of spec.childResources.
+	// children are the observed children that the parent controls, with an entry for each of spec.childResources that the cluster serves.
 	Children ObjectMap `json:"children"`
 	// controller is the CompositeController that calls. Its status is always empty here.
 	Controller Object `json:"controller"`
@@ -52,7 +52,7 @@ type CompositeResponse struct {
 
 // DecoratorRequest is the body that the sync and finalize hooks of a DecoratorController get. All its fields are always present.
 type DecoratorRequest struct {
-	// attachments are the observed objects that this controller attached to the target, with an entry for each of spec.attachments.
+	// attachments are the observed objects that this controller attached to the target, with an entry for each of spec.attachments that the cluster serves.
 	Attachments ObjectMap `json:"attachments"`
 	// controller is the DecoratorController that calls. Its status is always empty here.
 	Controller Object `json:"controller"`

@@ -13,7 +13,7 @@ ObjectMap = Dict[str, Dict[str, Object]]
 class CompositeRequest(TypedDict):
     """CompositeRequest is the body that the sync and finalize hooks of a CompositeController get. All its fields are always present."""
 
-    # children are the observed children that the parent controls, with an entry for each of spec.childResources.
+    # children are the observed children that the parent controls, with an entry for each of spec.childResources that the cluster serves.
     children: ObjectMap
 
     # controller is the CompositeController that calls. Its status is always empty here.
@@ -48,7 +48,7 @@ class CompositeResponse(TypedDict, total=False):
 class DecoratorRequest(TypedDict):
     """DecoratorRequest is the body that the sync and finalize hooks of a DecoratorController get. All its fields are always present."""
 
-    # attachments are the observed objects that this controller attached to the target, with an entry for each of spec.attachments.
+    # attachments are the observed objects that this controller attached to the target, with an entry for each of spec.attachments that the cluster serves.
     attachments: ObjectMap
 
     # controller is the DecoratorController that calls. Its status is always empty here.
