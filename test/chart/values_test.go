@@ -291,6 +291,33 @@ func TestRolesMayBeThoseOfOthers(t *testing.T) {
 	}
 }
 
+// TestReadsOfSecretsMayBeLeftOut: hooks then need Roles that name theirs.
+func TestReadsOfSecretsMayBeLeftOut(t *testing.T) {
+	const rule = "  resources: [configmaps, secrets]\n"
+	for name, test := range map[string]struct {
+		values string
+		want   int
+	}{
+		"all are read":       {"{rules: []}", 1},
+		"none are read":      {"{credentials: false, rules: []}", 0},
+		"by roles":           {"{aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}", 1},
+		"by roles, and none": {"{credentials: false, aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Render(t.Context(), imageValues+"clusterRole: "+test.values, "metacontroller")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(r.Text, rule); got != test.want {
+				t.Errorf("%d rules read Secrets, want %d", got, test.want)
+			}
+			if !strings.Contains(r.Text, "  resources: [serviceaccounts]\n") {
+				t.Error("other rules are gone")
+			}
+		})
+	}
+}
+
 // Flags name files of Secrets and ConfigMaps: keys of encryption, policies of audit.
 func TestFilesOfYoursAreMounted(t *testing.T) {
 	for _, store := range []string{"", externalValues, externalValues + "certManager: {enabled: true}\n"} {

@@ -22,6 +22,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
@@ -41,19 +42,45 @@ func TestAServerWhoseRoleNamesTheKinds(t *testing.T) {
 		"ARoleOfRBAC":                  {isOlder: true, roles: strings.NewReplacer()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rules, err := registration.Rules(registration.ControllersRole)
-			if err != nil {
-				t.Fatal(err)
+			left := "*"
+			if tc.isOlder {
+				left = "serviceaccounts"
 			}
-			rules = slices.DeleteFunc(rules, func(r rbacv1.PolicyRule) bool {
-				return slices.Contains(r.Resources, "*") || tc.isOlder && slices.Contains(r.Resources, "serviceaccounts")
-			})
-			e := setUp(t, append(rules, rbacv1.PolicyRule{
-				APIGroups: []string{fixture.Group}, Resources: []string{fixture.Things.Resource}, Verbs: []string{"get", "list", "watch"},
-			})...)
+			e := setUp(t, append(rulesWithout(t, left), reading(fixture.Things))...)
 			t.Run("AComposite", func(t *testing.T) { narrow(t, e, tc.roles) })
 		})
 	}
+}
+
+// rulesWithout returns the rules of the manifests for all kinds, without the one on a resource.
+func rulesWithout(t *testing.T, resource string) []rbacv1.PolicyRule {
+	t.Helper()
+	rules, err := registration.Rules(registration.ControllersRole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.Resources, "*") || slices.Contains(r.Resources, resource)
+	})
+}
+
+func reading(kind schema.GroupVersionResource) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{kind.Group}, Resources: []string{kind.Resource}, Verbs: []string{"get", "list", "watch"}}
+}
+
+// TestAServerThatReadsNamedSecretsAlone has no rule on all Secrets, and learns of one by the Role that rbac prints.
+func TestAServerThatReadsNamedSecretsAlone(t *testing.T) {
+	e := setUp(t, append(rulesWithout(t, "secrets"), reading(fixture.Things), reading(fixture.ConfigMaps))...)
+	t.Run("NoAccount", func(t *testing.T) {
+		s := newStage(t, e, fixture.Composite)
+		s.Kubectl(t, "-n", s.Name, "create", "secret", "generic", "password", "--from-literal=username=u", "--from-literal=password=p")
+		s.definition.Sync.Webhook.BasicAuth = &v1alpha1.WebhookBasicAuth{SecretRef: v1alpha1.SecretReference{Namespace: s.Name, Name: "password"}}
+		s.Declare(s.definition)
+		s.Parent("a", map[string]any{"who": "Alice"})
+		s.AwaitEvent("a", "Warning", "SyncError", `secrets "password" is forbidden`)
+		s.ApplyForTest(t, s.rbac(s.manifest(s.definition), "-f", "-", "--service-account=metacontroller/metacontroller-apiserver", "--server-account="))
+		s.greeted("a", "Alice")
+	})
 }
 
 // narrow runs a controller with an account that the server may only use by what rbac prints.
