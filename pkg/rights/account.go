@@ -50,6 +50,11 @@ func (a Account) Groups() []string {
 // String returns namespace/name.
 func (a Account) String() string { return a.Namespace + "/" + a.Name }
 
+// Get returns the right to see whether the account exists.
+func (a Account) Get() Right {
+	return Right{Verb: "get", Resource: serviceAccounts, Namespace: a.Namespace, Name: a.Name}
+}
+
 // Impersonate returns the right to act as the account.
 func (a Account) Impersonate() Right {
 	return Right{Verb: "impersonate", Resource: serviceAccounts, Namespace: a.Namespace, Name: a.Name}

@@ -257,6 +257,25 @@ func TestTheAccountIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
+// TestValuesForAPartOfAnotherChart: Helm passes what that chart's condition reads, and what it shares, on to this one.
+func TestValuesForAPartOfAnotherChart(t *testing.T) {
+	alone, err := Render(t.Context(), "", "metacontroller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, values := range []string{"enabled: true", "enabled: true\nglobal: {imageRegistry: example.org}", "enabled: false"} {
+		r, err := Render(t.Context(), values, "metacontroller")
+		if err != nil {
+			t.Errorf("%s: %v", values, err)
+		} else if r.Text != alone.Text {
+			t.Errorf("%s: it changes the objects", values)
+		}
+	}
+	if _, err := Render(t.Context(), "enabled: 'yes'", "metacontroller"); err == nil || !strings.Contains(err.Error(), "at '/enabled': got string, want boolean") {
+		t.Errorf("a text in place of a boolean: %v", err)
+	}
+}
+
 func TestRolesMayBeThoseOfOthers(t *testing.T) {
 	r, err := Render(t.Context(), "rbac: {create: false}", "metacontroller")
 	if err != nil {
@@ -269,6 +288,33 @@ func TestRolesMayBeThoseOfOthers(t *testing.T) {
 	}
 	if !strings.Contains(r.Notes, "kubectl delete apiservice v1alpha1.metacontroller.k8s.io") {
 		t.Errorf("nobody says that the registration stays:\n%s", r.Notes)
+	}
+}
+
+// TestReadsOfSecretsMayBeLeftOut: hooks then need Roles that name theirs.
+func TestReadsOfSecretsMayBeLeftOut(t *testing.T) {
+	const rule = "  resources: [configmaps, secrets]\n"
+	for name, test := range map[string]struct {
+		values string
+		want   int
+	}{
+		"all are read":       {"{rules: []}", 1},
+		"none are read":      {"{credentials: false, rules: []}", 0},
+		"by roles":           {"{aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}", 1},
+		"by roles, and none": {"{credentials: false, aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Render(t.Context(), imageValues+"clusterRole: "+test.values, "metacontroller")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(r.Text, rule); got != test.want {
+				t.Errorf("%d rules read Secrets, want %d", got, test.want)
+			}
+			if !strings.Contains(r.Text, "  resources: [serviceaccounts]\n") {
+				t.Error("other rules are gone")
+			}
+		})
 	}
 }
 
@@ -342,7 +388,7 @@ func TestEveryValueIsInTheSchema(t *testing.T) {
 	}
 	// Those of Metacontroller's chart that have no effect here, and what is empty by default.
 	others := []string{
-		"cacheFlushInterval", "clusterRole.aggregationRule.clusterRoleSelectors", "command", "discoveryInterval", "global", "podDisruptionBudget.maxUnavailable",
+		"cacheFlushInterval", "clusterRole.aggregationRule.clusterRoleSelectors", "command", "discoveryInterval", "enabled", "global", "podDisruptionBudget.maxUnavailable",
 		"podDisruptionBudget.minAvailable", "probes", "resources.claims", "service", "zap", "zapLogLevel",
 	}
 	for _, name := range slices.Sorted(maps.Keys(inSchema)) {

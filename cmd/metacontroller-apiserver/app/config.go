@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -164,7 +165,10 @@ func ownPlugins(o options.Completed, config *genericapiserver.RecommendedConfig)
 	}
 	return []admission.PluginInitializer{
 		escalation.Initializer{Reviews: reviews},
-		clusterwarnings.Initializer{Own: controllers, Port: o.Recommended.SecureServing.BindPort},
+		clusterwarnings.Initializer{
+			Own: controllers, Port: o.Recommended.SecureServing.BindPort,
+			Service: types.NamespacedName{Namespace: o.Controllers.Namespace, Name: o.Registration.Service},
+		},
 	}, nil
 }
 

@@ -29,6 +29,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/kubernetes"
@@ -177,7 +178,8 @@ func warningsIn(t *testing.T, w world, object, old runtime.Object) []string {
 	}
 	p := clusterwarnings.New()
 	p.SetExternalKubeClientSet(client)
-	clusterwarnings.Initializer{Own: own, Port: 8443}.Initialize(p)
+	service := types.NamespacedName{Namespace: "platform", Name: "hooks-apiserver"} // As of a chart with another name in another namespace.
+	clusterwarnings.Initializer{Own: own, Port: 8443, Service: service}.Initialize(p)
 	var got recorder
 	a := admission.NewAttributesRecord(object, old, metacontroller.SchemeGroupVersion.WithKind("Any"), "", "mine",
 		metacontroller.SchemeGroupVersion.WithResource("any"), "", operation, &metav1.CreateOptions{}, false, nil)
@@ -349,12 +351,13 @@ func TestWarningsAboutHooks(t *testing.T) {
 		"a URL elsewhere":                        {object: at("http://hooks.example.org/")},
 		"a URL with an address":                  {object: at("http://10.0.0.1/")},
 		"a URL that is none":                     {object: at("http://[/")},
-		"a URL of this server":                   {at("https://metacontroller-apiserver.metacontroller.svc/"), []string{url + own}},
+		"a URL of this server":                   {at("https://hooks-apiserver.platform.svc/"), []string{url + own}},
+		"a URL of this server in a domain":       {at("https://Hooks-Apiserver.platform.svc.cluster.local/"), []string{url + own}},
 		"a URL of this process":                  {at("https://127.0.0.1:8443/"), []string{url + own}},
 		"a URL of this process by name":          {at("https://localhost:8443/"), []string{url + own}},
 		"a URL beside this process":              {object: at("https://localhost:8444/")},
 		"the Service of this server": {calling(func(w *metacontroller.Webhook) {
-			w.Service = &metacontroller.ServiceReference{Namespace: "metacontroller", Name: "metacontroller-apiserver"}
+			w.Service = &metacontroller.ServiceReference{Namespace: "platform", Name: "hooks-apiserver"}
 		}), []string{service + own}},
 		"a key of a Secret":             {object: secret("good", "token")},
 		"a Secret that is missing":      {secret("bad", "token"), []string{"spec.hooks.sync.webhook.authorization.secretRef: Secret hooks/bad does not exist; calls of the hook fail until it does"}},

@@ -35,9 +35,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 )
 
-// ownService is the Service of this server, as in the manifests.
-const ownService, ownNamespace = "metacontroller-apiserver", "metacontroller"
-
 // lookupsOfHooks are those of the hooks' addresses, and of the Secrets and ConfigMaps that calls need, unless a service account reads
 // these: of its author nobody has asked then whether he may know of them.
 func (p *Plugin) lookupsOfHooks(d *definition) lookups {
@@ -90,7 +87,7 @@ func (p *Plugin) lookupOfAddress(hook namedHook) lookups {
 	default:
 		return nil
 	}
-	if a.namespace == ownNamespace && a.name == ownService {
+	if a.namespace == p.service.Namespace && a.name == p.service.Name {
 		return lookups{{path, func(context.Context) ([]string, error) { return []string{ownAddress}, nil }}}
 	}
 	return lookups{{path, func(ctx context.Context) ([]string, error) { return p.warnService(ctx, a) }}}

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
@@ -59,9 +60,10 @@ func Register(plugins *admission.Plugins) {
 type Plugin struct {
 	*admission.Handler
 
-	client kubernetes.Interface
-	own    versioned.Interface
-	port   int
+	client  kubernetes.Interface
+	own     versioned.Interface
+	port    int
+	service types.NamespacedName
 }
 
 var (
@@ -84,12 +86,14 @@ type Initializer struct {
 	Own versioned.Interface
 	// Port is the one at which this server listens. Zero: it is not known.
 	Port int
+	// Service is the one by which the cluster reaches this server.
+	Service types.NamespacedName
 }
 
 // Initialize implements admission.PluginInitializer.
 func (i Initializer) Initialize(plugin admission.Interface) {
 	if p, ok := plugin.(*Plugin); ok {
-		p.own, p.port = i.Own, i.Port
+		p.own, p.port, p.service = i.Own, i.Port, i.Service
 	}
 }
 

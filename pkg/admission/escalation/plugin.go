@@ -92,8 +92,8 @@ func (p *Plugin) ValidateInitialization() error {
 	return nil
 }
 
-// Validate returns a Forbidden error if the author of a write lacks a right that the object would use, and ServiceUnavailable if the
-// cluster does not say. Dry runs get the same.
+// Validate returns a Forbidden error if the author of a write lacks a right that the object would use, or if these are too many to ask
+// for, and ServiceUnavailable if the cluster does not say. Dry runs get the same.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	wanted := needs(a.GetObject(), a.GetOldObject())
 	if len(wanted) == 0 {
@@ -122,7 +122,9 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return nil
 	}
 	if len(wanted) > maxReviews {
-		return unknown(a, author, fmt.Errorf("it needs %d rights, more than the %d that are looked up", len(wanted), maxReviews))
+		return admission.NewForbidden(a, fmt.Errorf("this controller would use %d rights of the server, and the cluster is asked for %d at most; "+
+			"name fewer kinds, Secrets and ConfigMaps, have the controller act as a service account with spec.serviceAccountRef, or have somebody "+
+			"write it who has the verb %s on %s", len(wanted), maxReviews, rights.Escalate, gr))
 	}
 	missing, err := reviewer.Missing(ctx, subject, wanted)
 	if err != nil {

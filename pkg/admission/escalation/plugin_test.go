@@ -446,21 +446,6 @@ func TestAClusterThatDoesNotSay(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
-	t.Run("about too much", func(t *testing.T) {
-		object := composite(func(s *metacontroller.CompositeControllerSpec) {
-			for i := range 1000 {
-				s.ChildResources = append(s.ChildResources, metacontroller.CompositeControllerChildResourceRule{ResourceRule: rule("v1", fmt.Sprintf("kind%d", i))})
-			}
-		})
-		c := &cluster{may: all()}
-		err := newPlugin(t, c).Validate(t.Context(), write(object, nil, false), nil)
-		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "it needs 6011 rights, more than the 2048 that are looked up") {
-			t.Errorf("got %v", err)
-		}
-		if asked := c.questions(); len(asked) != 1 {
-			t.Errorf("asked for %d rights", len(asked))
-		}
-	})
 }
 
 // TestReviewsAreMadeInParallel holds reviews until several are there.

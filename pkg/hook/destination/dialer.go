@@ -29,14 +29,19 @@ import (
 const keepAlive = 15 * time.Second
 
 // DialContext connects to an address, host and port, as [net.Dialer.DialContext] does, unless the policy refuses it. A name that leads to
-// several addresses is connected to one that is not refused; the error is that of the first one otherwise. A refusal wraps a
-// [RefusedError].
+// several addresses is connected to one that is not refused; the error is that of the first one otherwise. What is allowed as a Service of
+// a namespace is looked up as such, as NAME.NAMESPACE.svc. A refusal wraps a [RefusedError].
 func (p *Policy) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	host, _, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", address, err)
 	}
 	named := p.named(host)
+	if !named {
+		if service := p.service(host); service != "" {
+			named, address = true, net.JoinHostPort(service, port)
+		}
+	}
 	if !named && len(p.networks) == 0 {
 		return nil, notAllowed(host, "")
 	}

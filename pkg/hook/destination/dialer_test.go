@@ -18,8 +18,10 @@ package destination
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -50,6 +52,8 @@ func listen(t *testing.T) (port int, connections *atomic.Int32) {
 type names struct {
 	addresses []netip.Addr
 	asked     atomic.Int32
+	// only is the one name that exists. Empty: all do.
+	only string
 }
 
 // resolver returns a resolver that asks n.
@@ -88,12 +92,19 @@ func (n *names) resolver(t *testing.T) *net.Resolver {
 func (n *names) answer(question []byte) []byte {
 	const header = 12
 	end := header
+	var labels []string
 	for question[end] != 0 {
-		end += int(question[end]) + 1
+		next := end + int(question[end]) + 1
+		labels = append(labels, string(question[end+1:next]))
+		end = next
 	}
 	end += 5 // the last label, type and class
 	response := append([]byte(nil), question[:end]...)
 	copy(response[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0})
+	if n.only != "" && n.only != strings.Join(labels, ".") {
+		response[3] = 0x83 // there is no such name
+		return response
+	}
 	if binary.BigEndian.Uint16(question[end-4:]) != 1 {
 		return response // no IPv6 address
 	}
@@ -219,6 +230,85 @@ func TestWhatIsDialed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestServicesOfAnAllowedNamespace looks up hosts that an entry of one label allows, in a namespace whose name is a top-level domain, too.
+func TestServicesOfAnAllowedNamespace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		allowed []string
+		host    string
+		// exists is the one name that the DNS knows.
+		exists string
+		// failed is a part of the error. Empty: the connection is made.
+		failed string
+	}{
+		"the Service":                         {[]string{".dev"}, "web.dev", "web.dev.svc", ""},
+		"the Service with svc":                {[]string{".dev"}, "web.dev.svc", "web.dev.svc", ""},
+		"a dot at the end, and upper case":    {[]string{".dev"}, "Web.dev.", "web.dev.svc", ""},
+		"a public name of no Service":         {[]string{".dev"}, "evil.dev", "evil.dev", "no such host"},
+		"the same in upper case":              {[]string{"*.DEV"}, "EVIL.Dev.", "EVIL.Dev", "no such host"},
+		"a public name in an allowed network": {[]string{".dev", "10.0.0.0/8"}, "evil.dev", "evil.dev", "no such host"},
+		"a public name below":                 {[]string{".dev"}, "a.evil.dev", "a.evil.dev", "is not among the allowed hosts"},
+		"no name of a Service":                {[]string{".dev"}, "e_vil.dev", "e_vil.dev", "is not among the allowed hosts"},
+		"a name that is allowed by itself":    {[]string{".dev", "hook.dev"}, "hook.dev", "hook.dev", ""},
+		"a suffix of several labels":          {[]string{".dev", ".hooks.dev"}, "a.hooks.dev", "a.hooks.dev", ""},
+		"svc below a suffix of several ones":  {[]string{".hooks.svc"}, "web.hooks.svc", "web.hooks.svc", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port, connections := listen(t)
+			p, err := New(Options{AllowLoopback: true, AllowedHosts: tc.allowed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.resolver = (&names{addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, only: tc.exists}).resolver(t)
+			connection, err := p.DialContext(t.Context(), "tcp", net.JoinHostPort(tc.host, strconv.Itoa(port)))
+			if err == nil {
+				defer connection.Close() //nolint:errcheck // it is not used
+			}
+			if tc.failed == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.failed) {
+				t.Errorf("got %v, want %s", err, tc.failed)
+			}
+			if connections.Load() > 0 {
+				t.Error("a connection was made")
+			}
+		})
+	}
+}
+
+// TestServicesAreCalledByTheNameInTheURL: hooks and their certificates know the name that the controller names.
+func TestServicesAreCalledByTheNameInTheURL(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := w.Write([]byte(r.Host + " " + r.TLS.ServerName)); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	p, err := New(Options{AllowLoopback: true, AllowedHosts: []string{".hooks"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.resolver = (&names{addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, only: "web.hooks.svc"}).resolver(t)
+	transport := &http.Transport{DialContext: p.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	t.Cleanup(transport.CloseIdleConnections)
+	host := "web.hooks:" + strconv.Itoa(server.Listener.Addr().(*net.TCPAddr).Port)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it is read
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != host+" web.hooks" {
+		t.Errorf("got %q, %v", body, err)
 	}
 }
 

@@ -28,6 +28,9 @@ type RefusedError struct {
 	Flag string
 }
 
+// foundByProxy is the kind of a name that is allowed as that of a Service, and that something else may have for who looks it up elsewhere.
+const foundByProxy = "a name that a proxy may find outside of the cluster"
+
 // Error says which address was refused, and why.
 func (e *RefusedError) Error() string {
 	text := e.Host
@@ -39,6 +42,9 @@ func (e *RefusedError) Error() string {
 
 // Advice says which flag of the server allows the address, or that none does.
 func (e *RefusedError) Advice() string {
+	if e.Kind == foundByProxy {
+		return "write it as NAME.NAMESPACE.svc, exempt it from the proxy with NO_PROXY of this server, or add the host itself to " + AllowedHostsFlag
+	}
 	switch e.Flag {
 	case AllowLoopbackFlag:
 		return "run the hook behind a Service, or run this server with " + AllowLoopbackFlag

@@ -37,8 +37,8 @@ const (
 // Options configure a [Policy].
 type Options struct {
 	// AllowedHosts are the only places where hooks may be: names of hosts, which mean exactly these; suffixes of names, which begin with
-	// a dot or with *. and mean the names below; IP addresses; and networks in CIDR notation. Empty: hooks may be anywhere that is not
-	// refused. No entry allows what is refused.
+	// a dot or with *. and mean the names below, or the Services of a namespace if they have one label; IP addresses; and networks in CIDR
+	// notation. Empty: hooks may be anywhere that is not refused. No entry allows what is refused.
 	AllowedHosts []string
 	// AllowLoopback says that hooks may be at loopback addresses.
 	AllowLoopback bool
@@ -52,6 +52,7 @@ type Policy struct {
 	restricted    bool
 	names         []string
 	suffixes      []string
+	namespaces    []string
 	networks      []netip.Prefix
 	allowLoopback bool
 	serverPort    uint16
@@ -86,20 +87,27 @@ func (p *Policy) allow(entry string) error {
 	if wrong := validation.IsDNS1123Subdomain(strings.TrimPrefix(name, ".")); len(wrong) > 0 || strings.HasPrefix(entry, "*") && !suffix {
 		return fmt.Errorf("%q is no host name, suffix of host names such as .example.com, IP address or network such as 10.0.0.0/8", entry)
 	}
-	if suffix {
-		p.suffixes = append(p.suffixes, name)
-	} else {
+	switch {
+	case !suffix:
 		p.names = append(p.names, name)
+	case strings.LastIndex(name, ".") == 0 && name != serviceDomain:
+		p.namespaces = append(p.namespaces, name[1:])
+	default:
+		p.suffixes = append(p.suffixes, name)
 	}
 	return nil
 }
+
+// serviceDomain is what names of Services end with. No name of the Internet does. As an entry it is a suffix, not a namespace.
+const serviceDomain = ".svc"
 
 // canonicalName returns a name as names are compared.
 func canonicalName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // CheckHost refuses what can be refused of a host, a name or an IP address, without looking it up. It is for hooks behind a proxy, which
-// looks names up itself: a policy with networks only refuses names then. A number that is no IP address in the usual notation is refused,
-// because the proxy may take it for one.
+// looks names up itself: a policy with networks only refuses names then, and one that allows a namespace allows those of its Services that
+// end with .svc, because the proxy may find the others outside of the cluster. A number that is no IP address in the usual notation is
+// refused, because the proxy may take it for one.
 func (p *Policy) CheckHost(host string) error {
 	sent, err := asSent(host)
 	if err != nil {
@@ -114,7 +122,14 @@ func (p *Policy) CheckHost(host string) error {
 	if p.named(host) {
 		return nil
 	}
-	return notAllowed(host, "")
+	switch p.service(host) {
+	case "":
+		return notAllowed(host, "")
+	case canonicalName(host):
+		return nil
+	default:
+		return &RefusedError{Host: host, Kind: foundByProxy, Flag: AllowedHostsFlag}
+	}
 }
 
 // asSent returns a host as a proxy may be sent it, without dots at its end.
@@ -140,7 +155,8 @@ func isNumber(host string) bool {
 	return true
 }
 
-// named reports whether the policy allows a host by its name, whatever its address is. It is true where everything is allowed.
+// named reports whether the policy allows a host by its name, whatever its address is. It is true where everything is allowed. Services of
+// allowed namespaces are not among these hosts.
 func (p *Policy) named(host string) bool {
 	if p == nil || !p.restricted {
 		return true
@@ -151,6 +167,19 @@ func (p *Policy) named(host string) bool {
 	host = canonicalName(host)
 	return slices.Contains(p.names, host) ||
 		slices.ContainsFunc(p.suffixes, func(s string) bool { return strings.HasSuffix(host, s) && len(host) > len(s) })
+}
+
+// service returns the name under which a host is looked up as a Service of an allowed namespace, or "" if it is none. The name ends with
+// .svc, so that no name of the Internet is found, where the namespace is called as a top-level domain.
+func (p *Policy) service(host string) string {
+	if p == nil {
+		return ""
+	}
+	name, namespace, found := strings.Cut(strings.TrimSuffix(canonicalName(host), serviceDomain), ".")
+	if !found || len(validation.IsDNS1123Label(name)) > 0 || !slices.Contains(p.namespaces, namespace) {
+		return ""
+	}
+	return name + "." + namespace + serviceDomain
 }
 
 // check refuses the address to which a host leads. A host that is named is allowed by its name.

@@ -24,8 +24,11 @@ import (
 func TestAllowedHosts(t *testing.T) {
 	for entry, tc := range map[string]struct{ allowed, refused []string }{
 		"web.hooks":            {[]string{"web.hooks", "WEB.hooks."}, []string{"hooks", "a.web.hooks", "web.hooks.example"}},
-		"*.hooks":              {[]string{"web.hooks", "a.web.hooks"}, []string{"hooks", "webhooks", ".hooks"}},
-		".Hooks":               {[]string{"web.hooks"}, []string{"hooks", "xhooks"}},
+		"*.hooks.example":      {[]string{"web.hooks.example", "a.web.hooks.example"}, []string{"hooks.example", "webhooks.example", ".hooks.example"}},
+		".hooks.Svc":           {[]string{"web.hooks.svc", "a.web.hooks.svc"}, []string{"hooks.svc", "web.hooks"}},
+		"*.hooks":              {[]string{"web.hooks.svc", "WEB.hooks.SVC."}, []string{"hooks", "webhooks", ".hooks", "a.web.hooks", "a.web.hooks.svc", "hooks.svc"}},
+		".svc":                 {[]string{"web.hooks.svc"}, []string{"web.hooks", "svc"}},
+		".Hooks":               {[]string{"web.hooks.svc"}, []string{"hooks", "xhooks", "web.hooks.svc.cluster.local", ".hooks.svc", "a_b.hooks.svc", "a。b.hooks.svc"}},
 		"10.1.0.0/16":          {[]string{"10.1.2.3", "::ffff:10.1.2.3"}, []string{"10.2.0.1", "web.hooks"}},
 		"10.1.2.3":             {[]string{"10.1.2.3"}, []string{"10.1.2.4"}},
 		"2001:db8::/32":        {[]string{"2001:db8::1"}, []string{"2001:db9::1", "10.1.2.3"}},
@@ -49,6 +52,27 @@ func TestAllowedHosts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestServicesBehindAProxy is about names that the proxy may know as others than Services.
+func TestServicesBehindAProxy(t *testing.T) {
+	p, err := New(Options{AllowedHosts: []string{".dev", "hook.dev"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]string{
+		"hook.dev":     "",
+		"web.dev.svc":  "",
+		"web.dev.svc.": "",
+		"web.dev":      "web.dev is a name that a proxy may find outside of the cluster",
+		"Evil.dev.":    "Evil.dev. is a name that a proxy may find outside of the cluster",
+		"a.evil.dev":   "a.evil.dev is not among the allowed hosts",
+	} {
+		err := p.CheckHost(host)
+		if want == "" && err != nil || want != "" && (!isRefused(err) || err.Error() != want) {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
 	}
 }
 
@@ -120,5 +144,9 @@ func TestAdviceNamesTheFlag(t *testing.T) {
 		if got := (&RefusedError{Flag: flag}).Advice(); got != want {
 			t.Errorf("%s: %s", flag, got)
 		}
+	}
+	const want = "write it as NAME.NAMESPACE.svc, exempt it from the proxy with NO_PROXY of this server, or add the host itself to --webhook-allowed-hosts"
+	if got := (&RefusedError{Flag: AllowedHostsFlag, Kind: foundByProxy}).Advice(); got != want {
+		t.Errorf("of a name that a proxy looks up: %s", got)
 	}
 }

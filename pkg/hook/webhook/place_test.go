@@ -211,6 +211,11 @@ func TestRefusedPlaces(t *testing.T) {
 			destination.Options{AllowedHosts: []string{".shop"}},
 			"hook.example.com is not among the allowed hosts; add the host, or a network that it is in, to --webhook-allowed-hosts of this server",
 		},
+		"a Service that a proxy looks up": {
+			"http://hook.shop/sync", inside,
+			"hook.shop is a name that a proxy may find outside of the cluster; write it as NAME.NAMESPACE.svc, exempt it from the proxy with " +
+				"NO_PROXY of this server, or add the host itself to --webhook-allowed-hosts",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, configure(tc.url, at(t, tc.options)))
@@ -228,7 +233,7 @@ func TestRefusedPlaces(t *testing.T) {
 
 // TestAProxyIsNoHook is about a proxy at a loopback address, which an operator has chosen, in a Pod.
 func TestAProxyIsNoHook(t *testing.T) {
-	client := newClient(t, configure("http://hook.shop/sync", at(t, destination.Options{AllowedHosts: []string{".shop"}})))
+	client := newClient(t, configure("http://hook.shop.svc/sync", at(t, destination.Options{AllowedHosts: []string{".shop"}})))
 	if got := call(t, client); got != `{"finalized":true}` {
 		t.Errorf("response %q", got)
 	}

@@ -55,7 +55,9 @@ func Objects(c Controller) []any {
 		objects = append(objects, role(namespace, c.Name+"-credentials", c.Account, rulesOf(in))...)
 	}
 	if c.Server != nil {
-		objects = append(objects, role(c.Account.Namespace, c.Name+"-impersonation", *c.Server, rulesOf([]rights.Right{c.Account.Impersonate()}))...)
+		// It asks whether the account exists before it acts as it.
+		acts := []rights.Right{c.Account.Impersonate(), c.Account.Get()}
+		objects = append(objects, role(c.Account.Namespace, c.Name+"-impersonation", *c.Server, rulesOf(acts))...)
 	}
 	return objects
 }

@@ -33,6 +33,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
@@ -44,8 +45,9 @@ func TestMain(m *testing.M) { os.Exit(fixture.Main(m, cluster.Audit)) }
 // serverUser is the server under test.
 const serverUser = "system:serviceaccount:metacontroller:metacontroller-apiserver"
 
-// setUp starts a server with the rights of the overlay least-privilege.
-func setUp(t *testing.T) *fixture.Environment {
+// setUp starts a server with the rights of the overlay least-privilege. Its ClusterRole metacontroller-controllers has the given rules, if
+// there are any.
+func setUp(t *testing.T, rules ...rbacv1.PolicyRule) *fixture.Environment {
 	t.Helper()
 	c := cluster.Shared(t)
 	manifests := c.Kubectl(t, "kustomize", filepath.Join(cluster.Root(), "artifacts", "overlays", "least-privilege"))
@@ -58,6 +60,17 @@ func setUp(t *testing.T) *fixture.Environment {
 		}
 	}
 	c.KubectlInput(t, strings.Join(applied, "\n---\n"), "apply", "--server-side", "-f", "-")
+	if len(rules) > 0 {
+		role := &rbacv1.ClusterRole{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
+			ObjectMeta: metav1.ObjectMeta{Name: registration.ControllersRole}, Rules: rules,
+		}
+		text, err := json.Marshal(role)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.KubectlInput(t, string(text), "apply", "--server-side", "-f", "-")
+	}
 	output, err := c.TryKubectl(t.Context(), "", "auth", "can-i", "create", "configmaps", "--all-namespaces", "--as="+serverUser)
 	if err == nil {
 		t.Fatalf("the server may write: %s", output)

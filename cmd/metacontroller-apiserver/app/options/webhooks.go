@@ -51,10 +51,12 @@ func newWebhooks() Webhooks {
 
 func (w *Webhooks) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&w.AllowedHosts, "webhook-allowed-hosts", w.AllowedHosts,
-		"The only places where hooks may be: host names such as web.hooks, which is the Service web of the namespace hooks; suffixes of host "+
-			"names such as .hooks; IP addresses and networks such as 10.0.0.0/8, to which names must lead. Empty: anywhere. Link-local, "+
-			"multicast and unspecified addresses, fd00:ec2::254 and this server itself are refused in any case. Behind a proxy, which looks names "+
-			"up itself, names are checked as they are written: networks allow no names there, and numbers such as 2852039166 are refused.")
+		"The only places where hooks may be: host names such as web.hooks, which is the Service web of the namespace hooks; namespaces such as "+
+			".hooks, for web.hooks and web.hooks.svc, which are both looked up as web.hooks.svc; suffixes of host names with two labels or more, "+
+			"such as .hooks.example.com, or .svc; IP addresses and networks such as 10.0.0.0/8, to which names must lead. Empty: anywhere. "+
+			"Link-local, multicast and unspecified addresses, fd00:ec2::254 and the port of this process at addresses of its own machine are "+
+			"refused in any case. Behind a proxy, which looks names up itself, names are checked as they are written: networks allow no names "+
+			"there, .hooks allows web.hooks.svc alone, and numbers such as 2852039166 are refused.")
 	fs.BoolVar(&w.AllowLoopback, "webhook-allow-loopback", w.AllowLoopback,
 		"Allow hooks at loopback addresses. Default: true outside of a cluster, false in a Pod.")
 	fs.StringVar(&w.Redirects, "webhook-redirects", w.Redirects,

@@ -154,6 +154,21 @@ func TestRightsAreWrittenForPeople(t *testing.T) {
 	}
 }
 
+// TestRightsOfTheEngine asks for what a server needs whose ClusterRole names its kinds.
+func TestRightsOfTheEngine(t *testing.T) {
+	all, err := roles("ns", "metacontroller-apiserver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(all, func(r role) bool { return r.check == "rights-engine" })
+	asked := describe(expand(all[i].rules, ""))
+	for _, want := range []string{"get serviceaccounts", "get services", "list endpointslices.discovery.k8s.io", "get, list, watch secrets"} {
+		if !slices.Contains(asked, want) {
+			t.Errorf("%q is not among %q", want, asked)
+		}
+	}
+}
+
 func TestTheClusterRoleHasTheNameOfTheService(t *testing.T) {
 	for _, name := range []string{"metacontroller-apiserver", "mc"} {
 		all, err := roles("ns", name)
