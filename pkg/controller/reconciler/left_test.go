@@ -48,7 +48,7 @@ func TestNothingIsRememberedOfAParentThatLeftDuringItsSync(t *testing.T) {
 		fails  error
 		want   metrics.Remembered
 	}{
-		"it stays":       {"The next sync needs it.", func(*scene) {}, nil, metrics.Remembered{Parents: 1, Children: 1, SyncedParents: 1, DeferredStatuses: 1}},
+		"it stays":       {"The next sync needs it.", func(*scene) {}, nil, metrics.Remembered{Parents: 1, Children: 1, SyncedParents: 1, DeferredStatuses: 1, Settling: 1}},
 		"deleted":        {"No event of it comes any more.", deleted, nil, metrics.Remembered{}},
 		"the sync fails": {"It is not tried again.", deleted, errors.New("refused"), metrics.Remembered{}},
 		"deselected": {
