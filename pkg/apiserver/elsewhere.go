@@ -22,7 +22,6 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
@@ -49,8 +48,7 @@ func leadElsewhere(api http.Handler, engine *inspection.Link) http.Handler {
 
 // asksControllers reports whether a request is for one of the subresources that only the replica that runs the controllers has.
 func asksControllers(i *request.RequestInfo) bool {
-	return i.IsResourceRequest && i.APIGroup == v1alpha1.GroupName && i.Subresource != "" && i.Subresource != "status" &&
-		(i.Resource == "compositecontrollers" || i.Resource == "decoratorcontrollers")
+	return ofControllers(i) && i.Subresource != "" && i.Subresource != "status"
 }
 
 // elsewhere is the response of a replica that does not run the controllers.

@@ -43,6 +43,10 @@ func warnOfOldStatus(api http.Handler, engine *inspection.Link) http.Handler {
 }
 
 func readsControllers(i *request.RequestInfo) bool {
-	return i.IsResourceRequest && i.APIGroup == v1alpha1.GroupName && i.Subresource == "" &&
-		(i.Verb == "get" || i.Verb == "list") && (i.Resource == "compositecontrollers" || i.Resource == "decoratorcontrollers")
+	return ofControllers(i) && i.Subresource == "" && (i.Verb == "get" || i.Verb == "list")
+}
+
+// ofControllers reports whether a request is about CompositeControllers or DecoratorControllers, or about a subresource of one.
+func ofControllers(i *request.RequestInfo) bool {
+	return i.IsResourceRequest && i.APIGroup == v1alpha1.GroupName && (i.Resource == "compositecontrollers" || i.Resource == "decoratorcontrollers")
 }

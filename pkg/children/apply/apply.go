@@ -140,6 +140,9 @@ func (a *Applier) Apply(ctx context.Context, p plan.Plan) ([]plan.Outcome, error
 	var outcomes []plan.Outcome
 	var errs []error
 	for _, steps := range [][]plan.Step{deletes, namespaces, writes} {
+		if len(steps) == 0 {
+			continue
+		}
 		ended, err := a.all(ctx, p, steps)
 		outcomes, errs = append(outcomes, ended...), append(errs, err)
 	}
