@@ -1,7 +1,15 @@
 #!/usr/bin/env bash
 # Runs a program for `go test -exec`, and adds the processor time to PROCESSOR_TIMES that it and all that it started and waited for took.
-# Usage: PROCESSOR_TIMES=FILE hack/lib/timed.sh PROGRAM [ARGUMENT...]; it is run in the folder of the package.
+# Suites that RACED_SUITES names, by their folders under test/ with spaces between them, have the server with the race detector; the others
+# have the server as it is shipped.
+# Usage: PROCESSOR_TIMES=FILE RACED_SUITES=NAMES hack/lib/timed.sh PROGRAM [ARGUMENT...]; it is run in the folder of the package.
 set -o nounset
+
+programs="${PWD%%/test/*}/bin"
+case " ${RACED_SUITES} " in
+*" ${PWD##*/test/} "*) programs+=/race ;;
+esac
+export METACONTROLLER_APISERVER="${programs}/metacontroller-apiserver"
 
 "$@"
 status=$?
