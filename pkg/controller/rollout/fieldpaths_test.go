@@ -59,7 +59,7 @@ func syncWith(t *testing.T, paths []string, spec string, stored []*revisionObjec
 }
 
 func TestOlderRevisionsShowTheParentAsItWasAfterAnEditOfTheFieldPaths(t *testing.T) {
-	few, more := []string{"spec.template"}, []string{"spec.template", "spec.extra"}
+	few, more, all := []string{"spec.template"}, []string{"spec.template", "spec.extra"}, []string{"spec"}
 	type state struct {
 		paths []string
 		spec  string
@@ -89,6 +89,16 @@ func TestOlderRevisionsShowTheParentAsItWasAfterAnEditOfTheFieldPaths(t *testing
 			"The children of the older revision were made without the field, too.",
 			[]state{{few, `{"template":1}`}, {few, `{"template":2}`}, {more, `{"template":2}`}, {more, `{"template":2,"extra":1}`}},
 			`{"template":1}`,
+		},
+		"WidenedToTheFieldAbove": {
+			"Of the other parts of that field it is not known what they were.",
+			[]state{{few, `{"template":1,"extra":1}`}, {all, `{"template":1,"extra":1}`}, {all, `{"template":2,"extra":2}`}},
+			`{"template":1,"extra":2}`,
+		},
+		"WidenedInTheMiddleOfARollout": {
+			"The children of the older revision were made with the other parts.",
+			[]state{{few, `{"template":1,"extra":1}`}, {few, `{"template":2,"extra":1}`}, {all, `{"template":2,"extra":1}`}},
+			`{"template":1,"extra":1}`,
 		},
 		"AddedInTheMiddleOfARolloutOfAParentWithTheField": {
 			"The children of the older revision have the field.",

@@ -315,16 +315,33 @@ func extract(parent map[string]any, paths [][]string) map[string]any {
 
 // restore returns the parent as it was in the revision that patch records. Every field at the paths is taken from the
 // patch. A field that the patch lacks is removed if the revision recorded its path, because then the parent did not have it;
-// otherwise the parent's present field stays. The result shares what is not changed with the parent.
+// otherwise the parent's present field stays. Where the revision recorded only parts of a field, only these are taken from it. The result
+// shares what is not changed with the parent.
 func restore(parent, patch map[string]any, paths [][]string, recorded []string) map[string]any {
 	for _, path := range paths {
+		known := covers(recorded, path)
+		if parts := below(recorded, path); !known && len(parts) > 0 {
+			parent = restore(parent, patch, parts, recorded)
+			continue
+		}
 		if value, ok := field(patch, path); ok {
 			parent = set(parent, path, value)
-		} else if covers(recorded, path) {
+		} else if known {
 			parent = remove(parent, path)
 		}
 	}
 	return parent
+}
+
+// below returns those of the recorded paths that lead to parts of the field at the path.
+func below(recorded, path []string) (parts [][]string) {
+	prefix := strings.Join(path, ".") + "."
+	for _, r := range recorded {
+		if strings.HasPrefix(r, prefix) {
+			parts = append(parts, strings.Split(r, "."))
+		}
+	}
+	return parts
 }
 
 // covers reports whether one of the recorded paths is the path or a prefix of it.

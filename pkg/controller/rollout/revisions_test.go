@@ -114,6 +114,18 @@ func TestOlderRevisionsShowTheParentAsItWas(t *testing.T) {
 			spec: `{"template":{"x":2},"image":"b","replicas":5}`, patch: `{"spec":{"template":{"x":1},"replicas":1}}`,
 			want: `{"template":{"x":1},"replicas":5}`,
 		},
+		"RecordedBySmallerFields": {
+			reason: "Of a field of which only parts were recorded, the others stay, and parts that the parent did not have are removed.",
+			paths:  []string{"spec"}, recorded: `["spec.template","spec.image"]`,
+			spec: `{"template":{"x":2},"image":"b","replicas":5}`, patch: `{"spec":{"template":{"x":1}}}`,
+			want: `{"template":{"x":1},"replicas":5}`,
+		},
+		"RecordedByASmallerFieldAndWhole": {
+			reason: "A revision that recorded the whole field is the whole field.",
+			paths:  []string{"spec"}, recorded: `["spec","spec.template"]`,
+			spec: `{"template":{"x":2},"replicas":5}`, patch: `{"spec":{"template":{"x":1}}}`,
+			want: `{"template":{"x":1}}`,
+		},
 		"NothingIsKnown": {
 			reason: "Revisions written by Metacontroller say nothing of missing fields.",
 			paths:  []string{"spec.template", "spec.image"}, recorded: ``,
