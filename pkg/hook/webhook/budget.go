@@ -19,6 +19,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -132,6 +133,16 @@ func (b *Budget) tryReserve(bytes int64) (*reservation, bool) {
 		return nil, false
 	}
 	return newReservation(b, nobody, bytes), true
+}
+
+// room returns the bytes that nobody holds now.
+func (b *Budget) room() int64 {
+	if b == nil {
+		return math.MaxInt64
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes - b.used
 }
 
 // enter asks for bytes for a controller.

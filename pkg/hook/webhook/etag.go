@@ -35,7 +35,8 @@ type RootKey struct {
 }
 
 // etagCache remembers the last response for each object with the tag that the hook gave it (docs/reference/contract.md#s2.6). It is bounded by
-// the size of the responses, its own and those of all caches of the process; the least recently used go first.
+// the size of the responses, its own and those of all caches of the process; its least recently used go first. Those of other caches stay:
+// a cache for which the others leave no room remembers what it has.
 type etagCache struct {
 	maxBytes int64
 	budget   *Budget
@@ -127,6 +128,9 @@ func (c *etagCache) put(key RootKey, tag string, body []byte, contentType string
 		c.remove(back)
 	}
 	held, ok := c.budget.tryReserve(entry.size())
+	if !ok && c.budget.room() < entry.size()-c.bytes {
+		return // What other caches hold is in the way, and dropping all entries of this one would not help.
+	}
 	for ; !ok; held, ok = c.budget.tryReserve(entry.size()) {
 		back := c.used.Back()
 		if back == nil {

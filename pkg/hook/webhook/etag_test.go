@@ -17,6 +17,7 @@ limitations under the License.
 package webhook
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -102,6 +103,43 @@ func TestEtagCacheIsBounded(t *testing.T) {
 	}
 	if c.bytes > c.maxBytes {
 		t.Errorf("%d bytes, more than %d", c.bytes, c.maxBytes)
+	}
+}
+
+// TestAnEtagCacheKeepsWhatItHasWhenOthersHoldTheRest fills the budget from one cache, and has another one of the same budget.
+func TestAnEtagCacheKeepsWhatItHasWhenOthersHoldTheRest(t *testing.T) {
+	perEntry := int64(1000) + entryOverhead
+	for name, tc := range map[string]struct {
+		reason string
+		size   int64
+		want   []string
+	}{
+		"AsLargeAsAnother": {"The least recently used one of this cache makes room.", perEntry, []string{"b", "c"}},
+		"AsLargeAsAll":     {"All of this cache make room.", 2 * perEntry, []string{"c"}},
+		"Larger":           {"There is no room even without them, and they stay.", 2*perEntry + 1, []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+			budget := NewBudget(4 * perEntry)
+			others, own := newEtagCache(10*perEntry, budget, 0, clock), newEtagCache(10*perEntry, budget, 0, clock)
+			for _, name := range []string{"x", "y"} {
+				others.put(key(name), "1", make([]byte, 1000), "")
+			}
+			for _, name := range []string{"a", "b"} {
+				own.put(key(name), "1", make([]byte, 1000), "")
+			}
+			own.put(key("c"), "1", make([]byte, tc.size-entryOverhead), "")
+			var kept []string
+			for _, name := range []string{"a", "b", "c"} {
+				if entry := own.get(key(name)); entry != nil {
+					kept = append(kept, name)
+					entry.release()
+				}
+			}
+			if !slices.Equal(kept, tc.want) || others.len() != 2 {
+				t.Errorf("%s\nkept %v, want %v; the other cache has %d", tc.reason, kept, tc.want, others.len())
+			}
+		})
 	}
 }
 
