@@ -91,6 +91,7 @@ func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.R
 	}
 	rules, ok := z.responses.Get(key, controller, parent)
 	if !ok {
+		z.responses.Asking(key)
 		response, err := z.config.Hook.Related(ctx, root, wire.Customize(controller, parent))
 		if err != nil {
 			return nil, err
@@ -122,7 +123,14 @@ func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.R
 	return result, nil
 }
 
-// Len returns the number of responses that are remembered.
+// AskAgain has the next sync of a parent that begins after this ask the hook, which may have changed. The parent has to be enqueued.
+func (z *Customizer) AskAgain(key parent.Key) {
+	if z.config.Hook != nil {
+		z.responses.AskAgain(key)
+	}
+}
+
+// Len returns the number of parents of whose responses something is remembered.
 func (z *Customizer) Len() int { return z.responses.Len() }
 
 // Forget drops what is known of a parent that is gone, and gives back the informers that only it needed. Handlers may call it. A sync

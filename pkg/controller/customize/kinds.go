@@ -27,6 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
 // KindsChanged compares the kinds that rules name with those that the cluster serves now. It drops the responses that name one that is not
@@ -53,9 +54,15 @@ func (z *Customizer) KindsChanged(ctx context.Context) []parent.Key {
 	return dropped
 }
 
+// errNotListed says that a rule names what is only written, such as the bindings of Pods.
+var errNotListed = errors.New("its objects cannot be listed; name another resource")
+
 // resolve finds the type that a rule names.
 func (z *Customizer) resolve(ctx context.Context, apiVersion, resource string) (related.Type, error) {
 	r, err := z.config.Cluster.Discovery.Resource(ctx, apiVersion, resource)
+	if err == nil && len(r.Verbs) > 0 && !slices.Contains(r.Verbs, rights.List) {
+		err = errNotListed // An informer of them would never be filled.
+	}
 	return related.Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err
 }
 

@@ -18,6 +18,7 @@ package customize_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -68,6 +69,32 @@ func (s *scene) kindsChanged() []string {
 		names = append(names, key.Name)
 	}
 	return names
+}
+
+// TestARuleThatNamesWhatCannotBeListedFails has the rule named in an error in place of waiting for an informer that is never filled.
+func TestARuleThatNamesWhatCannotBeListedFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		verbs string
+		fails bool
+	}{
+		"create only":      {`["create"]`, true},
+		"list":             {`["get","list"]`, false},
+		"nothing is known": {`[]`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, hook.RelatedResourceRule{APIVersion: betaVersion, Resource: "gadgets", Namespace: "ns"})
+			s.change(func(apis map[string]string) {
+				apis[beta] = `{"name":"gadgets","kind":"Gadget","namespaced":true,"verbs":` + tc.verbs + `}`
+			})
+			_, err := s.related(parse(t, "Thing", "ns", "p", 1, ""))
+			if err == nil {
+				t.Fatal("related objects were not waited for")
+			}
+			if fails := strings.Contains(err.Error(), "relatedResources[0] (example.com/v1beta1 gadgets): resolving the resource: its objects cannot be listed"); fails != tc.fails {
+				t.Errorf("the error is %q", err)
+			}
+		})
+	}
 }
 
 func TestTheHookIsAskedAgainWhenItsKindsAreServedInAnotherWay(t *testing.T) {

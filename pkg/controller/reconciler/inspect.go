@@ -85,7 +85,8 @@ func (c *Controller) Resync(parents []v1alpha1.ParentReference) int {
 	n := 0
 	for _, p := range parents {
 		if key := keyOf(p); c.parents.has(key) {
-			c.settling.Outside(key) // Who asks for it has changed the hook, perhaps.
+			c.settling.Outside(key) // Who asks for it has changed a hook, perhaps.
+			c.customizer.AskAgain(key)
 			c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncResyncRequested))
 			n++
 		}

@@ -77,19 +77,76 @@ func TestACustomizeHookIsAskedAgainWhenAKindIsGone(t *testing.T) {
 	s.start(&kind{write: func(sync *reconciler.Sync) error {
 		shown.Store(sync.Related[0].Key)
 		return nil
-	}}, func(c *reconciler.Config) {
-		c.Definition = definition.OfComposite(&v1alpha1.CompositeController{
-			ObjectMeta: metav1.ObjectMeta{Name: "c"},
-			Spec: v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{
-				Sync:      &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/sync")}},
-				Customize: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(customize.URL)}},
-			}},
-		})
-	})
+	}}, func(c *reconciler.Config) { c.Definition = customized(customize.URL) })
 	s.eventually("the version that is served", func() bool { return shown.Load() == "Gadget.example.com/v1beta1" })
 	api.version.Store("v1")
 	s.changeDefinition("gadgets.example.com")
 	s.eventually("the version that is served now", func() bool { return shown.Load() == "Gadget.example.com/v1" })
+}
+
+// TestAResyncAsksTheCustomizeHookAgain is about who has changed the hook, while it is called or after that.
+func TestAResyncAsksTheCustomizeHookAgain(t *testing.T) {
+	for name, during := range map[string]bool{"AfterTheCall": false, "DuringTheCall": true} {
+		t.Run(name, func(t *testing.T) {
+			var calls atomic.Int64
+			called, respond := make(chan struct{}), make(chan struct{})
+			customize := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				n := calls.Add(1)
+				if n == 1 {
+					close(called)
+					<-respond
+				}
+				_, _ = fmt.Fprintf(w, `{"relatedResources":[{"apiVersion":"example.com/v1","resource":"gadgets","names":["g%d"]}]}`, n)
+			}))
+			t.Cleanup(customize.Close)
+			api := &versioned{}
+			api.version.Store("v1")
+			server := httptest.NewServer(api)
+			t.Cleanup(server.Close)
+			s := newSceneAt(t, server.URL)
+			s.exist(thing(t, "p", 1, "", ""))
+			informer := s.shared.Cluster.Cache.Acquire(cache.Query{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}})
+			var gadgets []any
+			for _, name := range []string{"g1", "g2"} {
+				gadgets = append(gadgets, parse(t, fmt.Sprintf(
+					`{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":%q,"uid":%[1]q,"resourceVersion":"1"}}`, name)))
+			}
+			if err := informer.Replace(gadgets, "1"); err != nil {
+				t.Fatal(err)
+			}
+			var shown atomic.Value
+			c := s.start(&kind{write: func(sync *reconciler.Sync) error {
+				shown.Store(sync.Related[0].Objects[0].Name())
+				return nil
+			}}, func(c *reconciler.Config) { c.Definition = customized(customize.URL) })
+			<-called
+			if !during {
+				close(respond)
+				s.eventually("what the hook named", func() bool { return shown.Load() == "g1" })
+			}
+			if n := c.Resync([]v1alpha1.ParentReference{{Group: "example.com", Resource: "things", Name: "p"}}); n != 1 {
+				t.Fatalf("%d parents are resynced", n)
+			}
+			if during {
+				close(respond)
+			}
+			s.eventually("what the hook names now", func() bool { return shown.Load() == "g2" })
+			if n := calls.Load(); n != 2 {
+				t.Errorf("the hook was called %d times, want 2", n)
+			}
+		})
+	}
+}
+
+// customized is a controller with a customize hook at the address.
+func customized(url string) definition.Definition {
+	return definition.OfComposite(&v1alpha1.CompositeController{
+		ObjectMeta: metav1.ObjectMeta{Name: "c"},
+		Spec: v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{
+			Sync:      &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/sync")}},
+			Customize: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(url)}},
+		}},
+	})
 }
 
 // changeDefinition has the CustomResourceDefinition of that name changed, and Discovery see it.

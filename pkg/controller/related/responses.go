@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -41,19 +42,25 @@ type Parent interface {
 	Annotations() map[string]string
 	// JSON is the whole object. It is not modified.
 	JSON() []byte
+	// Members yields the names and the JSON of the fields of the object, which are not modified.
+	Members() iter.Seq2[string, []byte]
 }
 
 // Responses caches the compiled responses of customize hooks by parent (docs/reference/compatibility.md#d16.1). A response depends on
 //
 //   - the parent: it is valid until the spec, labels or annotations change; for kinds without a generation, until anything of the
-//     parent but its resourceVersion changes;
+//     parent but its resourceVersion changes. An API server shows another spec under the same generation when defaults or conversions
+//     of the kind change;
 //   - the controller that the request held, of which any change counts;
-//   - the types that its rules name, as the cluster served them: the caller drops it when they are served in another way.
+//   - the types that its rules name, as the cluster served them: the caller drops it when they are served in another way;
+//   - the hook itself, of whose changes nobody is told: the caller says when it is to be asked again.
 //
 // Errors are not cached: the caller puts nothing for them. K is how the engine names a parent. It is safe for concurrent use.
 type Responses[K comparable] struct {
 	mu      sync.Mutex
 	parents map[K]response
+	// again are the parents for which the hook is to be asked again.
+	again map[K]struct{}
 }
 
 type response struct {
@@ -79,12 +86,34 @@ func NewResponses[K comparable]() *Responses[K] {
 func (r *Responses[K]) Get(key K, controller []byte, parent Parent) (Rules, bool) {
 	r.mu.Lock()
 	known, ok := r.parents[key]
+	_, again := r.again[key]
 	r.mu.Unlock()
-	if !ok || known.state.uid != parent.UID() || known.state.generation != parent.Generation() ||
+	if !ok || again || known.state.uid != parent.UID() || known.state.generation != parent.Generation() ||
 		!bytes.Equal(known.controller, controller) || known.state != stateOf(parent) {
 		return Rules{}, false
 	}
 	return known.rules, true
+}
+
+// AskAgain has Get return false for a parent until a call of the hook for it has begun after this: the response to a call that is under way
+// may come from the hook as it was.
+func (r *Responses[K]) AskAgain(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.again == nil {
+		r.again = map[K]struct{}{}
+	}
+	r.again[key] = struct{}{}
+}
+
+// Asking tells that a call of the hook begins for a parent, whose response is put when there is one.
+func (r *Responses[K]) Asking(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, again := r.again[key]; again {
+		delete(r.again, key)
+		delete(r.parents, key) // The call may fail.
+	}
 }
 
 // Put caches the response to a request that held the controller, whose bytes are not modified, and the parent as given.
@@ -129,13 +158,20 @@ func (r *Responses[K]) Remove(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.parents, key)
+	delete(r.again, key)
 }
 
-// Len returns the number of responses.
+// Len returns the number of parents of which something is remembered.
 func (r *Responses[K]) Len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.parents)
+	n := len(r.parents)
+	for key := range r.again {
+		if _, ok := r.parents[key]; !ok {
+			n++
+		}
+	}
+	return n
 }
 
 // stateOf returns the state of a parent.
@@ -149,6 +185,12 @@ func stateOf(parent Parent) state {
 				writeString(digest.Write, set[key])
 			}
 			writeString(digest.Write, "")
+		}
+		for name, value := range parent.Members() {
+			if name != "metadata" && name != "status" {
+				writeString(digest.Write, name)
+				writeString(digest.Write, value)
+			}
 		}
 	} else {
 		// Within strings quotes are escaped, so this cuts out fields of this name only.

@@ -18,6 +18,9 @@ package related
 
 import (
 	"bytes"
+	"encoding/json"
+	"iter"
+	"maps"
 	"slices"
 	"testing"
 
@@ -41,6 +44,20 @@ func (p *parent) Labels() map[string]string      { return p.labels }
 func (p *parent) Annotations() map[string]string { return p.annotations }
 func (p *parent) JSON() []byte                   { return []byte(p.json) }
 
+func (p *parent) Members() iter.Seq2[string, []byte] {
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(p.json), &members); p.json != "" && err != nil {
+		panic(err)
+	}
+	return func(yield func(string, []byte) bool) {
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			if !yield(name, members[name]) {
+				return
+			}
+		}
+	}
+}
+
 func TestResponsesAreValidUntilTheParentChanges(t *testing.T) {
 	custom := parent{uid: "u", generation: 1, version: "7", labels: map[string]string{"a": "b"}, annotations: map[string]string{"c": "d"}, json: `{"status":1}`}
 	plain := parent{uid: "u", version: "7", json: `{"metadata":{"resourceVersion":"7","annotations":{"a":"\"resourceVersion\":\"7\""}},"data":1}`}
@@ -53,6 +70,7 @@ func TestResponsesAreValidUntilTheParentChanges(t *testing.T) {
 		"Same":        {"Nothing changed.", custom, func(*parent) {}, true},
 		"Status":      {"Own status writes must not ask the hook again.", custom, func(p *parent) { p.version, p.json = "8", `{"status":2}` }, true},
 		"Spec":        {"The generation tells of the spec.", custom, func(p *parent) { p.generation = 2 }, false},
+		"Default":     {"The kind got a default.", custom, func(p *parent) { p.json = `{"spec":{"a":1},"status":1}` }, false},
 		"Label":       {"Labels have no generation.", custom, func(p *parent) { p.labels = map[string]string{"a": "c"} }, false},
 		"LabelMoved":  {"A label that became an annotation is a change.", custom, func(p *parent) { p.labels, p.annotations = p.annotations, p.labels }, false},
 		"Annotation":  {"Annotations have no generation.", custom, func(p *parent) { p.annotations = nil }, false},
@@ -87,6 +105,46 @@ func TestResponsesGoWithTheParent(t *testing.T) {
 	}
 	if _, ok := a.Get("l", controller, p); !ok {
 		t.Error("the response of another parent went as well")
+	}
+}
+
+// TestAHookIsAskedAgain: it may have changed, and a call that was under way may have asked it as it was.
+func TestAHookIsAskedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		happen func(call func(respond bool), again func())
+		want   bool
+	}{
+		"Never":           {"Nobody asked for it.", func(call func(bool), _ func()) { call(true) }, true},
+		"AfterTheCall":    {"The response is that of the hook as it was.", func(call func(bool), again func()) { call(true); again() }, false},
+		"BeforeTheCall":   {"The call was the one that was asked for.", func(call func(bool), again func()) { again(); call(true) }, true},
+		"BeforeAFailure":  {"What was there before is not valid again.", func(call func(bool), again func()) { call(true); again(); call(false) }, false},
+		"BeforeTheSecond": {"The second call succeeds.", func(call func(bool), again func()) { call(true); again(); call(false); call(true) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, p := NewResponses[string](), &parent{uid: "u", generation: 1}
+			tc.happen(func(respond bool) {
+				a.Asking("k")
+				if respond {
+					a.Put("k", controller, p, Rules{})
+				}
+			}, func() { a.AskAgain("k") })
+			if _, ok := a.Get("k", controller, p); ok != tc.want {
+				t.Errorf("%s\nvalid: %t, want %t", tc.reason, ok, tc.want)
+			}
+		})
+	}
+	a, p := NewResponses[string](), &parent{uid: "u", generation: 1}
+	a.Asking("k")
+	a.AskAgain("k")
+	if a.Put("k", controller, p, Rules{}); a.Len() != 1 {
+		t.Errorf("something is remembered of %d parents, want 1", a.Len())
+	}
+	if _, ok := a.Get("k", controller, p); ok {
+		t.Error("the response to a call that began before the hook was to be asked again is valid")
+	}
+	if a.Remove("k"); a.Len() != 0 {
+		t.Error("something is remembered of a parent that is gone")
 	}
 }
 
