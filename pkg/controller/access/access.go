@@ -129,15 +129,16 @@ func (a *Access) Pause(paused bool) {
 	a.paused = paused
 }
 
-// Run reviews until ctx ends, and calls changed, from its own goroutine, whenever something is permitted that was not before.
-func (a *Access) Run(ctx context.Context, changed func()) {
+// Run reviews until ctx ends, and calls changed, from its own goroutine, whenever something is permitted that was not before; released says
+// that the controller was held, and is not any more.
+func (a *Access) Run(ctx context.Context, changed func(released bool)) {
 	if a == nil {
 		return
 	}
 	for ctx.Err() == nil {
-		delay, better := retry, false
+		delay, better, released := retry, false, false
 		err := recovery.Call(ctx, "reviewing the rights of a service account", func() (err error) {
-			better, err = a.review(ctx)
+			better, released, err = a.review(ctx)
 			return err
 		})
 		if ctx.Err() != nil {
@@ -149,7 +150,7 @@ func (a *Access) Run(ctx context.Context, changed func()) {
 			klog.FromContext(ctx).V(2).Info("Rights of the service account are not known; asking again", "account", a.config.Account, "err", err)
 		}
 		if better {
-			_ = recovery.Call(ctx, "continuing with new rights", func() error { changed(); return nil }) // It is logged, and counted.
+			_ = recovery.Call(ctx, "continuing with new rights", func() error { changed(released); return nil }) // It is logged, and counted.
 		}
 		a.sleep(ctx, delay)
 	}
@@ -172,8 +173,9 @@ func (a *Access) sleep(ctx context.Context, delay time.Duration) {
 	}
 }
 
-// review asks for everything once. It reports whether something is permitted that was not before.
-func (a *Access) review(ctx context.Context) (better bool, err error) {
+// review asks for everything once. It reports whether something is permitted that was not before, and whether the controller was held and is
+// not any more.
+func (a *Access) review(ctx context.Context) (better, released bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	wanted := a.wanted()
@@ -188,9 +190,10 @@ func (a *Access) review(ctx context.Context) (better bool, err error) {
 	defer a.mu.Unlock()
 	if err != nil {
 		a.failed(err)
-		return false, err
+		return false, false, err
 	}
-	return a.accept(found, wanted), nil
+	better, released = a.accept(found, wanted)
+	return better, released, nil
 }
 
 // finding is what a review found.
@@ -229,7 +232,7 @@ func (a *Access) failed(err error) {
 }
 
 // accept takes what a review found as the state. It is called with the lock held.
-func (a *Access) accept(f finding, wanted []rights.Right) (better bool) {
+func (a *Access) accept(f finding, wanted []rights.Right) (better, released bool) {
 	before, denied := a.state, a.denied
 	a.reviewed = time.Now()
 	a.denied, a.known = make(map[rights.Right]bool, len(f.missing)), make(map[rights.Right]bool, len(wanted))
@@ -239,7 +242,7 @@ func (a *Access) accept(f finding, wanted []rights.Right) (better bool) {
 	a.state = State{Account: before.Account, Known: true, NotFound: !f.exists, NotImpersonated: f.exists && !f.impersonates}
 	a.state.Held = !f.impersonates
 	if !f.impersonates {
-		return false // Nothing was reviewed.
+		return false, false // Nothing was reviewed.
 	}
 	for _, right := range wanted {
 		a.known[right] = true
@@ -252,7 +255,8 @@ func (a *Access) accept(f finding, wanted []rights.Right) (better bool) {
 		a.state.Held = a.state.Held || a.denied[right]
 	}
 	a.state.Missing = f.missing
-	return better || before.Held && !a.state.Held
+	released = before.Held && !a.state.Held
+	return better || released, released
 }
 
 // NotPermittedError says that a service account lacks rights on related objects.

@@ -69,7 +69,9 @@ type cluster struct {
 	asked   []rights.Right
 	// askedAt and changed are when reviews began, and when they were told to have changed something.
 	askedAt, changed []time.Duration
-	begin            time.Time
+	// released counts how many times that ended a hold.
+	released int
+	begin    time.Time
 }
 
 func (c *cluster) Exists(context.Context, rights.Account) (bool, error) {
@@ -152,8 +154,12 @@ func (s *scene) run(access *Access) {
 		case <-s.passing:
 		case <-s.t.Context().Done():
 		}
-		access.Run(s.t.Context(), func() {
-			s.set(func(c *cluster) { c.changed = append(c.changed, time.Since(c.begin)) })
+		access.Run(s.t.Context(), func(released bool) {
+			s.set(func(c *cluster) {
+				if c.changed = append(c.changed, time.Since(c.begin)); released {
+					c.released++
+				}
+			})
 		})
 	}()
 }
@@ -218,8 +224,8 @@ func TestRightsThatAreTakenAndGivenBack(t *testing.T) {
 				s.give(alice)
 				s.pass(half)
 				s.shows(false, "")
-				if len(s.changed) != 2 || s.changed[1]-half > half {
-					t.Errorf("told at %v", s.changed)
+				if len(s.changed) != 2 || s.changed[1]-half > half || s.released != 2 {
+					t.Errorf("told at %v, the end of a hold %d times", s.changed, s.released)
 				}
 			})
 		})
@@ -378,7 +384,7 @@ func TestAReviewThatBeganBeforeAParentNamedAResourcePermitsNothing(t *testing.T)
 
 func TestNoAccountIsNoLimit(t *testing.T) {
 	var none *Access
-	none.Run(t.Context(), func() { t.Error("something changed") })
+	none.Run(t.Context(), func(bool) { t.Error("something changed") })
 	none.Forget(key)
 	if err := none.Relate(t.Context(), key, secrets); err != nil || none.Held() || none.State().Account != "" {
 		t.Errorf("held %v, %v", none.Held(), err)

@@ -60,8 +60,8 @@ func TestWritesThatAreRefused(t *testing.T) {
 				told := len(s.changed)
 				s.give(alice)
 				s.pass(half)
-				if s.shows(false, ""); len(s.changed) == told {
-					t.Error("nobody is told that the right is there again")
+				if s.shows(false, ""); len(s.changed) == told || s.released != 1 {
+					t.Errorf("told %d times that the right is there again; the end of a hold %d times, want that of the start", len(s.changed)-told, s.released)
 				}
 			})
 		})

@@ -20,3 +20,6 @@ import "github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 
 // Remembered returns what the controller remembers between syncs.
 func (c *Controller) Remembered() metrics.Remembered { return c.remembered() }
+
+// Permitted is what the controller does when its service account may do what it could not do before.
+func (c *Controller) Permitted(released bool) { c.permitted(released) }

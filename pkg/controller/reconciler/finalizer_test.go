@@ -117,6 +117,46 @@ func TestAParentWaitsForTheFinalizeHookWhileItHasOurFinalizer(t *testing.T) {
 	}
 }
 
+// TestAParentThatWaitsForTheFinalizeHookDoesSoStillWithMoreRights has the service account of a controller get a right.
+func TestAParentThatWaitsForTheFinalizeHookDoesSoStillWithMoreRights(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason   string
+		released bool
+		calls    int32
+		waits    int
+	}{
+		"while it works":      {"The hook was called all the time.", false, 0, 1},
+		"the end of its hold": {"The hook was not called, perhaps. It is called now, and has its time.", true, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, hook := newSceneWith(t, &rest.Config{Host: "http://api", Transport: &apiServer{}}), &unfinished{}
+				s.shared.Options.HookTransport = hook
+				s.exist(thing(t, "a", 1, `,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["metacontroller.io/compositecontroller-c"]`, ""))
+				k := &kind{}
+				c := s.start(k, func(c *reconciler.Config) {
+					c.Kind = calling{k}
+					finalizes(c)
+				})
+				<-time.After(5 * time.Minute)
+				if n := c.Health().Finalizing; n != 1 {
+					t.Fatalf("%d parents wait for the finalize hook, want 1", n)
+				}
+				before := hook.calls.Load()
+				c.Permitted(tc.released)
+				synctest.Wait()
+				if calls, n := hook.calls.Load()-before, c.Health().Finalizing; calls != tc.calls || n != tc.waits {
+					t.Errorf("%d calls, and %d parents wait for long; want %d and %d. %s", calls, n, tc.calls, tc.waits, tc.reason)
+				}
+				<-time.After(2 * time.Minute)
+				if n := c.Health().Finalizing; n != 1 {
+					t.Errorf("two minutes later, %d parents wait for the finalize hook, want 1", n)
+				}
+			})
+		})
+	}
+}
+
 // TestAParentThatIsNotFinalizedIsToldByWhoTakesTheFinalizerOff has a parent in deletion whose controller has lost its finalize hook. The
 // instance that is built then may see the parent before who takes the finalizer off all of them.
 func TestAParentThatIsNotFinalizedIsToldByWhoTakesTheFinalizerOff(t *testing.T) {

@@ -19,6 +19,7 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -90,11 +91,13 @@ func (f *finalizing) forget(key parent.Key) {
 	delete(f.since, key)
 }
 
-// restart lets the time begin anew: nobody called the hook meanwhile. What was not finalized is noted again when the hook is called.
-func (f *finalizing) restart() {
+// restart lets the time begin anew: nobody called the hook meanwhile. It returns the parents, which are noted again when the hook is called.
+func (f *finalizing) restart() []parent.Key {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	keys := slices.Collect(maps.Keys(f.since))
 	f.since = nil
+	return keys
 }
 
 // late returns how many parents have been finalized for longer than the limit.

@@ -36,7 +36,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -207,11 +209,14 @@ func message(err error) string {
 	return err.Error()
 }
 
-// permitted is called when the service account may do what it could not do before.
-func (c *Controller) permitted() {
+// permitted is called when the service account may do what it could not do before. What was held is synced when that is over, and what was
+// being finalized: nobody called the hook meanwhile, perhaps.
+func (c *Controller) permitted(released bool) {
 	defer c.active()
-	if !c.shared.Access.Held() {
-		c.finalizing.restart() // As after a pause: nobody called the hook, perhaps.
+	if released {
+		for _, key := range c.finalizing.restart() {
+			c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
+		}
 		for _, key := range c.parents.all() {
 			c.pool.Release(key)
 		}

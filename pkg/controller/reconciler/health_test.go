@@ -23,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
@@ -76,18 +78,42 @@ type calling struct{ *kind }
 // Decide implements reconciler.Kind.
 func (calling) Decide(ctx context.Context, s *reconciler.Sync) error { return s.Decide(ctx) }
 
-// patience is a hook that asks to be called later.
-type patience struct{}
+// patience is a hook that asks to be called later, with that value of Retry-After.
+type patience string
 
 // RoundTrip implements http.RoundTripper.
-func (patience) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"600"}}, Body: http.NoBody, Request: r}, nil
+func (p patience) RoundTrip(r *http.Request) (*http.Response, error) {
+	header := http.Header{}
+	if p != "" {
+		header.Set("Retry-After", string(p))
+	}
+	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: header, Body: http.NoBody, Request: r}, nil
+}
+
+// TestNothingIsReadyWithoutAHookThatAlwaysAsksForPatience: it does not matter whether it says for how long.
+func TestNothingIsReadyWithoutAHookThatAlwaysAsksForPatience(t *testing.T) {
+	for _, after := range []string{"20", "0", "", "soon"} {
+		t.Run(after, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newScene(t)
+				s.shared.Options.HookTransport = patience(after)
+				s.exist(thing(t, "a", 1, "", ""))
+				k := &kind{}
+				c := s.start(k, func(config *reconciler.Config) { config.Kind = calling{k} })
+				<-time.After(10 * time.Minute)
+				synctest.Wait()
+				if health := c.Health(); len(health.Hooks) != 1 || !health.Hooks[0].Blocking {
+					t.Errorf("got %+v, want a hook without which nothing works", health.Hooks)
+				}
+			})
+		})
+	}
 }
 
 // TestAHookThatAsksForPatienceIsLookedAtAgain has it known that time alone makes it a failing one.
 func TestAHookThatAsksForPatienceIsLookedAtAgain(t *testing.T) {
 	s := newScene(t)
-	s.shared.Options.HookTransport = patience{}
+	s.shared.Options.HookTransport = patience("600")
 	s.exist(thing(t, "a", 1, "", ""))
 	k := &kind{}
 	c := s.start(k, func(config *reconciler.Config) { config.Kind = calling{k} })

@@ -323,7 +323,7 @@ func (c *Controller) Open(ctx context.Context) (shut func(), err error) {
 	if c.shared.Access != nil {
 		running.Go(func() { c.shared.Cluster.Credentials.Run(reading) })
 		running.Go(func() {
-			c.shared.Access.Run(reading, func() {
+			c.shared.Access.Run(reading, func(bool) {
 				select {
 				case permitted <- struct{}{}:
 				default:

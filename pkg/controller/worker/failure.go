@@ -68,7 +68,8 @@ type failure struct {
 	result metrics.Result
 	// reason is that of the first leaf that is a failure.
 	reason string
-	// after is the longest time that a hook asked for.
+	// later says that a hook asked to be called later, and after is the longest time that one asked for.
+	later bool
 	after time.Duration
 	// passing is the reason of the first leaf that is no failure unless it comes many times in a row: a conflict, or an API server
 	// that asks for patience.
@@ -117,6 +118,7 @@ func (f *failure) add(err error) {
 		f.fail(metrics.ReasonPanic)
 		return
 	case postponer:
+		f.later = true
 		if after := leaf.RetryAfter(); after > 0 {
 			f.after = max(f.after, after)
 			if f.result == metrics.Waiting {

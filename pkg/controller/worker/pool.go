@@ -352,9 +352,13 @@ func (p *Pool) state() metrics.QueueState {
 
 // Retrying returns how many parents are to be synced again because their last sync failed or was asked to come later. It looks at all of
 // them.
-func (p *Pool) Retrying() int {
-	s := p.state()
-	return s.Failing + s.Postponed
+func (p *Pool) Retrying() (n int) {
+	p.queue.State(func(err error) {
+		if f, _ := err.(*failure); f.result != metrics.Waiting || f.later { //nolint:errorlint // As it was given to the queue.
+			n++
+		}
+	})
+	return n
 }
 
 // DefaultGrace is how long syncs that are under way may take after a controller is stopped, unless Config.Grace says otherwise.
