@@ -196,10 +196,27 @@ func TestResponsesAreShownWithTheFieldsAloneThatAreRead(t *testing.T) {
 			preview.CustomizeResponse, `{"relatedResources":[{"apiVersion":"v1","resource":"pods","internal":1}],"internal":1}`,
 			`{"relatedResources":[{"apiVersion":"v1","resource":"pods"}]}`,
 		},
-		"customize without rules": {preview.CustomizeResponse, `{"internal":1}`, `{"relatedResources":[]}`},
-		"a child without kind":    {preview.Response(wire.DecodeComposite), `{"children":[{"internal":1}]}`, ""},
-		"another document":        {preview.Response(wire.DecodeComposite), `{"status":"up"}`, ""},
-		"no object":               {preview.CustomizeResponse, `[]`, ""},
+		"customize without rules": {preview.CustomizeResponse, `{"internal":1}`, `{}`},
+		"customize with null":     {preview.CustomizeResponse, `{"relatedResources":null}`, `{"relatedResources":null}`},
+		"customize with no rules": {preview.CustomizeResponse, `{"relatedResources":[]}`, `{"relatedResources":[]}`},
+		"what selects all objects": {
+			preview.CustomizeResponse,
+			`{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabels":{}}},{"apiVersion":"v1","resource":"pods","names":[],"namespace":""}]}`,
+			`{"relatedResources":[{"apiVersion":"v1","labelSelector":{"matchLabels":{}},"resource":"pods"},{"apiVersion":"v1","names":[],"namespace":"","resource":"pods"}]}`,
+		},
+		"fields that are not read inside of a selector": {
+			preview.CustomizeResponse,
+			`{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"internal":1,"matchExpressions":[{"key":"a","operator":"In","values":["b"],"internal":1}]},"namespaceSelector":null}]}`,
+			`{"relatedResources":[{"apiVersion":"v1","labelSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]},"namespaceSelector":null,"resource":"pods"}]}`,
+		},
+		"all that a rule may have, but for names": {
+			preview.CustomizeResponse,
+			`{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabels":{"internal":"x"}},"namespaceSelector":{"matchLabels":{"a":"b"}}}]}`,
+			`{"relatedResources":[{"apiVersion":"v1","labelSelector":{"matchLabels":{"internal":"x"}},"namespaceSelector":{"matchLabels":{"a":"b"}},"resource":"pods"}]}`,
+		},
+		"a child without kind": {preview.Response(wire.DecodeComposite), `{"children":[{"internal":1}]}`, ""},
+		"another document":     {preview.Response(wire.DecodeComposite), `{"status":"up"}`, ""},
+		"no object":            {preview.CustomizeResponse, `[]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shown, err := tc.read([]byte(tc.body), wire.ResponseOptions{})
