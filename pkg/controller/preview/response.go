@@ -28,7 +28,7 @@ import (
 
 // Response returns a function that returns the body of a response of a sync or finalize hook as people may see it: with the fields alone
 // that decode reads, and other values of Secrets. Its error rejects the response, as that of a sync does.
-func Response(decode func([]byte, wire.ResponseOptions) (wire.Response, error)) func([]byte, wire.ResponseOptions) ([]byte, error) {
+func Response(decode Decoder) func([]byte, wire.ResponseOptions) ([]byte, error) {
 	return func(body []byte, o wire.ResponseOptions) ([]byte, error) {
 		decoded, err := decode(body, o)
 		if err != nil {
