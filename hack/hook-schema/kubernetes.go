@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/kube-openapi/pkg/common"
@@ -30,15 +31,21 @@ import (
 
 // kubernetes turns OpenAPI definitions of the API types into JSON Schema.
 type kubernetes struct {
-	prefix      string
-	definitions map[string]common.OpenAPIDefinition
+	// prefix and suffix are those of the names of definitions.
+	prefix, suffix string
+	// strict and response are those of the reflector.
+	strict, response bool
+	definitions      map[string]common.OpenAPIDefinition
 }
 
-func newKubernetes(prefix string) *kubernetes {
-	return &kubernetes{prefix: prefix, definitions: openapi.GetOpenAPIDefinitions(func(name string) spec.Ref {
-		return spec.MustCreateRef(prefix + definitionName(name))
-	})}
+func newKubernetes(prefix, suffix string, strict, response bool) *kubernetes {
+	k := &kubernetes{prefix: prefix, suffix: suffix, strict: strict, response: response}
+	k.definitions = openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef(prefix + k.name(name)) })
+	return k
 }
+
+// name is that of the definition of a type.
+func (k *kubernetes) name(of string) string { return definitionName(of) + k.suffix }
 
 // definitionName makes a name that can stand in a reference as it is.
 func definitionName(name string) string {
@@ -47,8 +54,8 @@ func definitionName(name string) string {
 
 // reference returns a reference to a definition, and adds the definition and all that it needs to known.
 func (k *kubernetes) reference(name string, known map[string]any) (schema, error) {
-	reference := schema{keyRef: k.prefix + definitionName(name)}
-	if _, ok := known[definitionName(name)]; ok {
+	reference := schema{keyRef: k.prefix + k.name(name)}
+	if _, ok := known[k.name(name)]; ok {
 		return reference, nil
 	}
 	definition, ok := k.definitions[name]
@@ -59,13 +66,31 @@ func (k *kubernetes) reference(name string, known map[string]any) (schema, error
 	if err != nil {
 		return nil, fmt.Errorf("converting the OpenAPI definition of %s: %w", name, err)
 	}
-	known[definitionName(name)] = converted
+	if k.response {
+		k.asDecoded(converted)
+	}
+	known[k.name(name)] = converted
 	for _, dependency := range definition.Dependencies {
 		if _, err := k.reference(dependency, known); err != nil {
 			return nil, err
 		}
 	}
 	return reference, nil
+}
+
+// asDecoded makes the definition of a type in a response that of what the server decodes: null for what may be absent, and no unknown fields if
+// it reads strictly.
+func (k *kubernetes) asDecoded(s schema) {
+	required, _ := s["required"].([]any)
+	properties, _ := s["properties"].(schema)
+	for name, property := range properties {
+		if property, ok := property.(schema); ok && !slices.Contains(required, any(name)) {
+			nullable(property)
+		}
+	}
+	if k.strict {
+		s["additionalProperties"] = false
+	}
 }
 
 // convert drops what JSON Schema does not know, and defaults that the API server fills in before a hook sees the object.

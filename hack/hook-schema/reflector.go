@@ -42,7 +42,7 @@ type reflector struct {
 func newReflector(words comments, prefix, suffix string, strict, response bool) *reflector {
 	return &reflector{
 		words: words, prefix: prefix, suffix: suffix, strict: strict, response: response,
-		definitions: map[string]any{}, kubernetes: newKubernetes(prefix),
+		definitions: map[string]any{}, kubernetes: newKubernetes(prefix, suffix, strict, response),
 	}
 }
 
@@ -54,6 +54,7 @@ const (
 	keyDescription = "description"
 	keyType        = "type"
 	typeObject     = "object"
+	typeNull       = "null"
 )
 
 // root returns the schema of the body itself.
@@ -73,10 +74,11 @@ func (r *reflector) structure(t reflect.Type, allPresent bool) (schema, error) {
 			return nil, fmt.Errorf("%s.%s: %w", t.Name(), field.Name, err)
 		}
 		atRoot := r.response && strings.HasSuffix(t.Name(), "Response")
-		if atRoot {
+		optional := atRoot || strings.Contains(options, "omitempty")
+		if r.response && optional {
 			nullable(property)
 		}
-		if allPresent || (!atRoot && !strings.Contains(options, "omitempty")) {
+		if allPresent || !optional {
 			required = append(required, name)
 		}
 		property[keyDescription] = r.words.field(t.Name(), field.Name, name)
@@ -95,7 +97,11 @@ func (r *reflector) structure(t reflect.Type, allPresent bool) (schema, error) {
 // nullable allows null in place of a value.
 func nullable(s schema) {
 	if t, ok := s[keyType].(string); ok {
-		s[keyType] = []string{t, "null"}
+		s[keyType] = []string{t, typeNull}
+	}
+	if reference, ok := s[keyRef]; ok {
+		delete(s, keyRef)
+		s["oneOf"] = []any{schema{keyRef: reference}, schema{keyType: typeNull}}
 	}
 }
 
@@ -150,7 +156,7 @@ func (r *reflector) value(t reflect.Type) (schema, error) {
 // pointer returns the schema of what a pointer points to. Only a pointer to a basic type stands for a value that may be null.
 func (r *reflector) pointer(t reflect.Type) (schema, error) {
 	s, err := r.value(t.Elem())
-	if err == nil {
+	if _, basic := s[keyType]; basic && err == nil {
 		nullable(s)
 	}
 	return s, err

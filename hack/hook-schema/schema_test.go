@@ -239,6 +239,13 @@ func TestSchemaAndServerAgreeOnResponses(t *testing.T) {
 		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","names":"a"}]}`, false, false},
 		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabels":{"a":1}}}]}`, false, false},
 		{"customize", `[{"apiVersion":"v1","resource":"pods"}]`, false, false},
+		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabel":{"a":"b"}}}]}`, true, false},
+		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Exists","value":"b"}]}}]}`, true, false},
+		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":null,"namespaceSelector":null,"namespace":null,"names":null}]}`, true, true},
+		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabels":null,"matchExpressions":null}}]}`, true, true},
+		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchExpressions":[{"key":"a","operator":"Exists","values":null}]}}]}`, true, true},
+		{"customize", `{"relatedResources":[{"apiVersion":null,"resource":"pods"}]}`, false, false},
+		{"customize", `{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchExpressions":[{"key":null,"operator":"Exists"}]}}]}`, false, false},
 	}
 	for _, tc := range cases {
 		var response any
@@ -246,9 +253,12 @@ func TestSchemaAndServerAgreeOnResponses(t *testing.T) {
 			t.Fatal(err)
 		}
 		for version, want := range map[string]bool{"v1": tc.v1, "v2": tc.v2} {
-			faults := loadSchema(t, tc.hook+"-response."+version+".json").validate(response)
-			if (len(faults) == 0) != want {
-				t.Errorf("%s %s %s: the schema finds %q, want valid: %v", tc.hook, version, tc.response, faults, want)
+			whole := loadSchema(t, "openapi.json")
+			whole.root = map[string]any{"$ref": "#/components/schemas/" + strings.ToUpper(tc.hook[:1]) + tc.hook[1:] + "Response" + strings.ToUpper(version)}
+			for document, v := range map[string]*validator{"schema": loadSchema(t, tc.hook+"-response."+version+".json"), "OpenAPI document": whole} {
+				if faults := v.validate(response); (len(faults) == 0) != want {
+					t.Errorf("%s %s %s: the %s finds %q, want valid: %v", tc.hook, version, tc.response, document, faults, want)
+				}
 			}
 			if err := decoders[tc.hook]([]byte(tc.response), wire.ResponseOptions{Strict: version == "v2"}); (err == nil) != want {
 				t.Errorf("%s %s %s: the server says %v, want accepted: %v", tc.hook, version, tc.response, err, want)

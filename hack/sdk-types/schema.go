@@ -61,6 +61,7 @@ type document struct {
 	Description          string              `json:"description"`
 	Ref                  string              `json:"$ref"`
 	Type                 any                 `json:"type"`
+	OneOf                []document          `json:"oneOf"`
 	Items                *document           `json:"items"`
 	Properties           map[string]document `json:"properties"`
 	AdditionalProperties any                 `json:"additionalProperties"`
@@ -138,6 +139,11 @@ func (d document) kind() (k kind, references []string, err error) {
 			return kind{base: object}, nil, nil // A controller, as it is stored.
 		}
 		return kind{base: shortName(reference)}, []string{reference}, nil
+	}
+	if len(d.OneOf) == 2 && slices.Equal(d.OneOf[1].types(), []string{"null"}) {
+		k, references, err := d.OneOf[0].kind()
+		k.null = true
+		return k, references, err
 	}
 	types := d.types()
 	null := slices.Contains(types, "null")

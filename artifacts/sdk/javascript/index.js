@@ -58,7 +58,7 @@ function answer(response, status, type, text) {
  */
 export function serve(hooks) {
   const server = makeServer(hooks);
-  server.listen({ port: Number(process.env.PORT ?? 8080), host: process.env.HOST || undefined }, () => {
+  server.listen({ port: Number(process.env.PORT || 8080), host: process.env.HOST || undefined }, () => {
     console.log(`hook listens on port ${server.address().port}`);
   });
   for (const signal of ["SIGTERM", "SIGINT"]) {

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { differences, makeServer } from "./index.js";
+import { differences, makeServer, serve } from "./index.js";
 
 function sync(request) {
   const name = request.parent.metadata.name;
@@ -61,6 +61,23 @@ test("ends with SIGTERM", async () => {
   child.kill("SIGTERM");
   const [code] = await once(child, "exit");
   assert.equal(code, 0);
+});
+
+test("takes an empty PORT for none", async (t) => {
+  const { PORT, HOST } = process.env;
+  t.after(() => {
+    for (const [name, value] of Object.entries({ PORT, HOST })) {
+      if (value === undefined) {
+        delete process.env[name];
+      } else {
+        process.env[name] = value;
+      }
+    }
+  });
+  // No machine has this address: the error tells the port.
+  Object.assign(process.env, { PORT: "", HOST: "192.0.2.1" });
+  const [error] = await once(serve({}), "error");
+  assert.equal(error.port, 8080, error);
 });
 
 test("replays recorded requests", async (t) => {

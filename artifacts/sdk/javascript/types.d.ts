@@ -86,15 +86,15 @@ export interface LabelSelectorRequirement {
   /** operator represents a key's relationship to a set of values. Valid operators are In, NotIn, Exists and DoesNotExist. */
   operator: string;
   /** values is an array of string values. If the operator is In or NotIn, the values array must be non-empty. If the operator is Exists or DoesNotExist, the values array must be empty. This array is replaced during a strategic merge patch. */
-  values?: Array<string>;
+  values?: Array<string> | null;
 }
 
 /** A label selector is a label query over a set of resources. The result of matchLabels and matchExpressions are ANDed. An empty label selector matches all objects. A null label selector matches no objects. */
 export interface LabelSelector {
   /** matchExpressions is a list of label selector requirements. The requirements are ANDed. */
-  matchExpressions?: Array<LabelSelectorRequirement>;
+  matchExpressions?: Array<LabelSelectorRequirement> | null;
   /** matchLabels is a map of {key,value} pairs. A single {key,value} in the matchLabels map is equivalent to an element of matchExpressions, whose key field is "key", the operator is "In", and the values array contains only "value". The requirements are ANDed. */
-  matchLabels?: { [name: string]: string };
+  matchLabels?: { [name: string]: string } | null;
 }
 
 /** RelatedResourceRule selects objects of one type: by label, by namespace and name, or by the labels of their namespace. Names exclude both selectors, and namespace excludes namespaceSelector. A rule without any of them selects all objects of the type.
@@ -103,13 +103,13 @@ export interface RelatedResourceRule {
   /** apiVersion of the type, for example v1 or apps/v1. Required. */
   apiVersion: string;
   /** labelSelector selects objects by their labels. Absent or empty, it selects all. */
-  labelSelector?: LabelSelector;
+  labelSelector?: LabelSelector | null;
   /** names restricts the rule to objects of these names. Empty, it does not restrict. */
-  names?: Array<string>;
+  names?: Array<string> | null;
   /** namespace restricts the rule to one namespace. Empty, it does not restrict. It is ignored for cluster-scoped types. */
-  namespace?: string;
+  namespace?: string | null;
   /** namespaceSelector selects objects by the labels of their namespace. The type must be namespaced. */
-  namespaceSelector?: LabelSelector;
+  namespaceSelector?: LabelSelector | null;
   /** resource is the lower-case plural name of the type, for example configmaps. Required. */
   resource: string;
 }

@@ -30,12 +30,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 )
 
 const (
-	// timeout is how long a call may take.
-	timeout = time.Minute
 	// maxResponse is how many bytes of a response are read: what a server takes of a hook by default.
 	maxResponse = 32 << 20
 	// maxShown is how many bytes of a response other than 200 are shown.
@@ -63,7 +60,7 @@ type Hook struct {
 // New returns the hooks at the given addresses: URL is that of the sync hook, and HOOK=URL that of another one. A hook that is not given
 // is expected beside the sync hook, if the path of that ends with its name, as in http://localhost:8080/sync.
 func New(given []string) (*Hook, error) {
-	h := &Hook{addresses: map[string]*url.URL{}, client: &http.Client{Timeout: timeout}}
+	h := &Hook{addresses: map[string]*url.URL{}, client: &http.Client{CheckRedirect: checkRedirect}}
 	for _, text := range given {
 		name, address, named := strings.Cut(text, "=")
 		if !named || !slices.Contains([]string{Sync, Finalize, Customize}, name) {
@@ -102,7 +99,8 @@ func (h *Hook) first() *url.URL {
 	return nil
 }
 
-// Call sends a request to a hook and returns its response, which is JSON.
+// Call sends a request to a hook and returns its response, which is JSON. The call ends when a server would end it, as the controller in the
+// request says.
 func (h *Hook) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
 	address := h.addresses[name]
 	switch {
@@ -111,7 +109,10 @@ func (h *Hook) Call(ctx context.Context, name string, body []byte) ([]byte, erro
 	case address == nil:
 		return nil, fmt.Errorf("it is not known where the %s hook is: say it with --hook %s=URL", name, name)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(), bytes.NewReader(body))
+	limit := limitOf(name, body)
+	calling, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	request, err := http.NewRequestWithContext(calling, http.MethodPost, address.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("making a request to %s: %w", address, err)
 	}
@@ -124,14 +125,22 @@ func (h *Hook) Call(ctx context.Context, name string, body []byte) ([]byte, erro
 	if errors.As(err, &dialing) && dialing.Op == "dial" {
 		return nil, fmt.Errorf("%w: %w: say where it is with --hook", errUnreachable, err)
 	}
+	late := func() bool { return calling.Err() != nil && ctx.Err() == nil }
+	if err != nil && late() {
+		return nil, tooSlow(name, address, limit)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("calling the %s hook: %w", name, err)
 	}
 	defer response.Body.Close() //nolint:errcheck // It was read.
 	read, err := io.ReadAll(io.LimitReader(response.Body, maxResponse+1))
 	switch {
+	case err != nil && late():
+		return nil, tooSlow(name, address, limit)
 	case err != nil:
 		return nil, fmt.Errorf("reading the response of %s: %w", address, err)
+	case laterAsked(response):
+		return nil, fmt.Errorf("%s asks to be called later (status %d), which a server does", address, response.StatusCode)
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s returned status %d: %s", address, response.StatusCode, shown(read))
 	case len(read) > maxResponse:

@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -32,6 +33,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
@@ -105,6 +107,66 @@ func TestCalls(t *testing.T) {
 	}
 	if _, err := h.Call(t.Context(), Finalize, nil); err == nil || !strings.Contains(err.Error(), "--hook finalize=URL") {
 		t.Errorf("it is not known where it is: %v", err)
+	}
+}
+
+// A server waits as long as the controller in the request says, calls again whoever asks for that, and does not leave the hook's host.
+func TestAHookIsCalledAsAServerDoes(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) }))
+	t.Cleanup(elsewhere.Close)
+	for what, tc := range map[string]struct {
+		hook http.HandlerFunc
+		want string
+	}{
+		"a slow response": {
+			func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body) // Who has not read the request does not notice that its client goes.
+				<-r.Context().Done()
+			},
+			"no response within 50ms, and a server waits no longer: make the hook faster, or set webhook.timeout of the sync hook, which is 10s by default",
+		},
+		"a slow body": {
+			func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				fmt.Fprint(w, `{`)
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			},
+			"no response within 50ms",
+		},
+		"429":                {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) }, "asks to be called later (status 429), which a server does"},
+		"503 with a time":    {hooktest.RetryLater(http.StatusServiceUnavailable, "5").ServeHTTP, "asks to be called later (status 503), which a server does"},
+		"503 without a time": {hooktest.RetryLater(http.StatusServiceUnavailable, "").ServeHTTP, "returned status 503"},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		}, "which a server does not follow"},
+		"redirects for ever": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/sync", http.StatusTemporaryRedirect)
+		}, "stopped after 10 redirects"},
+		"a redirect that ends": {
+			func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/sync" {
+					http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
+				}
+				fmt.Fprint(w, `{}`)
+			}, "",
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			server := httptest.NewServer(tc.hook)
+			t.Cleanup(server.Close)
+			h, err := New([]string{server.URL + "/sync"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = h.Call(t.Context(), Sync, []byte(`{"controller":{"spec":{"hooks":{"sync":{"webhook":{"timeout":"50ms"}}}}}}`))
+			if (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+	if limit := limitOf(Sync, []byte(`{"controller":{"spec":{"hooks":{"finalize":{"webhook":{"timeout":"50ms"}}}}}}`)); limit != webhook.DefaultTimeout {
+		t.Errorf("a hook without a timeout may take %s, want %s", limit, webhook.DefaultTimeout)
 	}
 }
 

@@ -159,7 +159,14 @@ func printChanges(p textdiff.Printer, changes []v1alpha1.FieldChange) {
 			continue
 		}
 		p.Place(changes[i].Path)
-		p.Whole(textdiff.Lines(valueText(changes[i].Observed), valueText(changes[i].Desired)))
+		before, after := valueText(changes[i].Observed), valueText(changes[i].Desired)
+		if before == after {
+			// They differ, and what the server shows of them, as of the values of a Secret, does not.
+			p.Whole(textdiff.Lines(before, ""))
+			p.Whole(textdiff.Lines("", after))
+			continue
+		}
+		p.Whole(textdiff.Lines(before, after))
 	}
 }
 

@@ -84,6 +84,9 @@ func TestWhatIsPrintedOfAParent(t *testing.T) {
 			}
 		})}}, name + "--- apps.v1.Deployment.shop.a\n+++ apps.v1.Deployment.shop.a\n# applied as field manager metacontroller.website\n" +
 			"@@ spec.replicas @@\n-2\n+3\n@@ spec.paused @@\n-true\n@@ spec.list @@\n - a: 1\n-  b: 2\n+  b: 3\n"},
+		"values of a Secret": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Secret", v1alpha1.ChildUpdate, func(c *v1alpha1.ChildPlan) {
+			c.Changes = []v1alpha1.FieldChange{change("data.k", `"(hidden)"`, `"(hidden)"`), change("data.new", "", `"(hidden)"`)}
+		})}}, name + "--- apps.v1.Secret.shop.a\n+++ apps.v1.Secret.shop.a\n@@ data.k @@\n-(hidden)\n+(hidden)\n@@ data.new @@\n+(hidden)\n"},
 		"recreate": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Pod", v1alpha1.ChildRecreate, func(c *v1alpha1.ChildPlan) {
 			c.Changes = []v1alpha1.FieldChange{change("spec.image", `"a"`, `"b"`)}
 		})}}, name + "--- apps.v1.Pod.shop.a\n+++ apps.v1.Pod.shop.a\n# deleted, and created again by a later sync\n@@ spec.image @@\n-a\n+b\n"},

@@ -38,6 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
 func website(namespace, name string) v1alpha1.ParentReference {
@@ -295,6 +296,28 @@ func TestReplayComparesSecretsWithHiddenValues(t *testing.T) {
 			lines, err := compare(pair{"sync", []byte(`{}`), recorded}, []byte(`{"`+tc.field+`":[`+tc.returned+`]}`))
 			if err != nil || textdiff.Different(lines) != tc.different {
 				t.Errorf("got %v, error %v, want a difference: %v", lines, err, tc.different)
+			}
+		})
+	}
+}
+
+// The server shows the response of a customize hook as the hook wrote it, so that the same hook passes.
+func TestReplayOfRulesAsTheServerShowsThem(t *testing.T) {
+	for what, returned := range map[string]string{
+		"a selector of all":       `{"relatedResources":[{"apiVersion":"v1","resource":"nodes","labelSelector":{"matchLabels":{}}}]}`,
+		"names, none of them":     `{"relatedResources":[{"apiVersion":"v1","resource":"nodes","names":[],"namespace":""}]}`,
+		"null in place of values": `{"relatedResources":[{"apiVersion":"v1","resource":"nodes","names":null,"labelSelector":null}]}`,
+		"no rules":                `{}`,
+		"no list of rules":        `{"relatedResources":null}`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			recorded, err := preview.CustomizeResponse([]byte(returned), wire.ResponseOptions{Strict: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines, err := compare(pair{"customize", []byte(`{}`), recorded}, []byte(returned))
+			if err != nil || textdiff.Different(lines) {
+				t.Errorf("got %v, error %v", lines, err)
 			}
 		})
 	}

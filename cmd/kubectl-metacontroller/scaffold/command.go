@@ -63,7 +63,7 @@ With --decorator the parent is a kind that exists, whose objects get the childre
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.parent, "parent", "", "kind of the parents, as KIND.GROUP or KIND.VERSION.GROUP")
+	flags.StringVar(&o.parent, "parent", "", "kind of the parents, as KIND.GROUP or KIND.VERSION.GROUP; of the core group, as KIND.VERSION")
 	flags.StringVar(&o.plural, "plural", "", "plural of the parents' kind in lower case; empty: it is made up as in English")
 	flags.StringSliceVar(&o.children, "child", nil, "resources of the children, such as deployments,services; others than those that init knows "+
 		"as RESOURCE.VERSION.GROUP/KIND")

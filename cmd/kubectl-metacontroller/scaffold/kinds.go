@@ -93,6 +93,7 @@ func knownKinds() []known {
 		{resource{"PodDisruptionBudget", "v1", "policy", "poddisruptionbudgets"}, inPlace, spec(map[string]any{
 			"selector": varSelector, "maxUnavailable": 1,
 		}), false},
+		{resource{"Endpoints", "v1", "", "endpoints"}, "", nil, false},
 		{resource{"Namespace", "v1", "", "namespaces"}, "", nil, true},
 		{resource{"Node", "v1", "", "nodes"}, "", nil, true},
 	}

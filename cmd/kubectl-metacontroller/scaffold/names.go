@@ -62,11 +62,15 @@ func checkName(name string) error {
 	return nil
 }
 
-// parentOf reads KIND.GROUP or KIND.VERSION.GROUP. The group of a kind of Kubernetes may be left out, that of a new kind may not.
+// parentOf reads KIND.GROUP or KIND.VERSION.GROUP, or KIND.VERSION for the core group of Kubernetes. The group of a kind that is known may be
+// left out, that of a new kind may not.
 func parentOf(text, plural string, exists bool) (resource, error) {
 	name, group, _ := strings.Cut(text, ".")
 	r := resource{Kind: name, Group: group, Version: "v1", Resource: plural}
-	if first, rest, ok := strings.Cut(group, "."); ok && version.MatchString(first) {
+	core := version.MatchString(group)
+	if core {
+		r.Version, r.Group = group, ""
+	} else if first, rest, ok := strings.Cut(group, "."); ok && version.MatchString(first) {
 		r.Version, r.Group = first, rest
 	}
 	if !kind.MatchString(r.Kind) {
@@ -81,8 +85,10 @@ func parentOf(text, plural string, exists bool) (resource, error) {
 	}
 	problems := validation.IsDNS1123Subdomain(r.Group)
 	switch {
+	case core && exists:
 	case len(problems) > 0 && exists:
-		return r, fmt.Errorf("%q is not KIND.GROUP: write the group, such as HorizontalPodAutoscaler.autoscaling; see 'kubectl api-resources'", text)
+		return r, fmt.Errorf("%q is not KIND.GROUP: write the group, such as HorizontalPodAutoscaler.autoscaling, "+
+			"or the version alone for the core group, such as ResourceQuota.v1; see 'kubectl api-resources'", text)
 	case len(problems) > 0 || !exists && !strings.Contains(r.Group, "."): // Groups without a dot are Kubernetes' own.
 		return r, fmt.Errorf("%q is not KIND.GROUP: the group of a kind is a domain, such as example.com", text)
 	}
@@ -105,7 +111,7 @@ func knownKind(r resource) (known, bool) {
 	return known{}, false
 }
 
-// childOf reads a resource that is known, with or without its group, or RESOURCE.VERSION.GROUP/KIND.
+// childOf reads a resource that is known, with or without its group, or RESOURCE.VERSION.GROUP/KIND, or RESOURCE.VERSION/KIND for the core group.
 func childOf(text string) (child, error) {
 	var names []string
 	for _, k := range knownKinds() {
@@ -119,6 +125,9 @@ func childOf(text string) (child, error) {
 	}
 	path, name, ok := strings.Cut(text, "/")
 	parts := strings.SplitN(path, ".", 3)
+	if len(parts) == 2 && version.MatchString(parts[1]) {
+		parts = append(parts, "") // The core group has no name.
+	}
 	if !ok || len(parts) < 3 || !version.MatchString(parts[1]) || !kind.MatchString(name) {
 		slices.Sort(names)
 		return child{}, fmt.Errorf("%q is not known: it is one of %s; write others as RESOURCE.VERSION.GROUP/KIND, such as widgets.v1.example.com/Widget",

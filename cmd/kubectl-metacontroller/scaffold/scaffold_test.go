@@ -157,7 +157,11 @@ func TestMistakes(t *testing.T) {
 		"a kind that exists in a group that is not known": {
 			[]string{"web", "--decorator", "--parent=ReplicaSet", "--child=pods"}, "write the group, such as HorizontalPodAutoscaler.autoscaling",
 		},
-		"a plural of two words": {composite("--plural=Web sites"), "is no plural of a kind"},
+		"a kind of the core group that is not known": {
+			[]string{"web", "--decorator", "--parent=ResourceQuota", "--child=pods"}, "or the version alone for the core group, such as ResourceQuota.v1",
+		},
+		"a new kind in the core group": {[]string{"web", "--parent=Website.v1", "--child=pods"}, "the group of a kind is a domain"},
+		"a plural of two words":        {composite("--plural=Web sites"), "is no plural of a kind"},
 		"a child that is known to nobody": {
 			[]string{"web", "--parent=Website.example.com", "--child=widgets.example.com"}, "write others as RESOURCE.VERSION.GROUP/KIND",
 		},
@@ -178,12 +182,15 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Groups of Kubernetes itself have no dot. Kinds of them exist, though init does not know all.
+// Groups of Kubernetes itself have no dot, and that of its core has no name. Kinds of them exist, though init does not know all.
 func TestDecoratorsHaveParentsInGroupsWithoutADot(t *testing.T) {
 	for parent, want := range map[string]string{
 		"ReplicaSet.apps":                        "- apiVersion: apps/v1\n    resource: replicasets\n",
 		"HorizontalPodAutoscaler.v2.autoscaling": "- apiVersion: autoscaling/v2\n    resource: horizontalpodautoscalers\n",
 		"Ingress.networking.k8s.io":              "- apiVersion: networking.k8s.io/v1\n    resource: ingresses\n",
+		"ResourceQuota.v1":                       "- apiVersion: v1\n    resource: resourcequotas\n",
+		"Endpoints.v1":                           "- apiVersion: v1\n    resource: endpoints\n",
+		"Service.v1":                             "- apiVersion: v1\n    resource: services\n",
 	} {
 		folder, err := start(t, "web", "--decorator", "--parent="+parent, "--child=configmaps")
 		if err != nil {
@@ -193,6 +200,17 @@ func TestDecoratorsHaveParentsInGroupsWithoutADot(t *testing.T) {
 		text, err := os.ReadFile(filepath.Join(folder, "manifests", "base", "controller.yaml"))
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s: %v, want %q in\n%s", parent, err, want, text)
+		}
+	}
+}
+
+func TestChildrenOfKindsThatInitDoesNotKnow(t *testing.T) {
+	for text, want := range map[string]resource{
+		"widgets.v1.example.com/Widget":   {"Widget", "v1", "example.com", "widgets"},
+		"resourcequotas.v1/ResourceQuota": {"ResourceQuota", "v1", "", "resourcequotas"},
+	} {
+		if got, err := childOf(text); err != nil || got.resource != want {
+			t.Errorf("%s: got %v, error %v, want %v", text, got.resource, err, want)
 		}
 	}
 }

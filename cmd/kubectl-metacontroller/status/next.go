@@ -19,6 +19,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +44,7 @@ func next(object controllerobject.Object) []string {
 	}
 	var steps []string
 	for _, c := range status.Conditions {
-		if step := cure(object, c); step != "" && (len(steps) == 0 || steps[len(steps)-1] != step) {
+		if step := cure(object, c); step != "" && !slices.Contains(steps, step) {
 			steps = append(steps, step)
 		}
 	}
@@ -61,12 +62,19 @@ func cure(object controllerobject.Object, c metav1.Condition) string {
 	if c.Type == v1alpha1.ConditionDeletionsHeld && c.Status == metav1.ConditionTrue {
 		return eventsAbout(object) + "   # its message has the command that confirms the deletions"
 	}
+	if c.Reason == v1alpha1.ReasonResponsesDiffer || c.Reason == v1alpha1.ReasonChangedBack {
+		// The condition names the last one of these parents, and the events are theirs, not the controller's.
+		return "kubectl events -A --types=Warning   # ResponseDiffers and ParentFlapping name the parent, the field and the cure"
+	}
 	if c.Type == v1alpha1.ConditionReady || c.Status != metav1.ConditionFalse {
 		return ""
 	}
 	switch c.Reason {
-	case v1alpha1.ReasonHookFailing, v1alpha1.ReasonResponsesDiffer, v1alpha1.ReasonCredentialsMissing:
-		return eventsAbout(object)
+	case v1alpha1.ReasonHookFailing, v1alpha1.ReasonCredentialsMissing:
+		// The events about it are those of the parents whose syncs fail.
+		if len(object.Status().LastErrors) == 0 {
+			return "kubectl metacontroller parents " + object.Argument() + " --all --state=Failing"
+		}
 	case v1alpha1.ReasonRightMissing:
 		return "kubectl metacontroller rbac " + object.Argument() + " | kubectl apply -f -" +
 			"   # with --server-account=NAMESPACE/NAME, unless the server's account is metacontroller/metacontroller-apiserver"

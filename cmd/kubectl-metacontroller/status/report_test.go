@@ -118,8 +118,25 @@ CompositeController web is not ready (HookFailing): No sync can succeed. The syn
   Hook sync: 1 call; the last one failed 5s ago: refused
   pods/a/b, 5s ago: sync hook failed: as the hook sync
   Next:
-    kubectl -n default events --for compositecontroller/web
     kubectl -n a events --for pods/b
+`},
+		"a hook that fails, and no error of a parent": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
+			ready, condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, v1alpha1.ReasonCredentialsMissing, "The sync hook cannot be called."),
+		}}, `
+CompositeController web is ready.
+  HooksHealthy is False (CredentialsMissing): The sync hook cannot be called.
+  Next:
+    kubectl metacontroller parents cc/web --all --state=Failing
+`},
+		"parents that do not settle": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
+			ready, condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, v1alpha1.ReasonResponsesDiffer, "1 parent does not settle."),
+			condition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonChangedBack, "2 parents do not settle."),
+		}}, `
+CompositeController web is ready.
+  HooksHealthy is False (ResponsesDiffer): 1 parent does not settle.
+  Progressing is True (ChangedBack): 2 parents do not settle.
+  Next:
+    kubectl events -A --types=Warning   # ResponseDiffers and ParentFlapping name the parent, the field and the cure
 `},
 		"rights that are missing": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
 			not(v1alpha1.ReasonRightMissing, "It is held."), condition(v1alpha1.ConditionPermitted, metav1.ConditionFalse, v1alpha1.ReasonRightMissing, "Grant list."),

@@ -44,7 +44,8 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 		Short: "Show what a hook on this machine would do to live parents, without doing it",
 		Long: `Show what a hook on this machine would do to the live parents of a controller, without doing it. The server gives the requests that its
 hooks would get now, the hook on this machine responds to them, and the server works out what would be done with these responses. Nothing
-in the cluster changes, and the cluster needs no way to the hook. In requests, values of Secrets are hidden.
+in the cluster changes, and the cluster needs no way to the hook. In requests, values of Secrets are hidden; one that the hook returns in a Secret
+counts as the value that there is.
 
 Related objects are those that the customize hook of the running controller selects.
 

@@ -196,15 +196,66 @@ func TestResponsesAreShownWithTheFieldsAloneThatAreRead(t *testing.T) {
 			preview.CustomizeResponse, `{"relatedResources":[{"apiVersion":"v1","resource":"pods","internal":1}],"internal":1}`,
 			`{"relatedResources":[{"apiVersion":"v1","resource":"pods"}]}`,
 		},
-		"customize without rules": {preview.CustomizeResponse, `{"internal":1}`, `{"relatedResources":[]}`},
-		"a child without kind":    {preview.Response(wire.DecodeComposite), `{"children":[{"internal":1}]}`, ""},
-		"another document":        {preview.Response(wire.DecodeComposite), `{"status":"up"}`, ""},
-		"no object":               {preview.CustomizeResponse, `[]`, ""},
+		"customize without rules": {preview.CustomizeResponse, `{"internal":1}`, `{}`},
+		"customize with null":     {preview.CustomizeResponse, `{"relatedResources":null}`, `{"relatedResources":null}`},
+		"customize with no rules": {preview.CustomizeResponse, `{"relatedResources":[]}`, `{"relatedResources":[]}`},
+		"what selects all objects": {
+			preview.CustomizeResponse,
+			`{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabels":{}}},{"apiVersion":"v1","resource":"pods","names":[],"namespace":""}]}`,
+			`{"relatedResources":[{"apiVersion":"v1","labelSelector":{"matchLabels":{}},"resource":"pods"},{"apiVersion":"v1","names":[],"namespace":"","resource":"pods"}]}`,
+		},
+		"fields that are not read inside of a selector": {
+			preview.CustomizeResponse,
+			`{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"internal":1,"matchExpressions":[{"key":"a","operator":"In","values":["b"],"internal":1}]},"namespaceSelector":null}]}`,
+			`{"relatedResources":[{"apiVersion":"v1","labelSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]},"namespaceSelector":null,"resource":"pods"}]}`,
+		},
+		"all that a rule may have, but for names": {
+			preview.CustomizeResponse,
+			`{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabels":{"internal":"x"}},"namespaceSelector":{"matchLabels":{"a":"b"}}}]}`,
+			`{"relatedResources":[{"apiVersion":"v1","labelSelector":{"matchLabels":{"internal":"x"}},"namespaceSelector":{"matchLabels":{"a":"b"}},"resource":"pods"}]}`,
+		},
+		"a child without kind": {preview.Response(wire.DecodeComposite), `{"children":[{"internal":1}]}`, ""},
+		"another document":     {preview.Response(wire.DecodeComposite), `{"status":"up"}`, ""},
+		"no object":            {preview.CustomizeResponse, `[]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shown, err := tc.read([]byte(tc.body), wire.ResponseOptions{})
 			if string(shown) != tc.want || (err == nil) != (tc.want != "") || err != nil && !hook.IsRejected(err) {
 				t.Errorf("it is shown as %s, error %v; want %s", shown, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsHiddenInAResponseIsThatOfTheObservedChild(t *testing.T) {
+	const kubectl = "kubectl.kubernetes.io/last-applied-configuration"
+	observed := parse(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"ns","annotations":{"`+kubectl+`":"copy","note":"(hidden)"}},
+		"data":{"k":"aHVudGVyMg=="}}`)
+	other := parse(t, `{"apiVersion":"example.com/v1","kind":"Secret","metadata":{"name":"t","namespace":"ns"},"data":{"k":"aHVudGVyMg=="}}`)
+	child := func(kind, name, fields string) string { // Its fields are in the order of their names.
+		return `{"apiVersion":"v1",` + fields + `,"kind":"` + kind + `","metadata":{"name":"` + name + `"}}`
+	}
+	for name, tc := range map[string]struct{ returned, want string }{
+		"data": {child("Secret", "s", `"data":{"k":"KGhpZGRlbik="}`), child("Secret", "s", `"data":{"k":"aHVudGVyMg=="}`)},
+		"stringData": {
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"stringData":{"k":"(hidden)"}}`,
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"stringData":{"k":"hunter2"}}`,
+		},
+		"another key":               {child("Secret", "s", `"data":{"l":"KGhpZGRlbik="}`), child("Secret", "s", `"data":{"l":"KGhpZGRlbik="}`)},
+		"another value":             {child("Secret", "s", `"data":{"k":"YmV0dGVy"}`), child("Secret", "s", `"data":{"k":"YmV0dGVy"}`)},
+		"a Secret that is new":      {child("Secret", "new", `"data":{"k":"KGhpZGRlbik="}`), child("Secret", "new", `"data":{"k":"KGhpZGRlbik="}`)},
+		"one of another group":      {child("Secret", "t", `"data":{"k":"KGhpZGRlbik="}`), child("Secret", "t", `"data":{"k":"KGhpZGRlbik="}`)},
+		"a ConfigMap":               {child("ConfigMap", "s", `"data":{"k":"(hidden)"}`), child("ConfigMap", "s", `"data":{"k":"(hidden)"}`)},
+		"another namespace":         {`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","namespace":"b"},"data":{"k":"KGhpZGRlbik="}}`, `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","namespace":"b"},"data":{"k":"KGhpZGRlbik="}}`},
+		"a copy in an annotation":   {`{"apiVersion":"v1","kind":"Secret","metadata":{"annotations":{"` + kubectl + `":"(hidden)","note":"(hidden)"},"name":"s","namespace":"ns"}}`, `{"apiVersion":"v1","kind":"Secret","metadata":{"annotations":{"` + kubectl + `":"copy","note":"(hidden)"},"name":"s","namespace":"ns"}}`},
+		"fields that are no fields": {`{"kind":"Secret","apiVersion":"v1","metadata":1,"data":1}`, `{"kind":"Secret","apiVersion":"v1","metadata":1,"data":1}`},
+		"no child":                  {`1`, `1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decode := preview.Revealed(wire.DecodeComposite, "ns", []*object.Object{other, observed})
+			response, err := decode([]byte(`{"children":[`+tc.returned+`]}`), wire.ResponseOptions{Strict: true})
+			if err != nil || string(response.RawChildren) != "["+tc.want+"]" {
+				t.Errorf("the children are %s, error %v, want %s", response.RawChildren, err, tc.want)
 			}
 		})
 	}

@@ -229,7 +229,8 @@ func (p *previewing) call(ctx context.Context, s *Sync, called *hookclient.Hook,
 		return nil, nil
 	}
 	if body, ok := p.given[asked{called.Name, x.revision}]; ok {
-		return called.Given(s.Root, body, x.decode)
+		// Whoever gives it was shown the request without values of Secrets.
+		return called.Given(s.Root, body, preview.Revealed(x.decode, s.Parent.Namespace(), s.Observed))
 	}
 	if p.gives(hook.Sync) || p.gives(hook.Finalize) {
 		return nil, fmt.Errorf("responses are given, and none to the request of the %s hook with the revision %q", called.Name, x.revision)

@@ -19,7 +19,6 @@ package hooktest
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -28,8 +27,6 @@ import (
 	"reflect"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -99,8 +96,12 @@ func (m *model) request(name hook.Name) ([]byte, error) {
 		kind := m.trial.Kinds[rule.Resource]
 		group := wire.Group{Key: hook.TypeKey(rule.APIVersion, kind)}
 		for key, child := range m.children {
-			if key.kind != kind || key.apiVersion != rule.APIVersion {
+			if key.kind != kind || key.group != groupOf(rule.APIVersion) {
 				continue
+			}
+			if child.GetAPIVersion() != rule.APIVersion {
+				child = child.DeepCopy()
+				child.SetAPIVersion(rule.APIVersion)
 			}
 			observed, err := show(child)
 			if err != nil {
@@ -163,86 +164,6 @@ func (m *model) post(handler http.Handler, body []byte) ([]byte, error) {
 func equalJSON(a, b []byte) bool {
 	var x, y any
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
-}
-
-// wanted returns the children of a response, which must be such as the server accepts.
-func (m *model) wanted(response *wire.Response) ([]*hook.Object, error) {
-	decoded, err := response.Children()
-	if err != nil {
-		return nil, err
-	}
-	seen := map[childKey]bool{}
-	children := make([]*hook.Object, 0, len(decoded))
-	for i, content := range decoded {
-		child := &hook.Object{Object: content}
-		if child.GetNamespace() == "" {
-			child.SetNamespace(m.parent.GetNamespace())
-		}
-		key := keyOf(child)
-		switch {
-		case key.name == "":
-			return nil, fmt.Errorf("child %d has no name", i)
-		case !m.declared(child):
-			return nil, fmt.Errorf("%s is of %s, which the controller does not declare", key, hook.TypeKey(key.apiVersion, key.kind))
-		case seen[key]:
-			return nil, fmt.Errorf("%s is there twice", key)
-		case m.parent.GetNamespace() != "" && key.namespace != m.parent.GetNamespace():
-			return nil, fmt.Errorf("%s is in another namespace than its parent", key)
-		}
-		if err := m.label(child); err != nil {
-			return nil, fmt.Errorf("%s: %w", key, err)
-		}
-		seen[key] = true
-		children = append(children, child)
-	}
-	return children, nil
-}
-
-func (m *model) declared(child *hook.Object) bool {
-	for _, rule := range m.rules {
-		if rule.APIVersion == child.GetAPIVersion() && m.trial.Kinds[rule.Resource] == child.GetKind() {
-			return true
-		}
-	}
-	return false
-}
-
-// label gives a child of a composite the label by which its parent finds it if the server does so, and otherwise checks that it has
-// the labels of the parent's selector.
-func (m *model) label(child *hook.Object) error {
-	if m.trial.Composite == nil {
-		return nil
-	}
-	if generate := m.trial.Composite.Spec.GenerateSelector; generate != nil && *generate {
-		with := child.GetLabels()
-		if with == nil {
-			with = map[string]string{}
-		}
-		with["controller-uid"] = string(m.parent.GetUID())
-		child.SetLabels(with)
-		return nil
-	}
-	encoded, err := json.Marshal(m.parent.Object["spec"])
-	if err != nil {
-		return fmt.Errorf("encoding the parent: %w", err)
-	}
-	var spec struct {
-		Selector *metav1.LabelSelector `json:"selector"`
-	}
-	if err := json.Unmarshal(encoded, &spec); err != nil {
-		return fmt.Errorf("reading the parent's selector: %w", err)
-	}
-	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
-	if err != nil {
-		return fmt.Errorf("reading the parent's selector: %w", err)
-	}
-	if spec.Selector == nil {
-		return errors.New("the parent has no spec.selector, and the controller does not generate selectors")
-	}
-	if !selector.Matches(labels.Set(child.GetLabels())) {
-		return errors.New("its labels do not match the parent's selector")
-	}
-	return nil
 }
 
 // sync calls the sync hook and applies its response. It returns what that changes, empty if nothing.

@@ -51,16 +51,16 @@ type model struct {
 	now     time.Time
 
 	parent *hook.Object
-	// children are by kind, namespace and name; applied is what was wanted of each last.
+	// children are by group, kind, namespace and name; applied is what was wanted of each last.
 	children map[childKey]*hook.Object
 	applied  map[childKey]map[string]any
 	writes   int
 }
 
-type childKey struct{ apiVersion, kind, namespace, name string }
+type childKey struct{ group, kind, namespace, name string }
 
 func keyOf(o *hook.Object) childKey {
-	return childKey{o.GetAPIVersion(), o.GetKind(), o.GetNamespace(), o.GetName()}
+	return childKey{groupOf(o.GetAPIVersion()), o.GetKind(), o.GetNamespace(), o.GetName()}
 }
 
 func (k childKey) String() string { return fmt.Sprintf("%s %s/%s", k.kind, k.namespace, k.name) }
@@ -208,7 +208,7 @@ func (m *model) child(n int) (childKey, bool) {
 // keys returns the keys of the children in an order that is always the same.
 func (m *model) keys() []childKey {
 	return slices.SortedFunc(maps.Keys(m.children), func(a, b childKey) int {
-		return cmp.Or(strings.Compare(a.String(), b.String()), strings.Compare(a.apiVersion, b.apiVersion))
+		return cmp.Or(strings.Compare(a.String(), b.String()), strings.Compare(a.group, b.group))
 	})
 }
 

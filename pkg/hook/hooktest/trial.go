@@ -34,12 +34,14 @@ import (
 // of a cluster in memory. It checks what holds for every well-behaved hook:
 //
 //   - the same request gets the same response;
-//   - responses decode strictly, children are of declared kinds, have a name, and are unique;
+//   - responses decode strictly, and the server accepts them: children are of declared kinds, have a name, are unique and where they may be,
+//     their labels and annotations are strings, and their labels match the selector of the parent, which has one;
 //   - the hook comes to rest: once all is as it wants, its answer changes nothing any more;
 //   - a parent that is being deleted is finalized in the end.
 //
 // The model is smaller than a cluster: there are no defaults, no admission and no other controllers but Progress, related objects are
-// not shown, every child is updated in place, and a target is not deleted where the response says "delete".
+// not shown, every child is updated in place, a child that the hook returns in another version than its rule has is shown with the apiVersion
+// of the rule and otherwise as it is, and a target is not deleted where the response says "delete".
 type Trial struct {
 	// Composite or Decorator is the controller; exactly one of them is set.
 	Composite *v1alpha1.CompositeController
@@ -48,6 +50,9 @@ type Trial struct {
 	Sync, Finalize http.Handler
 	// Kinds has the kind of each resource that the controller declares for children or attachments, as in "pods": "Pod".
 	Kinds map[string]string
+	// Namespaced says of these resources whether their objects are in namespaces. Of those that it does not have, it is not checked whether
+	// children are where the kind allows them.
+	Namespaced map[string]bool
 	// Parent is the parent, or the target, as a user creates it. It is not modified. What encodes to JSON may be in it, as in what Edits
 	// and Progress set; hooks, Edits and Progress meet it with the types that decoding makes of it: an int is an int64 then.
 	Parent *hook.Object

@@ -313,6 +313,19 @@ func TestTrialFindsWrongResponses(t *testing.T) {
 			tr.Composite.Spec.GenerateSelector = nil
 			tr.Parent.Object["spec"].(map[string]any)["selector"] = map[string]any{"matchLabels": map[string]any{"app": "a"}}
 		}, rest, "do not match the parent's selector"},
+		"a selector of nothing": {func(tr *hooktest.Trial) {
+			tr.Composite.Spec.GenerateSelector = nil
+			tr.Parent.Object["spec"] = map[string]any{"selector": map[string]any{}}
+		}, rest, "has no spec.selector that selects something"},
+		"a deletion that is not allowed": {func(tr *hooktest.Trial) {
+			tr.Composite, tr.Decorator = nil, &v1alpha1.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{
+				Resources: []v1alpha1.DecoratorControllerResourceRule{
+					{ResourceRule: v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "fleets"}},
+					{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "pods"}, AllowDelete: new(true)},
+				},
+			}}
+			tr.Sync = hooktest.Body("", `{"delete":true}`)
+		}, rest, "sets allowDelete"},
 		"no selector":     {func(tr *hooktest.Trial) { tr.Composite.Spec.GenerateSelector = nil }, rest, "has no spec.selector"},
 		"no hook":         {func(tr *hooktest.Trial) { tr.Sync = nil }, rest, "needs a parent, a sync hook"},
 		"a kind missing":  {func(tr *hooktest.Trial) { tr.Kinds = nil }, rest, "no kind for configmaps"},

@@ -76,6 +76,14 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	}
 }
 
+func TestServeTakesAnEmptyPortForNone(t *testing.T) {
+	t.Setenv("PORT", "")
+	t.Setenv("HOST", "192.0.2.1") // No machine has this address: the error tells the port.
+	if err := metacontroller.Serve(t.Context(), hooks()); err == nil || !strings.Contains(err.Error(), "192.0.2.1:8080") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestDifferences(t *testing.T) {
 	folder := t.TempDir()
 	if _, err := metacontroller.Differences(t.Context(), folder, hooks()); err == nil || !strings.Contains(err.Error(), "holds no recorded request") {

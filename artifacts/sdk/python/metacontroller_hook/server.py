@@ -87,7 +87,7 @@ def serve(hooks: Hooks, environment: Optional[Dict[str, str]] = None) -> None:
     The environment variables PORT (8080; 0 takes a free one) and HOST (every address) say where.
     """
     values = os.environ if environment is None else environment
-    server = make_server(hooks, values.get("HOST", ""), int(values.get("PORT", "8080")))
+    server = make_server(hooks, values.get("HOST", ""), int(values.get("PORT") or "8080"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # Before anybody is told that the hook runs.
     try:
         print("hook listens on port %d" % server.server_address[1], flush=True)

@@ -113,17 +113,17 @@ class LabelSelectorRequirement(_LabelSelectorRequirementRequired, total=False):
     """A label selector requirement is a selector that contains values, a key, and an operator that relates the key and values."""
 
     # values is an array of string values. If the operator is In or NotIn, the values array must be non-empty. If the operator is Exists or DoesNotExist, the values array must be empty. This array is replaced during a strategic merge patch.
-    values: List[str]
+    values: Optional[List[str]]
 
 
 class LabelSelector(TypedDict, total=False):
     """A label selector is a label query over a set of resources. The result of matchLabels and matchExpressions are ANDed. An empty label selector matches all objects. A null label selector matches no objects."""
 
     # matchExpressions is a list of label selector requirements. The requirements are ANDed.
-    matchExpressions: List[LabelSelectorRequirement]
+    matchExpressions: Optional[List[LabelSelectorRequirement]]
 
     # matchLabels is a map of {key,value} pairs. A single {key,value} in the matchLabels map is equivalent to an element of matchExpressions, whose key field is "key", the operator is "In", and the values array contains only "value". The requirements are ANDed.
-    matchLabels: Dict[str, str]
+    matchLabels: Optional[Dict[str, str]]
 
 
 class _RelatedResourceRuleRequired(TypedDict):
@@ -141,16 +141,16 @@ class RelatedResourceRule(_RelatedResourceRuleRequired, total=False):
     With a namespaced parent, a v1 rule of a namespaced type selects in the parent's namespace, but for one with names and without a namespace, which are looked up in all namespaces; a v2 rule is not restricted, and neither are rules of cluster-scoped parents."""
 
     # labelSelector selects objects by their labels. Absent or empty, it selects all.
-    labelSelector: LabelSelector
+    labelSelector: Optional[LabelSelector]
 
     # names restricts the rule to objects of these names. Empty, it does not restrict.
-    names: List[str]
+    names: Optional[List[str]]
 
     # namespace restricts the rule to one namespace. Empty, it does not restrict. It is ignored for cluster-scoped types.
-    namespace: str
+    namespace: Optional[str]
 
     # namespaceSelector selects objects by the labels of their namespace. The type must be namespaced.
-    namespaceSelector: LabelSelector
+    namespaceSelector: Optional[LabelSelector]
 
 
 class CustomizeResponse(TypedDict, total=False):

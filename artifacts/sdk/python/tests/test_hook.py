@@ -14,9 +14,10 @@ import unittest
 import urllib.error
 import urllib.request
 from pathlib import Path
+from unittest import mock
 
 import metacontroller_hook
-from metacontroller_hook import CompositeRequest, CompositeResponse, differences, make_server
+from metacontroller_hook import CompositeRequest, CompositeResponse, differences, make_server, serve
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT.parent.parent.parent / "docs" / "reference" / "hook-schema"
@@ -102,6 +103,14 @@ class Serve(unittest.TestCase):
             self.assertRegex(process.stdout.readline(), r"^hook listens on port [1-9][0-9]*$")
             process.send_signal(signal.SIGTERM)
             self.assertEqual(0, process.wait(60))
+
+
+    def test_takes_an_empty_port_for_none(self):
+        with mock.patch("metacontroller_hook.server.make_server", side_effect=KeyboardInterrupt) as make_server:
+            for environment in {}, {"PORT": ""}:
+                with self.subTest(environment), self.assertRaises(KeyboardInterrupt):
+                    serve({}, environment)
+                make_server.assert_called_with({}, "", 8080)
 
 
 class Replay(unittest.TestCase):
