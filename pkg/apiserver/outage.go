@@ -170,10 +170,14 @@ func isOutage(err error) bool {
 	return errors.Is(err, errLate) || codeOf(err) == codes.Unavailable || isRefused(err)
 }
 
-// isRefused reports whether etcd says that it has not begun with a request.
+// isRefused reports whether etcd says that it has not begun with a request. That its database is full, it also says of the write that filled it:
+// those who write look at the object before they return that.
 func isRefused(err error) bool {
-	return errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrNoLeader)
+	return errors.Is(err, rpctypes.ErrTooManyRequests) || isFull(err) || errors.Is(err, rpctypes.ErrNoLeader)
 }
+
+// isFull reports whether etcd says that its database is full. It says so of no deletion, which takes no space.
+func isFull(err error) bool { return errors.Is(err, rpctypes.ErrNoSpace) }
 
 func codeOf(err error) codes.Code {
 	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {
