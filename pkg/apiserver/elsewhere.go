@@ -38,7 +38,8 @@ const (
 
 // leadElsewhere has clients ask again whose request the controllers of another replica can answer. The kube-apiserver keeps its connections, so
 // that the same replica would be asked for ever: its connection ends with the response, and the next request may reach the one that leads.
-// Clients of client-go, such as kubectl, repeat a request ten times that is refused with Retry-After.
+// Clients of client-go, such as kubectl, repeat a request ten times that is refused with Retry-After, unless its body is a stream, as that of
+// kubectl create --raw is.
 //
 // All clients share that connection. Those whose writes are sent at the moment of its end get 503 from the kube-apiserver, so it is not ended
 // where no other replica can answer, nor for each of many requests.

@@ -46,7 +46,7 @@ const patience = 10 * time.Second
 var errLate = fmt.Errorf("it did not respond within %s", patience)
 
 // retryAfter is how long clients wait before they repeat a request that etcd did not serve, in seconds. Clients of Kubernetes repeat
-// it ten times: longer than the election of a leader takes.
+// it ten times, unless its body is a stream, as that of kubectl create --raw is: longer than the election of a leader takes.
 const retryAfter = 1
 
 // outages has the storages of a getter tell of an etcd that does not serve, be it external or embedded, with 503 Service Unavailable,
