@@ -156,6 +156,9 @@ func (s outageStorage) explain(err error, byEtcd bool) error {
 		if byEtcd {
 			s.doubtful.Store(false)
 		}
+		if isTooLarge(err) {
+			return &tooLargeError{err}
+		}
 		return err
 	}
 	s.doubtful.Store(true)
