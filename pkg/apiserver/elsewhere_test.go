@@ -22,6 +22,8 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 
@@ -45,9 +47,9 @@ func TestWhoAsksAReplicaThatDoesNotRunControllersCanAskAnother(t *testing.T) {
 		retry       string
 		connections int
 	}{
-		"another one runs them":     {asking, false, true, 503, "1", 2},
-		"of a decorator":            {edit(func(i *request.RequestInfo) { i.Resource, i.Subresource = "decoratorcontrollers", "plan" }), false, true, 503, "1", 2},
-		"none runs them":            {asking, false, false, 503, "", 2},
+		"another one runs them":     {asking, false, true, 503, "2", 2},
+		"of a decorator":            {edit(func(i *request.RequestInfo) { i.Resource, i.Subresource = "decoratorcontrollers", "plan" }), false, true, 503, "2", 2},
+		"none runs them":            {asking, false, false, 503, "", 1},
 		"this one runs them":        {asking, true, true, 503, "", 1},
 		"refused for another cause": {asking, false, true, 403, "", 1},
 		"the object":                {edit(func(i *request.RequestInfo) { i.Subresource = "" }), false, true, 503, "", 1},
@@ -99,6 +101,48 @@ func TestWhoAsksAReplicaThatDoesNotRunControllersCanAskAnother(t *testing.T) {
 			if n := made(); n < test.connections || test.connections == 1 && n > 1 {
 				t.Errorf("%d connections, want %d", n, test.connections)
 			}
+		})
+	}
+}
+
+// TestConnectionsAreNotEndedForEachOfManyRequests has one client repeat its request as it is asked to, and others ask more often.
+func TestConnectionsAreNotEndedForEachOfManyRequests(t *testing.T) {
+	for name, test := range map[string]struct {
+		every    time.Duration
+		anywhere bool
+		// ended is how many connections end in 20 seconds.
+		ended int
+	}{
+		"who repeats as asked may get another one each time": {retryElsewhere * time.Second, true, 10},
+		"many requests":   {10 * time.Millisecond, true, 11},
+		"none can answer": {retryElsewhere * time.Second, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link := &inspection.Link{}
+				link.Explain(func() (string, bool) { return "", test.anywhere })
+				handler := leadElsewhere(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}), link)
+				asking := request.WithRequestInfo(t.Context(), &request.RequestInfo{
+					IsResourceRequest: true, APIGroup: "metacontroller.k8s.io", Resource: "compositecontrollers", Subresource: "parents", Verb: "get",
+				})
+				ended := 0
+				for range 20 * time.Second / test.every {
+					w := httptest.NewRecorder()
+					handler.ServeHTTP(w, httptest.NewRequestWithContext(asking, http.MethodGet, "/", http.NoBody))
+					if asked := w.Header().Get("Retry-After") != ""; asked != test.anywhere {
+						t.Fatalf("the client is asked to repeat: %t", asked)
+					}
+					if w.Header().Get("Connection") == "close" {
+						ended++
+					}
+					<-time.After(test.every)
+				}
+				if ended != test.ended {
+					t.Errorf("%d connections were ended, want %d", ended, test.ended)
+				}
+			})
 		})
 	}
 }

@@ -46,7 +46,7 @@ const patience = 10 * time.Second
 var errLate = fmt.Errorf("it did not respond within %s", patience)
 
 // retryAfter is how long clients wait before they repeat a request that etcd did not serve, in seconds. Clients of Kubernetes repeat
-// it ten times: longer than the election of a leader takes.
+// it ten times, unless its body is a stream, as that of kubectl create --raw is: longer than the election of a leader takes.
 const retryAfter = 1
 
 // outages has the storages of a getter tell of an etcd that does not serve, be it external or embedded, with 503 Service Unavailable,
@@ -156,6 +156,9 @@ func (s outageStorage) explain(err error, byEtcd bool) error {
 		if byEtcd {
 			s.doubtful.Store(false)
 		}
+		if isTooLarge(err) {
+			return &tooLargeError{err}
+		}
 		return err
 	}
 	s.doubtful.Store(true)
@@ -170,10 +173,14 @@ func isOutage(err error) bool {
 	return errors.Is(err, errLate) || codeOf(err) == codes.Unavailable || isRefused(err)
 }
 
-// isRefused reports whether etcd says that it has not begun with a request.
+// isRefused reports whether etcd says that it has not begun with a request. That its database is full, it also says of the write that filled it:
+// those who write look at the object before they return that.
 func isRefused(err error) bool {
-	return errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoSpace) || errors.Is(err, rpctypes.ErrNoLeader)
+	return errors.Is(err, rpctypes.ErrTooManyRequests) || isFull(err) || errors.Is(err, rpctypes.ErrNoLeader)
 }
+
+// isFull reports whether etcd says that its database is full. It says so of no deletion, which takes no space.
+func isFull(err error) bool { return errors.Is(err, rpctypes.ErrNoSpace) }
 
 func codeOf(err error) codes.Code {
 	if known, ok := errors.AsType[rpctypes.EtcdError](err); ok {

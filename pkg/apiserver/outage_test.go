@@ -127,7 +127,8 @@ func TestAnOutageOfEtcdIsToldAsOne(t *testing.T) {
 		"no member":                        {status.Error(codes.Unavailable, "connection refused"), true},
 		"no leader":                        {rpctypes.Error(rpctypes.ErrGRPCNoLeader), false},
 		"too much to do":                   {rpctypes.ErrTooManyRequests, false},
-		"a full database":                  {rpctypes.ErrNoSpace, false},
+		// Of the write that fills the database etcd says so as well.
+		"a full database": {rpctypes.ErrNoSpace, true},
 	} {
 		for request, do := range requests {
 			t.Run(name+", "+request, func(t *testing.T) {

@@ -46,7 +46,7 @@ type attempt struct {
 // write tries a write until its outcome is known or etcd's time is over. An etcd that ends the connection, elects a leader or is slow
 // leaves open whether it has written. A client that repeated such a write would meet its own: a creation would find that the object
 // exists, an update that it has changed, a deletion that it is gone. So it is repeated here, where one's own write is recognized, and
-// clients are asked to repeat only what etcd cannot have carried out.
+// clients are asked to repeat only what etcd has not carried out.
 func (s outageStorage) write(ctx context.Context, try func(context.Context, *attempt) error) error {
 	bounded, turn := newTurn(ctx)
 	a := &attempt{turn: turn}
@@ -94,11 +94,11 @@ func (s outageStorage) Create(ctx context.Context, key string, obj, out runtime.
 		}
 		a.sent = true
 		err := s.Interface.Create(ctx, key, obj, out, ttl)
-		if !a.again || !storage.IsExist(err) {
+		if !isFull(err) && (!a.again || !storage.IsExist(err)) {
 			return err
 		}
 		found := empty(obj)
-		if err := s.Interface.Get(ctx, key, storage.GetOptions{IgnoreNotFound: true}, found); err != nil {
+		if err := s.look(ctx, a, key, found); err != nil {
 			return err
 		}
 		if uid(found) != uid(obj) {
@@ -116,6 +116,8 @@ func (s outageStorage) GuaranteedUpdate(
 	// asked is what the tries whose outcome is not known would have stored, and last that of the present one.
 	var asked []runtime.Object
 	var last runtime.Object
+	// before is the version that the present try is about.
+	var before string
 	return s.write(ctx, func(ctx context.Context, a *attempt) error {
 		if err := s.begin(ctx, a, key, out); err != nil {
 			return err
@@ -124,7 +126,7 @@ func (s outageStorage) GuaranteedUpdate(
 		if a.again {
 			asked, must = append(asked, last), nil
 		}
-		return s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, must,
+		err := s.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, must,
 			func(input runtime.Object, info storage.ResponseMeta) (runtime.Object, *uint64, error) {
 				defer a.turn.pause()()
 				if a.again {
@@ -135,13 +137,39 @@ func (s outageStorage) GuaranteedUpdate(
 						return nil, nil, err
 					}
 				}
+				of := versionOf(input)
 				updated, ttl, err := update(input, info)
 				if err == nil {
-					last, a.sent = updated, true
+					last, before, a.sent = updated, of, true
 				}
 				return updated, ttl, err
 			}, cached)
+		if !isFull(err) || !a.sent {
+			return err
+		}
+		found := empty(out)
+		if err := s.look(ctx, a, key, found); err != nil {
+			return err
+		}
+		return s.outcome(a, last, found, before, out, err)
 	})
+}
+
+// outcome returns what became of an update of which etcd said with err that its database is full: it was carried out if the object that was found is
+// what was to be stored, and was not if it has the version of before. Else another write came after it, or in place of it, and it is tried again.
+func (s outageStorage) outcome(a *attempt, asked, found runtime.Object, before string, out runtime.Object, err error) error {
+	if s.sameContent(asked, found) {
+		return set(out, found)
+	}
+	a.again = a.again || versionOf(found) != before
+	return err
+}
+
+// look reads what became of a write that may have been carried out.
+func (s outageStorage) look(ctx context.Context, a *attempt, key string, found runtime.Object) error {
+	err := s.Interface.Get(ctx, key, storage.GetOptions{IgnoreNotFound: true}, found)
+	a.again = a.again || err != nil
+	return err
 }
 
 // Delete implements storage.Interface.
@@ -175,7 +203,7 @@ func (s outageStorage) Delete(
 			return err
 		}
 		found := empty(out)
-		if err := s.Interface.Get(ctx, key, storage.GetOptions{IgnoreNotFound: true}, found); err != nil {
+		if err := s.look(ctx, a, key, found); err != nil {
 			return err
 		}
 		if uid(found) == uid(seen) {
@@ -197,6 +225,15 @@ func uid(o runtime.Object) types.UID {
 		return ""
 	}
 	return m.GetUID()
+}
+
+// versionOf is empty for what is no object.
+func versionOf(o runtime.Object) string {
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return ""
+	}
+	return m.GetResourceVersion()
 }
 
 // set makes to what from is.

@@ -59,6 +59,8 @@ type unsureStorage struct {
 	writes  int
 	between func()
 	pending func() error
+	// says is what it says of the first write: that it has not answered in time, if it is nil.
+	says error
 }
 
 func (s *unsureStorage) write(do func() error) error {
@@ -80,6 +82,9 @@ func (s *unsureStorage) write(do func() error) error {
 	case dropped:
 	}
 	s.between()
+	if s.says != nil {
+		return s.says
+	}
 	return rpctypes.ErrTimeout
 }
 
@@ -300,4 +305,77 @@ func TestWhatAnotherHasCreatedIsNoWriteOfOurs(t *testing.T) {
 	if !storage.IsExist(err) {
 		t.Errorf("got %v, want that it exists", err)
 	}
+}
+
+// TestTheWriteThatFillsTheDatabaseIsNotRepeated is about the writes of which etcd says that its database is full, before it writes or after.
+func TestTheWriteThatFillsTheDatabaseIsNotRepeated(t *testing.T) {
+	below := stored(t)
+	ctx := t.Context()
+	create := func(s storage.Interface, _ string, out runtime.Object) error {
+		return s.Create(ctx, at, object("mine", "new"), out, 0)
+	}
+	update := func(s storage.Interface, version string, out runtime.Object) error {
+		return s.GuaranteedUpdate(ctx, at, out, false, nil, annotate("new", version), nil)
+	}
+	for name, tc := range map[string]struct {
+		do     func(s storage.Interface, version string, out runtime.Object) error
+		fate   fate
+		other  bool
+		exists bool
+		// refused is whether the write must fail, and note what is stored in the end: nothing if it is empty.
+		refused func(error) bool
+		note    string
+		writes  int
+	}{
+		"a creation that was carried out":               {do: create, fate: carriedOut, note: "new", writes: 1},
+		"an update that was carried out":                {do: update, fate: carriedOut, exists: true, note: "new", writes: 1},
+		"a creation that was not":                       {do: create, fate: dropped, refused: mayRepeat, writes: 1},
+		"an update that was not":                        {do: update, fate: dropped, exists: true, refused: mayRepeat, note: "old", writes: 1},
+		"an update before that of another client":       {do: update, fate: carriedOut, exists: true, other: true, refused: apierrors.IsConflict, note: "another's", writes: 2},
+		"an update in place of which another was taken": {do: update, fate: dropped, exists: true, other: true, refused: apierrors.IsConflict, note: "another's", writes: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			version := ""
+			if tc.exists {
+				old := &internal.CompositeController{}
+				if err := below.Create(ctx, at, object("mine", "old"), old, 0); err != nil {
+					t.Fatal(err)
+				}
+				version = old.ResourceVersion
+			}
+			full := &unsureStorage{Interface: below, fate: tc.fate, says: rpctypes.ErrNoSpace, between: func() {
+				if !tc.other {
+					return
+				}
+				if err := below.GuaranteedUpdate(ctx, at, &internal.CompositeController{}, false, nil, annotate("another's", ""), nil); err != nil {
+					t.Error(err)
+				}
+			}}
+			out := &internal.CompositeController{}
+			err := tc.do(newOutageStorage(full, Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)), version, out)
+			if tc.refused == nil && (err != nil || out.Annotations["note"] != tc.note) || tc.refused != nil && !tc.refused(err) {
+				t.Errorf("got %v, and %q", err, out.Annotations["note"])
+			}
+			if full.writes != tc.writes {
+				t.Errorf("%d writes, want %d", full.writes, tc.writes)
+			}
+			found := &internal.CompositeController{}
+			if err := below.Get(ctx, at, storage.GetOptions{IgnoreNotFound: true}, found); err != nil || found.Annotations["note"] != tc.note {
+				t.Errorf("stored is %q, want %q: %v", found.Annotations["note"], tc.note, err)
+			}
+			if found.UID == "" {
+				return
+			}
+			err = below.Delete(ctx, at, &internal.CompositeController{}, nil, rest.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// mayRepeat reports whether an error asks the client to repeat the request.
+func mayRepeat(err error) bool {
+	seconds, ok := apierrors.SuggestsClientDelay(err)
+	return ok && seconds > 0 && apierrors.IsServiceUnavailable(err)
 }

@@ -203,7 +203,7 @@ func TestWatch(t *testing.T) {
 func TestHealth(t *testing.T) {
 	for path, checks := range map[string][]string{
 		"/livez":  {"ping", "etcd"},
-		"/readyz": {"ping", "etcd", "etcd-readiness", "poststarthook/storage-readiness", "shutdown"},
+		"/readyz": {"ping", "etcd", "etcd-readiness", "poststarthook/storage-readiness", "shutdown", "watch-caches"},
 	} {
 		a := ask(t, http.MethodGet, path+"?verbose", "").must(t, http.StatusOK)
 		for _, check := range checks {

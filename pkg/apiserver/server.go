@@ -18,11 +18,16 @@ package apiserver
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	generatedopenapi "github.com/metacontroller/metacontroller-apiserver/pkg/generated/openapi"
@@ -111,10 +116,36 @@ func (s *Server) install(c CompletedConfig) error {
 	if c.processMetrics {
 		serveProcessMetrics(s.Generic)
 	}
-	// Makes /readyz wait until the watch caches are filled. Only kube-apiserver does so by itself.
+	// It logs when the watch caches are filled, and passes after --storage-initialization-timeout whether they are or not. Only kube-apiserver has it
+	// by itself.
 	hook := s.Generic.StorageReadinessHook.Hook
 	if err := s.Generic.AddPostStartHook("storage-readiness", hook); err != nil {
 		return fmt.Errorf("adding storage readiness: %w", err)
 	}
+	if err := s.Generic.AddReadyzChecks(filled(storage.Resources())); err != nil {
+		return fmt.Errorf("adding the readiness of watch caches: %w", err)
+	}
 	return nil
+}
+
+// filled fails until all watch caches were filled once, as they never are while an object cannot be read. What fails them later is no reason to
+// take the server, which has other objects, out of the cluster.
+func filled(endpoints map[string]rest.Storage) healthz.HealthChecker {
+	var once atomic.Bool
+	return healthz.NamedCheck("watch-caches", func(*http.Request) error {
+		if once.Load() {
+			return nil
+		}
+		for _, name := range slices.Sorted(maps.Keys(endpoints)) {
+			store, ok := endpoints[name].(rest.StorageWithReadiness)
+			if !ok {
+				continue
+			}
+			if err := store.ReadinessCheck(); err != nil {
+				return fmt.Errorf("the watch cache of %s is not filled: %w", name, err)
+			}
+		}
+		once.Store(true)
+		return nil
+	})
 }

@@ -37,6 +37,10 @@ const closeTimeout = 15 * time.Second
 // interruptGrace is how long a start that was called off may take to end.
 const interruptGrace = 5 * time.Second
 
+// maxRequestBytes is as much as etcd's client sends. etcd's default is the largest body of a request to the API server, to which come the key and
+// what is stored with an object.
+const maxRequestBytes = 2 << 20
+
 // A Server is a running embedded etcd. Its methods may be called from several goroutines.
 type Server struct {
 	options Options
@@ -279,6 +283,7 @@ func (s *Server) config(lg *zap.Logger) *embed.Config {
 	// The member elects itself after this time, in milliseconds: it is most of the time of a start. No other member can be late.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
 	cfg.QuotaBackendBytes = s.options.QuotaBytes
+	cfg.MaxRequestBytes = maxRequestBytes
 	cfg.UnsafeNoFsync = s.options.UnsafeNoFsync
 	// The API server's watch cache asks for progress to answer consistent reads.
 	cfg.WatchProgressNotifyInterval = 5 * time.Second

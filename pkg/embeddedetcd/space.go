@@ -60,7 +60,7 @@ func (s *Server) watchSpace(ctx context.Context) {
 			continue
 		}
 		if err := s.reclaim(ctx, client); err != nil && ctx.Err() == nil {
-			s.logger.Error(err, "Embedded etcd is full and refuses writes; delete objects that are not needed, or use an external etcd",
+			s.logger.Error(err, "Embedded etcd is full and refuses writes; delete objects without finalizers that are not needed, or use an external etcd",
 				"dir", s.options.Dir, "quotaBytes", s.options.QuotaBytes)
 		}
 		// Taken at the end: an attempt may take longer than the pause.

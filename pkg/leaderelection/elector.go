@@ -81,6 +81,9 @@ func (e *Elector) Fence() *Fence { return &e.fence }
 // Holder returns the identity of the process that holds the Lease, as far as this one knows; empty if none does.
 func (e *Elector) Holder() string { return e.observed.holder() }
 
+// Failure returns why this process cannot take the Lease: what was wrong with its last read of the Lease or, if nothing was, with its last write.
+func (e *Elector) Failure() error { return e.observed.failure() }
+
 // Vacant returns for how long nobody has held the Lease, as far as this process knows; 0 while somebody does.
 func (e *Elector) Vacant() time.Duration { return max(0, -e.observed.remaining()) }
 

@@ -400,6 +400,58 @@ func TestTheNamespaceIsCreated(t *testing.T) {
 	})
 }
 
+// refusing is how a process reaches the Lease that has not all rights on it.
+type refusing struct {
+	*access
+
+	get, create error
+}
+
+func (r *refusing) Leases(string) coordinationclient.LeaseInterface { return r }
+
+func (r *refusing) Get(ctx context.Context, name string, o metav1.GetOptions) (*coordinationv1.Lease, error) {
+	if r.get != nil {
+		return nil, r.get
+	}
+	return r.access.Get(ctx, name, o)
+}
+
+func (r *refusing) Create(ctx context.Context, l *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	if r.create != nil {
+		return nil, r.create
+	}
+	return r.access.Create(ctx, l, o)
+}
+
+func TestACandidateTellsWhyItCannotLead(t *testing.T) {
+	forbidden := apierrors.NewForbidden(coordinationv1.Resource("leases"), "engine", errors.New("no RBAC policy matched"))
+	for name, tc := range map[string]struct{ get, create, want error }{
+		"no right to read":  {forbidden, nil, forbidden},
+		"no right to write": {nil, forbidden, forbidden},
+		"all rights":        {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := start(t, time.Now(), newLeases(), "first", func(x *candidate, c *Config) {
+					c.Client = &refusing{x.access, tc.get, tc.create}
+				})
+				synctest.Wait()
+				if err := c.Failure(); !errors.Is(err, tc.want) {
+					t.Errorf("it says %v, want %v", err, tc.want)
+				}
+				if tc.want == nil {
+					c.access.set(true)
+					<-time.After(deadline / 2)
+					if err := c.Failure(); !errors.Is(err, errUnreachable) {
+						t.Errorf("cut off, it says %v", err)
+					}
+				}
+				c.finish()
+			})
+		})
+	}
+}
+
 func TestALeaseThatAnotherOneTookIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeases()

@@ -99,6 +99,9 @@ func (l *lock) read(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	record, raw, err := l.LeaseLock.Get(ctx)
 	if apierrors.IsNotFound(err) {
 		l.observed.see(&resourcelock.LeaderElectionRecord{})
+		l.observed.hasRead(nil)
+	} else {
+		l.observed.hasRead(err)
 	}
 	return record, raw, err //nolint:wrapcheck // The elector tells NotFound from the others.
 }
@@ -108,6 +111,7 @@ func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	err := l.write(ctx, record, l.LeaseLock.Create)
 	if apierrors.IsNotFound(err) && l.config.CreateNamespace != nil {
 		if err := l.config.CreateNamespace(ctx); err != nil {
+			l.observed.hasWritten(err)
 			return err
 		}
 		return l.write(ctx, record, l.LeaseLock.Create)
@@ -133,7 +137,13 @@ func (l *lock) write(ctx context.Context, record resourcelock.LeaderElectionReco
 	}
 	// The elector took its time before Get waited, and has each renewal repeat that.
 	record.AcquireTime = l.acquired
-	if err := write(ctx, record); err != nil {
+	err := write(ctx, record)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		l.observed.hasWritten(nil) // Another candidate was faster.
+	} else {
+		l.observed.hasWritten(err)
+	}
+	if err != nil {
 		return err
 	}
 	l.observed.see(&record)
@@ -213,6 +223,30 @@ type observed struct {
 	mu     sync.Mutex
 	record resourcelock.LeaderElectionRecord
 	since  time.Time
+	// reading and writing are why the last read and the last write failed, nil if they did not.
+	reading, writing error
+}
+
+func (o *observed) hasRead(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reading = err
+}
+
+func (o *observed) hasWritten(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.writing = err
+}
+
+// failure returns why the Lease could not be read or, if it could, not be written.
+func (o *observed) failure() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.reading != nil {
+		return o.reading
+	}
+	return o.writing
 }
 
 // see takes note of the state of the Lease. An unchanged one expires when it would have.

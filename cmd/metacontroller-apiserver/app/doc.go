@@ -19,12 +19,12 @@ limitations under the License.
 // It is the only package that knows both halves: the API server that stores controllers and the engine that runs them. Run
 // starts the embedded etcd if there is one, builds the API server, adds the engine to it, and serves.
 //
-// The order of shutdown, when the context ends or a part fails:
+// What renews the serving certificate, and what keeps the server registered, ends at once when the context ends or a part fails, and is waited for
+// before the embedded etcd closes. The order of shutdown of the rest:
 //
 //  1. The engine stops (engineRunner.shutdown, before the API server stops to serve): its controllers take no more work, and
 //     syncs under way end, by themselves within worker.DefaultGrace or canceled after it. Then the Lease is released, if this process was
 //     elected to run controllers. Both are waited for engineGrace at most.
 //  2. The API server sends Retry-After to new requests, ends watches and drains what is left.
-//  3. What renews the serving certificate, and what keeps the server registered, ends.
-//  4. The embedded etcd closes. When it ends first, the API server gets lostStorageGrace, because no request can succeed.
+//  3. The embedded etcd closes. When it ends first, the API server gets lostStorageGrace, because no request can succeed.
 package app

@@ -81,7 +81,7 @@ func (h *engineRunner) elect(o options.Completed, cluster *rest.Config, alone bo
 	}
 	h.elector = elector
 	h.config.Inspection.Explain(func() (string, bool) {
-		return absence(elector.Holder(), config.Identity), elector.Vacant() < vacancy
+		return absence(elector.Holder(), config.Identity, elector.Failure()), elector.Vacant() < vacancy
 	})
 	return nil
 }
@@ -89,10 +89,17 @@ func (h *engineRunner) elect(o options.Completed, cluster *rest.Config, alone bo
 // vacancy is how long nobody holds the Lease until the statuses of controllers count as outdated. It is longer than a hand-over.
 const vacancy = 10 * time.Second
 
-// absence says which server runs controllers.
-func absence(holder, own string) string {
+// absence says which server runs controllers. Failure is why this one cannot take the Lease, if that is so.
+func absence(holder, own string, failure error) string {
 	switch holder {
 	case "":
+		if apierrors.IsForbidden(failure) {
+			return fmt.Sprintf("this server cannot run controllers, because it may not take the Lease: %v. See rights-leader-election in what "+
+				"'metacontroller-apiserver preflight' prints", failure)
+		}
+		if failure != nil {
+			return fmt.Sprintf("this server cannot take the Lease, and so does not run controllers: %v", failure)
+		}
 		return "no server runs controllers at present. One is about to: try again"
 	case own:
 		return "this server is about to run controllers: try again"

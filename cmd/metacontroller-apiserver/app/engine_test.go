@@ -28,6 +28,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -304,13 +306,24 @@ func TestTheFileOfTheLeaderCountsOnItsHost(t *testing.T) {
 }
 
 func TestAServerSaysWhoRunsControllers(t *testing.T) {
-	for holder, want := range map[string]string{
-		"":         "no server runs controllers at present",
-		"here_1":   "this server is about to run controllers",
-		"pod-b_77": "controllers are run by another server, pod-b_77",
+	forbidden := apierrors.NewForbidden(coordinationv1.Resource("leases"), "engine", errors.New("no RBAC policy matched"))
+	for name, tc := range map[string]struct {
+		holder  string
+		failure error
+		want    []string
+	}{
+		"nobody":                                 {"", nil, []string{"no server runs controllers at present", "try again"}},
+		"nobody, and this one may not":           {"", forbidden, []string{"may not take the Lease", "no RBAC policy matched", "rights-leader-election"}},
+		"nobody, and this one cannot":            {"", errors.New("EOF"), []string{"cannot take the Lease", "EOF"}},
+		"this one":                               {"here_1", nil, []string{"this server is about to run controllers"}},
+		"another one":                            {"pod-b_77", nil, []string{"controllers are run by another server, pod-b_77"}},
+		"another one, who has taken what failed": {"pod-b_77", forbidden, []string{"controllers are run by another server, pod-b_77"}},
 	} {
-		if got := absence(holder, "here_1"); !strings.Contains(got, want) {
-			t.Errorf("%q holds the Lease: %s", holder, got)
+		got := absence(tc.holder, "here_1", tc.failure)
+		for _, want := range tc.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %q does not say %q", name, got, want)
+			}
 		}
 	}
 }

@@ -62,3 +62,35 @@ func TestAuthorsOfControllersWithAccountsAreNotToldOfSecrets(t *testing.T) {
 		})
 	}
 }
+
+// Who changes what the check of rights is not about is not asked whether he may read the Secrets that the controller names.
+func TestAuthorsOfUpdatesThatAreNotCheckedAreNotToldOfSecrets(t *testing.T) {
+	before := calling(func(w *metacontroller.Webhook) {
+		w.CABundle = &metacontroller.CABundle{SecretRef: &metacontroller.CABundleReference{Namespace: "hooks", Name: "bad"}}
+		w.Service = &metacontroller.ServiceReference{Namespace: "hooks", Name: "bad", Port: new(int32(80))}
+	})
+	before.Spec.EndpointConfigs = []metacontroller.EndpointConfig{{Host: "a", WebhookSecurity: before.Spec.Hooks.Sync.Webhook.WebhookSecurity}}
+	const service = "spec.hooks.sync.webhook.service: Service hooks/bad does not exist; calls of the hook fail until it does"
+	secrets := []string{
+		"spec.hooks.sync.webhook.caBundle.secretRef: Secret hooks/bad does not exist; calls of the hook fail until it does",
+		"spec.endpointConfigs[0].caBundle.secretRef: Secret hooks/bad does not exist; calls of the hook fail until it does",
+	}
+	for name, tc := range map[string]struct {
+		change func(*metacontroller.CompositeControllerSpec)
+		want   []string
+	}{
+		"paused":  {func(s *metacontroller.CompositeControllerSpec) { s.Paused = new(true) }, []string{service}},
+		"workers": {func(s *metacontroller.CompositeControllerSpec) { s.Workers = new(int32(3)) }, []string{service}},
+		"what the hook is for": {func(s *metacontroller.CompositeControllerSpec) {
+			s.GenerateSelector = new(true)
+		}, append([]string{service}, secrets...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			tc.change(&after.Spec)
+			if diff := cmp.Diff(tc.want, warningsIn(t, cluster(), after, before)); diff != "" {
+				t.Errorf("warnings differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -39,6 +39,8 @@ type definition struct {
 	endpoints []metacontroller.EndpointConfig
 	// account says that a service account reads the Secrets and ConfigMaps of hooks, which the author may not be able to read.
 	account bool
+	// unchecked says that nobody has asked whether the author of an update may read them, because it changes nothing of what that depends on.
+	unchecked bool
 }
 
 // A use is one place of a definition where a resource is named.

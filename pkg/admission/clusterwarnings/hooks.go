@@ -36,16 +36,17 @@ import (
 )
 
 // lookupsOfHooks are those of the hooks' addresses, and of the Secrets and ConfigMaps that calls need, unless a service account reads
-// these: of its author nobody has asked then whether he may know of them.
+// these, or the update is not about them: of its author nobody has asked then whether he may know of them.
 func (p *Plugin) lookupsOfHooks(d *definition) lookups {
 	var all lookups
+	silent := d.account || d.unchecked
 	for _, hook := range d.hooks {
 		all = append(all, p.lookupOfAddress(hook)...)
-		if !d.account {
+		if !silent {
 			all = append(all, p.lookupsOfSecurity(&hook.WebhookSecurity, hook.path)...)
 		}
 	}
-	if d.account {
+	if silent {
 		return all
 	}
 	for i := range d.endpoints {

@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/escalation"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -121,6 +122,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if old, ok := definitionOf(a.GetOldObject()); ok && apiequality.Semantic.DeepEqual(d.spec, old.spec) {
 		return nil
 	}
+	d.unchecked = escalation.Unchecked(a.GetObject(), a.GetOldObject())
 	lookups := slices.Concat(p.lookupsOfKinds(&d), p.lookupsOfHooks(&d), p.lookupsOfNeighbors(&d))
 	tell(ctx, lookups.run(ctx, a.GetName()))
 	return nil

@@ -31,16 +31,13 @@ import (
 // needs returns what the author of a write must be allowed to do: nothing for objects of other kinds, and for updates that change
 // nothing which counts. Old is nil for a creation.
 func needs(object, old runtime.Object) []rights.Right {
+	if Unchecked(object, old) {
+		return nil
+	}
 	switch o := object.(type) {
 	case *metacontroller.CompositeController:
-		if was, ok := old.(*metacontroller.CompositeController); ok && same(compositeCore(&was.Spec), compositeCore(&o.Spec)) {
-			return nil
-		}
 		return needed(o.Spec.ServiceAccountRef, needsOf(o))
 	case *metacontroller.DecoratorController:
-		if was, ok := old.(*metacontroller.DecoratorController); ok && same(decoratorCore(&was.Spec), decoratorCore(&o.Spec)) {
-			return nil
-		}
 		return needed(o.Spec.ServiceAccountRef, needsOf(o))
 	case *metacontroller.ControllerRevision:
 		was, updates := old.(*metacontroller.ControllerRevision)
@@ -56,6 +53,20 @@ func needs(object, old runtime.Object) []rights.Right {
 		return slices.Compact(wanted)
 	}
 	return nil
+}
+
+// Unchecked reports whether an update of a controller changes nothing that counts, so that its author is asked for no rights. Old is nil for a
+// creation.
+func Unchecked(object, old runtime.Object) bool {
+	switch o := object.(type) {
+	case *metacontroller.CompositeController:
+		was, ok := old.(*metacontroller.CompositeController)
+		return ok && same(compositeCore(&was.Spec), compositeCore(&o.Spec))
+	case *metacontroller.DecoratorController:
+		was, ok := old.(*metacontroller.DecoratorController)
+		return ok && same(decoratorCore(&was.Spec), decoratorCore(&o.Spec))
+	}
+	return false
 }
 
 // needed returns the rights that a controller uses as the server, or that of letting it act as a service account, which then needs those

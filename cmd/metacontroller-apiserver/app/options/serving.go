@@ -31,7 +31,8 @@ import (
 const (
 	// defaultPort is not a privileged one.
 	defaultPort = 8443
-	// maxBody is the largest value that etcd stores. etcd would reject a larger object with an error that names no cause.
+	// maxBody is as much as an etcd takes by default, for the object and what is stored with it. Objects that are little smaller may be more than an
+	// external etcd takes, which package apiserver tells. The embedded one takes them.
 	maxBody = 3 << 19
 	// watchGrace is how long watches may take to end when the server stops.
 	watchGrace = time.Second

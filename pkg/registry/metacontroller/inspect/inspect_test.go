@@ -73,7 +73,13 @@ func (e *engine) Candidate(context.Context, runtime.Object) (inspection.Controll
 func (e *engine) Parents() []inspection.Parent { return e.parents }
 
 func (e *engine) Resources() []schema.GroupResource {
-	return []schema.GroupResource{{Group: "example.com", Resource: "things"}}
+	all := []schema.GroupResource{{Group: "example.com", Resource: "things"}}
+	for _, p := range e.parents {
+		if resource := (schema.GroupResource{Group: p.Group, Resource: p.Resource}); !slices.Contains(all, resource) {
+			all = append(all, resource)
+		}
+	}
+	return all
 }
 
 func (e *engine) State(p v1alpha1.ParentReference, only v1alpha1.ParentState) (v1alpha1.ControllerParent, bool) {

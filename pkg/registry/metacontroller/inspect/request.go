@@ -157,22 +157,33 @@ func (r *RequestREST) mayCall(ctx context.Context, who *caller, name string) err
 func (r *RequestREST) one(
 	ctx context.Context, who *caller, c inspection.Controller, o *v1alpha1.HookRequestOptions,
 ) (v1alpha1.ParentReference, error) {
-	p, err := find(c, &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name})
+	p, err := find(ctx, who, c, &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name})
 	if err != nil {
 		return p, err
 	}
 	return p, maySee(ctx, who, around(p, c.Children()), p)
 }
 
-// find returns the parent that a selection names.
-func find(c inspection.Controller, s *v1alpha1.ParentSelection) (p v1alpha1.ParentReference, err error) {
+// find returns the parent that a selection names, if the caller may get it. Who may not learns nothing of whether it exists.
+func find(ctx context.Context, who *caller, c inspection.Controller, s *v1alpha1.ParentSelection) (p v1alpha1.ParentReference, err error) {
 	if err := checkResource(c, s); err != nil {
 		return p, err
 	}
+	var places []inspection.Place
+	for _, resource := range resourcesOf(c, s) {
+		places = append(places, inspection.Place{GroupResource: resource, Namespace: s.Namespace})
+	}
+	if err := who.learn(ctx, places); err != nil {
+		return p, err
+	}
 	found := match(c.Parents(), s, labels.Everything())
-	found = slices.DeleteFunc(found, func(p v1alpha1.ParentReference) bool { return p.Namespace != s.Namespace })
+	found = slices.DeleteFunc(found, func(p v1alpha1.ParentReference) bool { return p.Namespace != s.Namespace || who.hides(placeOf(p)) })
 	switch len(found) {
 	case 0:
+		if hidden := slices.IndexFunc(places, who.hides); hidden >= 0 {
+			at := places[hidden]
+			return p, forbidden(who, at, v1alpha1.ParentReference{Group: at.Group, Resource: at.Resource, Name: s.Name})
+		}
 		return p, notFound(c, s)
 	case 1:
 		return found[0], nil
@@ -180,12 +191,17 @@ func find(c inspection.Controller, s *v1alpha1.ParentSelection) (p v1alpha1.Pare
 	return p, apierrors.NewBadRequest("resource: the controller has parents of several resources with this name; name one, as in things.example.com")
 }
 
+// resourcesOf are the resources of the parents that a selection may be about.
+func resourcesOf(c inspection.Controller, s *v1alpha1.ParentSelection) []schema.GroupResource {
+	if s.Resource != "" {
+		return []schema.GroupResource{schema.ParseGroupResource(s.Resource)}
+	}
+	return c.Resources()
+}
+
 // notFound says that there is no parent of a name, and of which resources it could be.
 func notFound(c inspection.Controller, s *v1alpha1.ParentSelection) error {
-	resources := c.Resources()
-	if s.Resource != "" {
-		resources = []schema.GroupResource{schema.ParseGroupResource(s.Resource)}
-	}
+	resources := resourcesOf(c, s)
 	var about schema.GroupResource
 	if len(resources) == 1 {
 		about = resources[0]

@@ -61,7 +61,7 @@ func TestWhoMayUpdateAParentRollsItBack(t *testing.T) {
 		"a parent that gives rights that the caller may give": {
 			"He could write it himself.", "r", []string{"get roles", "update roles one", "escalate roles one"}, nil, func(err error) bool { return err == nil }, "",
 		},
-		"no such parent": {"", "nobody", []string{"get things", "update things"}, nil, apierrors.IsNotFound, `no parent "one/nobody" among things.example.com`},
+		"no such parent": {"", "nobody", []string{"get things", "get roles", "update things"}, nil, apierrors.IsNotFound, `no parent "one/nobody" among things.example.com`},
 		"no name":        {"", "", nil, nil, apierrors.IsBadRequest, "spec.name"},
 		"no such revision": {
 			"It is told from a parent that is missing.", "a",
