@@ -5,7 +5,7 @@
 # Usage: PROCESSOR_TIMES=FILE RACED_SUITES=NAMES hack/lib/timed.sh PROGRAM [ARGUMENT...]; it is run in the folder of the package.
 set -o nounset
 
-programs="${PWD%%/test/*}/bin"
+programs="${PWD%/test/*}/bin"
 case " ${RACED_SUITES} " in
 *" ${PWD##*/test/} "*) programs+=/race ;;
 esac
