@@ -35,7 +35,7 @@ func Extract(content map[string]any, fields []byte) (map[string]any, error) {
 }
 
 // Outline is Extract, with values that are owned as a whole left empty. The API server completes such values with defaults, so not
-// all that is in them was applied.
+// all that is in them was applied. Items of lists keep what names them: the key fields of one, or the value of an item of a set.
 func Outline(content map[string]any, fields []byte) (map[string]any, error) {
 	return extractObject(content, fields, func(leaf any) any {
 		switch leaf.(type) {
@@ -94,7 +94,7 @@ func extractItems(list []any, set map[string]any, leaf func(any) any) []any {
 	for i, item := range list {
 		for _, m := range matchers {
 			if m.matches(i, item) {
-				part = append(part, extract(item, m.below, leaf))
+				part = append(part, m.extract(item, leaf))
 				break
 			}
 		}
@@ -116,6 +116,27 @@ type matcher struct {
 	// index is the place of an item, negative if another way counts.
 	index int
 	below map[string]any
+}
+
+// extract returns the owned part of an item that matches.
+func (m matcher) extract(item any, leaf func(any) any) any {
+	if len(m.below) > 0 {
+		return extract(item, m.below, leaf)
+	}
+	if m.index < 0 && m.keys == nil {
+		return item
+	}
+	whole := leaf(item)
+	part, ok := whole.(map[string]any)
+	fields, is := item.(map[string]any)
+	if !ok || !is || len(part) == len(fields) {
+		return whole
+	}
+	part = maps.Clone(part)
+	for name := range m.keys {
+		part[name] = fields[name]
+	}
+	return part
 }
 
 func newMatcher(element string, below map[string]any) (matcher, bool) {

@@ -74,6 +74,34 @@ func TestOutlineLeavesValuesThatAreOwnedAsAWholeEmpty(t *testing.T) {
 	}
 }
 
+// TestOutlineKeepsWhatNamesAnItem is about items that are owned as a whole: of a keyed list with atomic elements, and of sets of objects.
+func TestOutlineKeepsWhatNamesAnItem(t *testing.T) {
+	const pod = `{"spec":{"imagePullSecrets":[{"name":"a"},{"name":"b"},{"name":"theirs"}],"owners":[{"uid":"u","kind":"K","controller":true}],` +
+		`"pairs":[{"x":1,"y":2},{"x":3,"y":4}],"rows":[{"x":1}]}}`
+	for name, test := range map[string]struct {
+		fields, want string
+	}{
+		"the key is all that there is": {
+			`{"f:spec":{"f:imagePullSecrets":{"k:{\"name\":\"a\"}":{},"k:{\"name\":\"b\"}":{}}}}`, `{"spec":{"imagePullSecrets":[{"name":"a"},{"name":"b"}]}}`,
+		},
+		"there is more than the key": {`{"f:spec":{"f:owners":{"k:{\"uid\":\"u\"}":{}}}}`, `{"spec":{"owners":[{"uid":"u"}]}}`},
+		"two keys":                   {`{"f:spec":{"f:owners":{"k:{\"kind\":\"K\",\"uid\":\"u\"}":{}}}}`, `{"spec":{"owners":[{"uid":"u","kind":"K"}]}}`},
+		"an object in a set":         {`{"f:spec":{"f:pairs":{"v:{\"x\":3,\"y\":4}":{}}}}`, `{"spec":{"pairs":[{"x":3,"y":4}]}}`},
+		"by its place":               {`{"f:spec":{"f:rows":{"i:0":{}}}}`, `{"spec":{"rows":[{}]}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := parsed(t, pod)
+			got, err := owned.Outline(whole, []byte(test.fields))
+			if err != nil || !reflect.DeepEqual(got, parsed(t, test.want)) {
+				t.Errorf("got %v, %v, want %s", got, err, test.want)
+			}
+			if !reflect.DeepEqual(whole, parsed(t, pod)) {
+				t.Error("the object was changed")
+			}
+		})
+	}
+}
+
 func TestExtractRefusesWhatIsNoFieldSet(t *testing.T) {
 	for _, fields := range []string{"", "[]", "1", "{"} {
 		if got, err := owned.Extract(parsed(t, service), []byte(fields)); err == nil {

@@ -121,7 +121,7 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 		return true, nil
 	}
 	if o.APIVersion() != d.APIVersion {
-		if o, err = c.inVersion(o); o == nil {
+		if o, err = c.inVersion(d, o); o == nil {
 			return true, err
 		}
 	}
@@ -148,8 +148,8 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 }
 
 // inVersion returns the observed child in the version of the step, nil if it is gone meanwhile or could not be read.
-func (c *child) inVersion(o *object.Object) (*object.Object, error) {
-	read, ok := c.in.OtherVersions[c.step.Key]
+func (c *child) inVersion(d children.Desired, o *object.Object) (*object.Object, error) {
+	read, ok := c.in.reading(d)
 	switch {
 	case !ok:
 		c.step.Resource, c.step.schema = c.rule.ResourceIn(o.APIVersion()), c.in.schemaOf(o.GroupVersionKind(), c.rule)

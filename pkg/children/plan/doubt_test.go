@@ -17,6 +17,7 @@ limitations under the License.
 package plan_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -205,6 +206,42 @@ func TestAFieldThatTheHookDroppedIsRemovedOnTheWayToServerSideApply(t *testing.T
 	step := s.step(t)
 	if !strings.Contains(string(step.Migration), `f:dropped`) || len(step.Body) == 0 {
 		t.Errorf("%s because of %v: migration %s, body %s", step.Action, step.Changed, step.Migration, step.Body)
+	}
+}
+
+// TestAMigrationThatLosesARaceIsAConflict has nothing in the patch that fails where somebody else has removed it: API servers apply a patch before
+// they compare versions.
+func TestAMigrationThatLosesARaceIsAConflict(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.serverSide(true)
+	s.want(t, child("a", "1"))
+	s.Observed = []*object.Object{merged(t, "")}
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Result: merged(t, ""), Whole: merged(t, "")} }
+	var operations []struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	if err := json.Unmarshal(s.step(t).Migration, &operations); err != nil {
+		t.Fatal(err)
+	}
+	version, annotations := false, false
+	for _, o := range operations {
+		version = version || o.Path == "/metadata/resourceVersion"
+		if o.Path == "/metadata/annotations" {
+			before := merged(t, "").Annotations()
+			delete(before, merge.Annotation)
+			after, _ := o.Value.(map[string]any)
+			if annotations = len(after) == len(before); !annotations {
+				t.Errorf("the annotations become %v, want %v", after, before)
+			}
+		}
+		if o.Op == "remove" || o.Op == "test" {
+			t.Errorf("%s %s fails where it is gone", o.Op, o.Path)
+		}
+	}
+	if !version || !annotations {
+		t.Errorf("the operations are %+v", operations)
 	}
 }
 

@@ -186,7 +186,7 @@ func (in *Input) otherVersion(d children.Desired, o *object.Object) (Version, bo
 	if o == nil || o.APIVersion() == d.APIVersion {
 		return Version{}, false
 	}
-	if _, read := in.OtherVersions[d.Key]; read {
+	if _, read := in.reading(d); read {
 		return Version{}, false
 	}
 	c, err := in.child(d)
@@ -194,6 +194,16 @@ func (in *Input) otherVersion(d children.Desired, o *object.Object) (Version, bo
 		return Version{}, false
 	}
 	return Version{Key: d.Key, Resource: c.step.Resource}, true
+}
+
+// reading returns the child as it was read in the version of what is desired, false if it was not. During a rolling update the revisions of a
+// parent may have it in several ones.
+func (in *Input) reading(d children.Desired) (Reading, bool) {
+	read, ok := in.OtherVersions[d.Key]
+	if ok && read.Object != nil && read.Object.APIVersion() != d.APIVersion {
+		return Reading{}, false
+	}
+	return read, ok
 }
 
 // doubt returns the doubt about a child, nil if there is none.

@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -114,7 +115,10 @@ func migration(observed, whole *object.Object, manager string, exact bool, now t
 		{"op": "add", "path": "/metadata/managedFields", "value": entries},
 	}
 	if _, recorded := whole.Annotation(merge.Annotation); recorded {
-		patch = append(patch, map[string]any{"op": "remove", "path": "/metadata/annotations/" + strings.ReplaceAll(merge.Annotation, "/", "~1")})
+		// All of them: API servers apply a patch before they look at the version, and one that removes what somebody else has removed is no conflict.
+		annotations := maps.Clone(whole.Annotations())
+		delete(annotations, merge.Annotation)
+		patch = append(patch, map[string]any{"op": "add", "path": "/metadata/annotations", "value": annotations})
 	}
 	return json.Marshal(patch)
 }

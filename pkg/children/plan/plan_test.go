@@ -301,6 +301,16 @@ func TestAChildInAnotherVersion(t *testing.T) {
 			t.Errorf("%s %s", step.Action, step.Reason)
 		}
 	})
+	t.Run("is not what was read for another revision, in a third version", func(t *testing.T) {
+		s.see(t, observed)
+		s.OtherVersions = map[children.Key]plan.Reading{key: {Object: s.parse(t, strings.Replace(live, "apps/v2", "apps/v3", 1))}}
+		if versions := plan.Missing(s.Input).Versions; len(versions) != 1 || versions[0].Resource.Version != "v2" {
+			t.Errorf("reads %+v", versions)
+		}
+		if step := s.step(t); step.Reason == plan.Stale || strings.Contains(string(step.Body), "apps/v3") {
+			t.Errorf("%s %s with %s", step.Action, step.Reason, step.Body)
+		}
+	})
 	t.Run("is an error when it cannot be read", func(t *testing.T) {
 		s.see(t, observed)
 		s.OtherVersions = map[children.Key]plan.Reading{key: {Err: errors.New("no")}}

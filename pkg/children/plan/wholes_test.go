@@ -123,3 +123,60 @@ func TestWhatIsAppliedAsAWholeIsComparedAsAWhole(t *testing.T) {
 		}
 	}
 }
+
+// elements is the schema of a kind whose lists are keyed by name and have atomic elements.
+type elements struct{ at string }
+
+func (elements) Field(string) merge.Schema              { return elements{"list"} }
+func (elements) Item() merge.Schema                     { return elements{"element"} }
+func (elements) ListType() (kind string, keys []string) { return "map", []string{"name"} }
+func (elements) Default() (any, bool)                   { return nil, false }
+func (elements) Shared() bool                           { return false }
+func (e elements) Atomic() bool                         { return e.at == "element" }
+
+// TestAnElementThatIsAppliedAsAWholeGoesWithTheHook is about lists such as imagePullSecrets, of whose elements managedFields say the key alone.
+func TestAnElementThatIsAppliedAsAWholeGoesWithTheHook(t *testing.T) {
+	const both = `"f:pull":{"k:{\"name\":\"a\"}":{},"k:{\"name\":\"b\"}":{}},`
+	child := func(t *testing.T, fields, value string) *object.Object {
+		t.Helper()
+		return managed(t, fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"5",`+
+			ownerReferences+`,"managedFields":[{"manager":%q,"operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":`+
+			`{%s"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"parent\"}":{}}}}}]},"pull":%s}`, ourManager, fields, value))
+	}
+	for name, tc := range map[string]struct {
+		// after is what the API server makes of the update.
+		before, desired, after, want string
+	}{
+		"one of them": {`[{"name":"a"},{"name":"b"}]`, `,"pull":[{"name":"a"}]`, `[{"name":"a"}]`, "pull[b]"},
+		"all of them": {`[{"name":"a"},{"name":"b"}]`, ``, `null`, "pull"},
+		"nothing":     {`[{"name":"a"},{"name":"b"}]`, `,"pull":[{"name":"a"},{"name":"b"}]`, `[{"name":"a"},{"name":"b"}]`, ""},
+		"not that of another": {
+			`[{"name":"a"},{"name":"b"},{"name":"theirs"}]`, `,"pull":[{"name":"a"},{"name":"b"}]`, `[{"name":"a"},{"name":"b"},{"name":"theirs"}]`, "",
+		},
+		"one beside another's": {`[{"name":"a"},{"name":"b"},{"name":"theirs"}]`, `,"pull":[{"name":"b"}]`, `[{"name":"b"},{"name":"theirs"}]`, "pull[a]"},
+		"all beside another's": {`[{"name":"a"},{"name":"b"},{"name":"theirs"}]`, ``, `[{"name":"theirs"}]`, "pull[a] pull[b]"},
+	} {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/Restarted=%t", name, restarted), func(t *testing.T) {
+				s := newScene(v1alpha1.ChildUpdateInPlace)
+				s.serverSide(true)
+				s.Schemas = map[schema.GroupVersionKind]merge.Schema{wholes{}.kind(): elements{}}
+				text := func(pull string) string {
+					return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}` + pull + `}`
+				}
+				s.want(t, text(`,"pull":[{"name":"a"},{"name":"b"}]`))
+				s.wrote(s.step(t), child(t, both, tc.before))
+				s.Observed = []*object.Object{child(t, both, tc.before)}
+				if restarted {
+					s.restart()
+				}
+				s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Result: child(t, both, tc.after)} }
+				s.want(t, text(tc.desired))
+				step := s.step(t)
+				if got := plan.Paths(step.Changed); got != tc.want || (step.Action == plan.Update) != (tc.want != "") {
+					t.Errorf("%s %s because of %q, want %q", step.Action, step.Reason, got, tc.want)
+				}
+			})
+		}
+	}
+}

@@ -46,7 +46,10 @@ const (
 "properties":{"metadata":{},"spec":{"allOf":[{"$ref":"#/components/schemas/Spec"}]}}},
 "Spec":{"properties":{"list":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["id"],"items":{"$ref":"#/components/schemas/Item"}},
 "values":{"additionalProperties":{"type":"array","x-kubernetes-list-type":"set","items":{}}},"loop":{"$ref":"#/components/schemas/Loop"},
-"closed":{"additionalProperties":false},"any":{"additionalProperties":true},"whole":{"x-kubernetes-map-type":"atomic","additionalProperties":{}}}},
+"closed":{"additionalProperties":false},"any":{"additionalProperties":true},"whole":{"x-kubernetes-map-type":"atomic","additionalProperties":{}},
+"reference":{"allOf":[{"$ref":"#/components/schemas/Reference"}]},
+"parts":{"allOf":[{"$ref":"#/components/schemas/Reference"}],"x-kubernetes-map-type":"granular"}}},
+"Reference":{"x-kubernetes-map-type":"atomic","properties":{"name":{}}},
 "Item":{"properties":{"nested":{"x-kubernetes-patch-merge-key":"k","x-kubernetes-patch-strategy":"merge","items":{}}}},
 "Loop":{"$ref":"#/components/schemas/Loop"}}}}`
 )
@@ -351,7 +354,8 @@ func TestMapsAreSharedAndStructsAreNot(t *testing.T) {
 	if s.Field("spec").Shared() {
 		t.Error("a struct is shared")
 	}
-	for name, want := range map[string]bool{"values": false, "whole": true, "list": false, "none": false} {
+	// Parts says otherwise than what it refers to, as the claimRef of PersistentVolumes does.
+	for name, want := range map[string]bool{"values": false, "whole": true, "reference": true, "parts": false, "list": false, "none": false} {
 		if got := s.Field("spec").Field(name).Atomic(); got != want {
 			t.Errorf("%s: written as a whole %t, want %t", name, got, want)
 		}

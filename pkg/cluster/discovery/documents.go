@@ -49,7 +49,7 @@ func (d *documents) schemas(data []byte) (map[string]*Schema, error) {
 		for _, k := range n.Kinds {
 			// Some helper types carry the kinds of all groups; those have no metadata.
 			if n.Properties["metadata"] != nil {
-				kinds[k.Kind] = &Schema{node: n, document: whole}
+				kinds[k.Kind] = &Schema{node: n, document: whole, mapType: n.MapType}
 			}
 		}
 	}

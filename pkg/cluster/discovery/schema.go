@@ -17,6 +17,7 @@ limitations under the License.
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,6 +32,8 @@ import (
 type Schema struct {
 	node     *node
 	document *document
+	// mapType is that of the node, or of the reference to it that says otherwise.
+	mapType string
 }
 
 // node is the part of an OpenAPI v3 schema that matters here.
@@ -79,16 +82,18 @@ func (d *Discovery) askSchemas(ctx context.Context, version schema.GroupVersion)
 
 // at returns the schema of a node with its reference followed.
 func (s *Schema) at(n *node) *Schema {
+	mapType := ""
 	for range 16 { // references do not go in circles without a field between
 		if n == nil {
 			return nil
 		}
+		mapType = cmp.Or(mapType, n.MapType)
 		ref := n.Ref
 		if ref == "" && len(n.AllOf) == 1 {
 			ref = n.AllOf[0].Ref
 		}
 		if ref == "" {
-			return &Schema{node: n, document: s.document}
+			return &Schema{node: n, document: s.document, mapType: mapType}
 		}
 		n = s.document.nodes[strings.TrimPrefix(ref, refPrefix)]
 	}
@@ -151,7 +156,7 @@ func (s *Schema) Default() (any, bool) {
 }
 
 // Atomic reports whether an object, or a map, is written as a whole: no two clients own parts of it.
-func (s *Schema) Atomic() bool { return s != nil && s.node.MapType == "atomic" }
+func (s *Schema) Atomic() bool { return s != nil && s.mapType == "atomic" }
 
 // Shared reports whether an object is a map to which several clients may add entries: not a struct, nor one that is written as a whole.
 func (s *Schema) Shared() bool {

@@ -61,16 +61,25 @@ func (s *scanner) equals(want any, exact bool) error {
 func (s *scanner) holds(want map[string]any, exact bool) error {
 	var few [16]string
 	found := few[:0]
+	// many are what there is no room for in few.
+	var many map[string]struct{}
 	err := s.members(func(key span, _ bool) error {
 		name := unquote(stringOf(s.data[key.start:key.end]))
 		value, ok := want[name]
 		switch {
-		case ok && slices.Contains(found, name):
+		case ok && (slices.Contains(found, name) || has(many, name)):
 			// Of a field given twice the last one counts; that is rare enough for not being sure.
 			return errOther
 		case ok:
-			if value != nil || exact {
+			switch {
+			case value == nil && !exact:
+			case len(found) < len(few):
 				found = append(found, name)
+			default:
+				if many == nil {
+					many = map[string]struct{}{}
+				}
+				many[name] = struct{}{}
 			}
 			return s.equals(value, exact)
 		case exact:
@@ -88,10 +97,15 @@ func (s *scanner) holds(want map[string]any, exact bool) error {
 			needed--
 		}
 	}
-	if len(found) < needed {
+	if len(found)+len(many) < needed {
 		return errOther
 	}
 	return nil
+}
+
+func has(set map[string]struct{}, name string) bool {
+	_, ok := set[name]
+	return ok
 }
 
 func (s *scanner) lists(want []any) error {

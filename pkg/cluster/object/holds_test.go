@@ -17,6 +17,9 @@ limitations under the License.
 package object_test
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -72,6 +75,56 @@ func TestHolds(t *testing.T) {
 		if got := o.Holds(decoded); got != want {
 			t.Errorf("%s: %v", content, got)
 		}
+	}
+}
+
+// TestHoldsLooksAtManyFields is about maps with more fields than are compared one by one.
+func TestHoldsLooksAtManyFields(t *testing.T) {
+	var text strings.Builder
+	want := map[string]any{}
+	for i := range 40 {
+		fmt.Fprintf(&text, `"k%d":"v",`, i)
+		want["k"+strconv.Itoa(i)] = "v"
+	}
+	of := func(last string) *object.Object {
+		o, err := object.Parse([]byte(`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a"},"data":{`+text.String()+last+`}}`), object.ParseOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	for last, holds := range map[string]bool{`"other":"v"`: true, `"k39":"v"`: false, `"k0":"v"`: false} {
+		if got := of(last).Holds(map[string]any{"data": want}); got != holds {
+			t.Errorf("with %s: %t, want %t", last, got, holds)
+		}
+	}
+	want["missing"] = "v"
+	if of(`"other":"v"`).Holds(map[string]any{"data": want}) {
+		t.Error("it holds what is missing")
+	}
+}
+
+// BenchmarkHolds compares ConfigMaps of many short keys: the time for each key does not grow with their number.
+func BenchmarkHolds(b *testing.B) {
+	for _, n := range []int{100, 20000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			var text strings.Builder
+			want := map[string]any{}
+			for i := range n {
+				fmt.Fprintf(&text, `"k%d":"v",`, i)
+				want["k"+strconv.Itoa(i)] = "v"
+			}
+			o, err := object.Parse([]byte(`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a"},"data":{`+text.String()+`"last":"v"}}`), object.ParseOptions{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if !o.Holds(map[string]any{"data": want}) {
+					b.Fatal("it does not hold what is there")
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/key")
+		})
 	}
 }
 

@@ -49,6 +49,7 @@ func ownership(t *testing.T, w *world) {
 		"TheChildOfAnotherIsNotTakenOver":                     testOthersChild,
 		"WithoutForceAConflictIsTold":                         testConflict,
 		"MetacontrollersServerSideApplyIsTakenOver":           testLegacy,
+		"AnElementThatIsAppliedAsAWholeGoes":                  testElements,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -180,6 +181,39 @@ func testConflict(t *testing.T, w *world) {
 	c.KubectlInput(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"child"}}`,
 		"-n", c.name, "apply", "--server-side", "--field-manager=somebody", "-f", "-")
 	c.await("to be put back when the other lets go", func(o *unstructured.Unstructured) bool { return at(o, []string{"data", "ours"}) == "1" })
+}
+
+// testElements has the hook drop elements of a list whose elements are applied as wholes, so that managedFields say the keys alone.
+func testElements(t *testing.T, w *world) {
+	deployments := kinds()["Deployment"]
+	c := newCell(t, w, deployments.resource)
+	with := func(names ...string) map[string]any {
+		child := deployments.manifest(1)
+		if len(names) == 0 {
+			return child
+		}
+		secrets := make([]any, len(names))
+		for i, name := range names {
+			secrets[i] = map[string]any{"name": name}
+		}
+		if err := unstructured.SetNestedSlice(child, secrets, "spec", "template", "spec", "imagePullSecrets"); err != nil {
+			t.Fatal(err)
+		}
+		return child
+	}
+	has := func(want string) func(*unstructured.Unstructured) bool {
+		return func(o *unstructured.Unstructured) bool {
+			return at(o, []string{"spec", "template", "spec", "imagePullSecrets"}) == want
+		}
+	}
+	c.declare(t, c.applies())
+	c.wish(with("a", "b"))
+	c.await("to be created", has("[map[name:a] map[name:b]]"))
+	c.disturb(`{"spec":{"template":{"spec":{"imagePullSecrets":[{"name":"a"},{"name":"b"},{"name":"theirs"}]}}}}`)
+	c.change(with("a"))
+	c.await("to lose one element", has("[map[name:a] map[name:theirs]]"))
+	c.change(with())
+	c.await("to lose all elements but that of another", has("[map[name:theirs]]"))
 }
 
 // testLegacy takes over a child that Metacontroller applied with its own strategy server-side-apply.

@@ -169,3 +169,38 @@ func TestListsOfBuiltInKindsHaveTheirMergeKeys(t *testing.T) {
 		t.Errorf("schema of an unknown kind: %v, %v", s, err)
 	}
 }
+
+// TestObjectsOfBuiltInKindsAreWrittenAsTheyAre is about which are written as a whole. The one of a claim says otherwise than the type to which it refers.
+func TestObjectsOfBuiltInKindsAreWrittenAsTheyAre(t *testing.T) {
+	_, c := run(t)
+	core := func(kind string) schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: kind} }
+	for name, tc := range map[string]struct {
+		kind schema.GroupVersionKind
+		path []string
+		want bool
+	}{
+		"Selector":     {core("Service"), []string{"spec", "selector"}, true},
+		"PullSecret":   {core("Pod"), []string{"spec", "imagePullSecrets", "*"}, true},
+		"Owner":        {core("Pod"), []string{"metadata", "ownerReferences", "*"}, true},
+		"Labels":       {core("Pod"), []string{"metadata", "labels"}, false},
+		"Claim":        {core("PersistentVolume"), []string{"spec", "claimRef"}, false},
+		"NodeAffinity": {core("PersistentVolume"), []string{"spec", "nodeAffinity", "required"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := c.Discovery.Schema(t.Context(), tc.kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, field := range tc.path {
+				if field == "*" {
+					s = s.Item()
+					continue
+				}
+				s = s.Field(field)
+			}
+			if s == nil || s.Atomic() != tc.want {
+				t.Errorf("%s is known: %t, and written as a whole: %t, want %t", strings.Join(tc.path, "."), s != nil, s.Atomic(), tc.want)
+			}
+		})
+	}
+}
