@@ -98,7 +98,22 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 			"rbac: {leastPrivilege: true}\nclusterRole: {rules: [{apiGroups: [apps], resources: [deployments], verbs: ['*']}]}",
 			"rbac.leastPrivilege and clusterRole.rules exclude each other",
 		},
-		"few rights in no role":           {"rbac: {leastPrivilege: true, create: false}", "rbac.leastPrivilege needs rbac.create: the rights of the server are in roles of yours"},
+		"few rights in no role": {"rbac: {leastPrivilege: true, create: false}", "rbac.leastPrivilege needs rbac.create: the rights of the server are in roles of yours"},
+		"rights of two kinds, by credentials": {
+			"rbac: {leastPrivilege: true}\nclusterRole: {credentials: false}",
+			"rbac.leastPrivilege and clusterRole.credentials exclude each other",
+		},
+		"rules for a role of yours": {
+			"rbac: {create: false}\nclusterRole: {rules: [{apiGroups: [apps], resources: [deployments], verbs: ['*']}]}",
+			"clusterRole.rules needs rbac.create: the roles are yours",
+		},
+		"labels for a role of yours": {
+			"rbac: {create: false}\nclusterRole: {aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}",
+			"clusterRole.aggregationRule needs rbac.create: the roles are yours",
+		},
+		"credentials in a role of yours": {
+			"rbac: {create: false}\nclusterRole: {credentials: false}", "clusterRole.credentials needs rbac.create: the roles are yours",
+		},
 		"a rule without verbs":            {"clusterRole: {rules: [{resources: [pods]}]}", "at '/clusterRole/rules/0': missing property 'verbs'"},
 		"a name in capitals":              {"fullnameOverride: Server", "at '/fullnameOverride': 'Server' does not match pattern"},
 		"a name that no Service may have": {"fullnameOverride: 1st-server", "at '/fullnameOverride': '1st-server' does not match pattern"},
