@@ -292,7 +292,7 @@ func TestValuesForAPartOfAnotherChart(t *testing.T) {
 }
 
 func TestRolesMayBeThoseOfOthers(t *testing.T) {
-	r, err := Render(t.Context(), "rbac: {create: false}", "metacontroller")
+	r, err := Render(t.Context(), "rbac: {create: false}\nserviceMonitor: {enabled: true}", "metacontroller")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,6 +303,9 @@ func TestRolesMayBeThoseOfOthers(t *testing.T) {
 	}
 	if !strings.Contains(r.Notes, "kubectl delete apiservice v1alpha1.metacontroller.k8s.io") {
 		t.Errorf("nobody says that the registration stays:\n%s", r.Notes)
+	}
+	if !strings.Contains(r.Notes, "kubectl create clusterrole metacontroller-metrics-reader --verb=get --non-resource-url=/metrics\n") {
+		t.Errorf("nobody says which role Prometheus needs:\n%s", r.Notes)
 	}
 }
 
