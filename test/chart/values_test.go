@@ -189,7 +189,7 @@ func TestValuesOfMetacontrollersChartAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"image: \"example.org/metacontroller-apiserver:v0.1.0\"", "imagePullPolicy: IfNotPresent", "- name: registry", "namespace: controllers", "name: server\n",
+		"image: \"example.org/metacontroller-apiserver:v0.1.0\"", "imagePullPolicy: IfNotPresent", "- name: registry", "namespace: \"controllers\"", "name: \"server\"\n",
 		"example.org/role: server", "example.org/team: platform", "fsGroup: 2000", "runAsNonRoot: true", "readOnlyRootFilesystem: true", "cpu: 100m", "memory: 1Gi",
 		"disk: ssd", "key: infra", "name: HTTPS_PROXY", `- "--cache-flush-interval=30m"`, "example.org/controllers: \"true\"", "name: metacontroller-engine",
 		"--register-service=server", "--register-owner=server",
