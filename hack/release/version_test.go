@@ -25,6 +25,55 @@ import (
 	"testing"
 )
 
+func TestAReleaseHasTheVersionOfItsFeatures(t *testing.T) {
+	const sources = "package features\n\nconst (\n\t// BinaryVersion is a version.\n\tBinaryVersion = \"1.2\"\n)\n"
+	for name, c := range map[string]struct{ version, sources, want string }{
+		"the release":                   {version: "v1.2.0", sources: sources},
+		"a patch of it":                 {version: "v1.2.13", sources: sources},
+		"a candidate":                   {version: "v1.2.0-rc.1", sources: sources},
+		"the next one":                  {version: "v1.3.0", sources: sources, want: "BinaryVersion in pkg/features/features.go is 1.2, and the release is v1.3.0"},
+		"one that begins with the same": {version: "v1.20.0", sources: sources, want: "and the release is v1.20.0"},
+		"a commit after a release":      {version: "v1.1.0-4-g0123abc", sources: sources},
+		"a commit before any release":   {version: "v0.0.0-12-g0123abc", sources: sources},
+		"no version":                    {version: "v1.2.0", sources: "package features\n", want: "there is no BinaryVersion in pkg/features/features.go"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := (&release{version: c.version, root: writeFeatures(t, t.TempDir(), c.sources)}).checkVersion()
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// writeFeatures writes the sources of the features into a repository, which it returns.
+func writeFeatures(t *testing.T, root, sources string) string {
+	t.Helper()
+	file := filepath.Join(root, "pkg", "features", "features.go")
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(sources), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestOtherVersionsOfTheFeaturesAreNotReleased(t *testing.T) {
+	r := simple(t, filepath.Join(t.TempDir(), "release"))
+	writeFeatures(t, r.root, "const BinaryVersion = \"0.1\"\n\tBinaryVersion = \"0.1\"\n")
+	if err := r.writeArtifacts(t.Context()); err == nil || !strings.Contains(err.Error(), "is 0.1, and the release is v1.2.3-rc.1") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What is there now has a version.
+func TestTheSourcesHaveAVersionOfTheirFeatures(t *testing.T) {
+	if err := (&release{version: "v0.0.0-1-g0123abc", root: filepath.Join("..", "..")}).checkVersion(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Git takes fewer digits in a clone with fewer objects, and the version is stamped in.
 func TestVersionsHaveTheSameDigitsInEachClone(t *testing.T) {
 	root := t.TempDir()
