@@ -5,7 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
 case "${1:?version, commit or date}" in
 version)
-    if git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null; then
+    if git describe --tags --abbrev=12 --match 'v[0-9]*' --dirty 2>/dev/null; then
         exit
     fi
     # No release tag is reachable: a version below every release, ordered by the number of commits.

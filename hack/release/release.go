@@ -100,6 +100,9 @@ func (r *release) writeArtifacts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.checkVersion(); err != nil {
+		return err
+	}
 	notes, err := r.notes()
 	if err != nil {
 		return err

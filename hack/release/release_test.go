@@ -60,6 +60,7 @@ func simple(t *testing.T, folder string) *release {
 	}
 	for name, text := range map[string]string{
 		"CHANGELOG.md":                       "# Changelog\n\n## [Unreleased]\n\n## [1.2.3-rc.1] - 2026-01-02\n\n### Added\n\n- A thing.\n",
+		"pkg/features/features.go":           "package features\n\nconst (\n\tBinaryVersion = \"1.2\"\n)\n",
 		"artifacts/chart/example/Chart.yaml": "apiVersion: v2\nname: example\nversion: 0.0.0\n",
 	} {
 		path := filepath.Join(root, name)

@@ -32,7 +32,8 @@ import (
 const (
 	// Component is the name of this server in --feature-gates and --emulated-version.
 	Component = "metacontroller"
-	// BinaryVersion is the version whose features this source has, as major.minor. It goes up with each release.
+	// BinaryVersion is the version whose features this source has, as major.minor. It is that of the next release, and goes up before it:
+	// hack/release refuses another one.
 	BinaryVersion = "0.1"
 )
 

@@ -56,6 +56,11 @@ type Rendered struct {
 
 // Render renders the chart with values, as a new release in a namespace.
 func Render(ctx context.Context, values, namespace string) (*Rendered, error) {
+	return render(ctx, engine.Engine{Strict: true}, values, common.ReleaseOptions{Name: "release", Namespace: namespace})
+}
+
+// render does the same for a release of any name. Helm's own engine is not strict: values that are missing are empty.
+func render(ctx context.Context, renderer engine.Engine, values string, release common.ReleaseOptions) (*Rendered, error) {
 	loaded, err := loader.LoadDir(folder())
 	if err != nil {
 		return nil, fmt.Errorf("loading the chart: %w", err)
@@ -64,12 +69,12 @@ func Render(ctx context.Context, values, namespace string) (*Rendered, error) {
 	if err := yamlvalues.Unmarshal([]byte(values), &given); err != nil {
 		return nil, fmt.Errorf("reading values: %w", err)
 	}
-	options := common.ReleaseOptions{Name: "release", Namespace: namespace, Revision: 1, IsInstall: true}
-	all, err := util.ToRenderValues(loaded, given, options, common.DefaultCapabilities)
+	release.Revision, release.IsInstall = 1, true
+	all, err := util.ToRenderValues(loaded, given, release, common.DefaultCapabilities)
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Engine{Strict: true}.RenderWithContext(ctx, loaded, all)
+	files, err := renderer.RenderWithContext(ctx, loaded, all)
 	if err != nil {
 		return nil, err
 	}

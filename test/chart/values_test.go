@@ -98,7 +98,22 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 			"rbac: {leastPrivilege: true}\nclusterRole: {rules: [{apiGroups: [apps], resources: [deployments], verbs: ['*']}]}",
 			"rbac.leastPrivilege and clusterRole.rules exclude each other",
 		},
-		"few rights in no role":           {"rbac: {leastPrivilege: true, create: false}", "rbac.leastPrivilege needs rbac.create: the rights of the server are in roles of yours"},
+		"few rights in no role": {"rbac: {leastPrivilege: true, create: false}", "rbac.leastPrivilege needs rbac.create: the rights of the server are in roles of yours"},
+		"rights of two kinds, by credentials": {
+			"rbac: {leastPrivilege: true}\nclusterRole: {credentials: false}",
+			"rbac.leastPrivilege and clusterRole.credentials exclude each other",
+		},
+		"rules for a role of yours": {
+			"rbac: {create: false}\nclusterRole: {rules: [{apiGroups: [apps], resources: [deployments], verbs: ['*']}]}",
+			"clusterRole.rules needs rbac.create: the roles are yours",
+		},
+		"labels for a role of yours": {
+			"rbac: {create: false}\nclusterRole: {aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}",
+			"clusterRole.aggregationRule needs rbac.create: the roles are yours",
+		},
+		"credentials in a role of yours": {
+			"rbac: {create: false}\nclusterRole: {credentials: false}", "clusterRole.credentials needs rbac.create: the roles are yours",
+		},
 		"a rule without verbs":            {"clusterRole: {rules: [{resources: [pods]}]}", "at '/clusterRole/rules/0': missing property 'verbs'"},
 		"a name in capitals":              {"fullnameOverride: Server", "at '/fullnameOverride': 'Server' does not match pattern"},
 		"a name that no Service may have": {"fullnameOverride: 1st-server", "at '/fullnameOverride': '1st-server' does not match pattern"},
@@ -174,7 +189,7 @@ func TestValuesOfMetacontrollersChartAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"image: \"example.org/metacontroller-apiserver:v0.1.0\"", "imagePullPolicy: IfNotPresent", "- name: registry", "namespace: controllers", "name: server\n",
+		"image: \"example.org/metacontroller-apiserver:v0.1.0\"", "imagePullPolicy: IfNotPresent", "- name: registry", "namespace: \"controllers\"", "name: \"server\"\n",
 		"example.org/role: server", "example.org/team: platform", "fsGroup: 2000", "runAsNonRoot: true", "readOnlyRootFilesystem: true", "cpu: 100m", "memory: 1Gi",
 		"disk: ssd", "key: infra", "name: HTTPS_PROXY", `- "--cache-flush-interval=30m"`, "example.org/controllers: \"true\"", "name: metacontroller-engine",
 		"--register-service=server", "--register-owner=server",
@@ -277,7 +292,7 @@ func TestValuesForAPartOfAnotherChart(t *testing.T) {
 }
 
 func TestRolesMayBeThoseOfOthers(t *testing.T) {
-	r, err := Render(t.Context(), "rbac: {create: false}", "metacontroller")
+	r, err := Render(t.Context(), "rbac: {create: false}\nserviceMonitor: {enabled: true}", "metacontroller")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,6 +303,9 @@ func TestRolesMayBeThoseOfOthers(t *testing.T) {
 	}
 	if !strings.Contains(r.Notes, "kubectl delete apiservice v1alpha1.metacontroller.k8s.io") {
 		t.Errorf("nobody says that the registration stays:\n%s", r.Notes)
+	}
+	if !strings.Contains(r.Notes, "kubectl create clusterrole metacontroller-metrics-reader --verb=get --non-resource-url=/metrics\n") {
+		t.Errorf("nobody says which role Prometheus needs:\n%s", r.Notes)
 	}
 }
 

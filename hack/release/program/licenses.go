@@ -19,6 +19,7 @@ package program
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -35,7 +36,7 @@ const GoModule = "go"
 // thirdParty is the folder of the licenses of others.
 const thirdParty = "third-party-licenses"
 
-// legal matches the files of a module that have to be handed on with what is built from it.
+// legal matches the files of a module that have to be handed on with what is built from it. Sources have such names, too: license.go.
 var legal = regexp.MustCompile(`^(?i)(LICEN[CS]E|COPYING|NOTICE|PATENTS|COPYRIGHT)[-.\w]*$`)
 
 // A Module is something of others that is in a program or an image.
@@ -46,15 +47,39 @@ type Module struct {
 	Version string
 	// Folder is where its files are on this machine.
 	Folder string
+	// Packages are the paths, below the module's own, of its packages that a program is built from. A package of others that a module has a
+	// copy of has a license beside it, or in a folder above.
+	Packages []string
 }
 
-// Legal returns the module's license files, under third-party-licenses. A module without one is an error.
+// Legal returns the license files of the module and of its packages, under third-party-licenses. A module without one is an error.
 func (m *Module) Legal() ([]archive.File, error) {
 	files, err := legalFiles(m.Folder, path.Join(thirdParty, m.Path))
 	if err != nil {
 		return nil, fmt.Errorf("module %s: %w", m.Path, err)
 	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("module %s: there is no license in %s", m.Path, m.Folder)
+	}
+	for _, below := range m.folders() {
+		of, err := legalFiles(filepath.Join(m.Folder, filepath.FromSlash(below)), path.Join(thirdParty, m.Path, below))
+		if err != nil {
+			return nil, fmt.Errorf("module %s: %w", m.Path, err)
+		}
+		files = append(files, of...)
+	}
 	return files, nil
+}
+
+// folders returns those of the packages and those above them, without the module's own.
+func (m *Module) folders() []string {
+	seen := map[string]bool{}
+	for _, folder := range m.Packages {
+		for ; folder != "." && !seen[folder]; folder = path.Dir(folder) {
+			seen[folder] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // modules returns Go and the modules from whose packages a program is built.
@@ -63,23 +88,31 @@ func (b *Builder) modules(ctx context.Context, name string, platform Platform) (
 	if err != nil {
 		return nil, err
 	}
-	const format = `{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}`
+	const format = `{{$package := .ImportPath}}{{with .Module}}{{if not .Main}}{{$package}} {{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}`
 	listed, err := b.goCommand(ctx, b.Root, platform, "list", "-deps", "-f", format, "./cmd/"+name)
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]bool{}
-	var modules []Module
+	found := map[string]*Module{}
 	for line := range strings.Lines(listed) {
-		fields := strings.SplitN(strings.TrimSpace(line), " ", 3)
-		if len(fields) != 3 || seen[fields[0]] {
+		fields := strings.SplitN(strings.TrimSpace(line), " ", 4)
+		if len(fields) != 4 {
 			continue
 		}
-		seen[fields[0]] = true
-		modules = append(modules, Module{Path: fields[0], Version: fields[1], Folder: fields[2]})
+		module := found[fields[1]]
+		if module == nil {
+			module = &Module{Path: fields[1], Version: fields[2], Folder: fields[3]}
+			found[module.Path] = module
+		}
+		if below, ok := strings.CutPrefix(fields[0], module.Path+"/"); ok {
+			module.Packages = append(module.Packages, below)
+		}
 	}
-	slices.SortFunc(modules, func(a, b Module) int { return strings.Compare(a.Path, b.Path) })
-	return append([]Module{goroot}, modules...), nil
+	modules := []Module{goroot}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		modules = append(modules, *found[name])
+	}
+	return modules, nil
 }
 
 // Go returns the Go that builds: its version and its folder.
@@ -130,7 +163,7 @@ func (b *Builder) licenses(modules []Module) ([]archive.File, error) {
 	return files, nil
 }
 
-// legalFiles returns the legal files of a module's folder, for a folder of an archive.
+// legalFiles returns the legal files of a folder, for a folder of an archive.
 func legalFiles(folder, to string) ([]archive.File, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -138,7 +171,7 @@ func legalFiles(folder, to string) ([]archive.File, error) {
 	}
 	var files []archive.File
 	for _, entry := range entries {
-		if entry.IsDir() || !legal.MatchString(entry.Name()) {
+		if entry.IsDir() || !legal.MatchString(entry.Name()) || path.Ext(entry.Name()) == ".go" {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(folder, entry.Name()))
@@ -146,9 +179,6 @@ func legalFiles(folder, to string) ([]archive.File, error) {
 			return nil, fmt.Errorf("reading its license: %w", err)
 		}
 		files = append(files, archive.File{Name: path.Join(to, entry.Name()), Data: data})
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("there is no license in %s", folder)
 	}
 	return files, nil
 }

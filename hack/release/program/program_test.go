@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -68,9 +69,17 @@ func checkPapers(t *testing.T, p *Program) {
 	for _, f := range p.Licenses {
 		names[f.Name] = true
 	}
-	for _, want := range []string{"LICENSE", "third-party-licenses/go/LICENSE", "third-party-licenses/k8s.io/client-go/LICENSE", "third-party-licenses/github.com/spf13/cobra/LICENSE.txt"} {
+	for _, want := range []string{
+		"LICENSE", "third-party-licenses/go/LICENSE", "third-party-licenses/k8s.io/client-go/LICENSE", "third-party-licenses/github.com/spf13/cobra/LICENSE.txt",
+		"third-party-licenses/k8s.io/client-go/third_party/forked/httpcache/LICENSE",
+	} {
 		if !names[want] {
 			t.Errorf("the program has no %s", want)
+		}
+	}
+	for name := range names {
+		if strings.HasSuffix(name, ".go") {
+			t.Errorf("%s is source", name)
 		}
 	}
 	versions := map[string]string{}

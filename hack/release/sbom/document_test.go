@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"context"
 	"debug/buildinfo"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -249,16 +250,24 @@ func TestLicenses(t *testing.T) {
 		"a notice beside":             {files: map[string][]byte{"LICENSE.txt": mit, "NOTICE": []byte("who")}, want: "MIT"},
 		"a text that nobody knows":    {files: map[string][]byte{"LICENSE": []byte(strings.Repeat("do as you like with this ", 20))}, want: "NOASSERTION"},
 		"a known and an unknown text": {files: map[string][]byte{"LICENSE": mit, "LICENSE.other": []byte("do as you like")}, want: "NOASSERTION"},
+		"a copy of another module":    {files: map[string][]byte{"LICENSE": apache, "third_party/forked/LICENSE": mit}, want: "Apache-2.0 AND MIT"},
+		"a copy that is not linked":   {files: map[string][]byte{"LICENSE": apache, "third_party/other/LICENSE": mit}, want: "Apache-2.0"},
+		"source beside":               {files: map[string][]byte{"LICENSE": apache, "license.go": []byte("package a")}, want: "Apache-2.0"},
 		"only a notice":               {files: map[string][]byte{"NOTICE": []byte("who")}, want: "NOASSERTION"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
 			for name, text := range c.files {
-				if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+				file := filepath.Join(folder, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, text, 0o600)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			got, err := recognize(&program.Module{Path: "example.org/a", Folder: folder})
+			packages := []string{"third_party/forked/b"}
+			if err := os.MkdirAll(filepath.Join(folder, packages[0]), 0o750); err != nil {
+				t.Fatal(err)
+			}
+			got, err := recognize(&program.Module{Path: "example.org/a", Folder: folder, Packages: packages})
 			if err != nil || got != c.want {
 				t.Errorf("got %q, %v, want %q", got, err, c.want)
 			}

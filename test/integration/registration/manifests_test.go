@@ -175,6 +175,8 @@ func TestServiceAccountHasTheRightsOfTheServer(t *testing.T) {
 		{Verb: "get", Resource: "secrets", Namespace: "default"},
 		{Verb: "create", Resource: "pods", Namespace: "default"},
 		{Verb: "patch", Group: "apiregistration.k8s.io", Resource: "apiservices", Name: "v1."},
+		// The server applies the registration, which is patch and create.
+		{Verb: "update", Group: "apiregistration.k8s.io", Resource: "apiservices", Name: apiService},
 	} {
 		plane.AwaitAccess(t, account, right, false)
 	}

@@ -15,24 +15,24 @@
 {{- end }}
 
 {{- define "server.labels" -}}
-app.kubernetes.io/name: {{ include "server.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "server.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- /* Each shape has Pods of its own: should both run, requests reach those of the one that was installed last. */}}
 {{- define "server.selector" -}}
-app.kubernetes.io/name: {{ include "server.name" . }}
+app.kubernetes.io/name: {{ include "server.name" . | quote }}
 metacontroller.k8s.io/store: {{ .Values.store.type }}
 {{- end }}
 
 {{- define "server.subjects" -}}
 subjects:
 - kind: ServiceAccount
-  name: {{ include "server.serviceAccount" . }}
-  namespace: {{ include "server.namespace" . }}
+  name: {{ include "server.serviceAccount" . | quote }}
+  namespace: {{ include "server.namespace" . | quote }}
 {{- end }}
 
 {{- /* Pods that come and go have one authority, from cert-manager or in a Secret. */}}

@@ -14,10 +14,10 @@ spec:
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  serviceAccountName: {{ include "server.serviceAccount" . }}
+  serviceAccountName: {{ include "server.serviceAccount" . | quote }}
   automountServiceAccountToken: true
   {{- with .Values.priorityClassName }}
-  priorityClassName: {{ . }}
+  priorityClassName: {{ . | quote }}
   {{- end }}
   # Longer than the shutdown: requests in flight (60 s), watches, closing the store, and with several replicas the delay before.
   terminationGracePeriodSeconds: 100
@@ -106,7 +106,7 @@ spec:
   {{- if include "server.encryptsStore" . }}
   - name: etcd
     secret:
-      secretName: {{ .Values.store.external.secretName }}
+      secretName: {{ .Values.store.external.secretName | quote }}
   {{- end }}
   {{- if .Values.certManager.enabled }}
   - name: serving
@@ -177,7 +177,7 @@ affinity:
         topologyKey: kubernetes.io/hostname
         labelSelector:
           matchLabels:
-            app.kubernetes.io/name: {{ include "server.name" . }}
+            app.kubernetes.io/name: {{ include "server.name" . | quote }}
 {{- end }}
 {{- if .Values.topologySpreadConstraints }}
 topologySpreadConstraints:
@@ -189,6 +189,6 @@ topologySpreadConstraints:
   whenUnsatisfiable: ScheduleAnyway
   labelSelector:
     matchLabels:
-      app.kubernetes.io/name: {{ include "server.name" . }}
+      app.kubernetes.io/name: {{ include "server.name" . | quote }}
 {{- end }}
 {{- end }}
