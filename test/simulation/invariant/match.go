@@ -304,11 +304,7 @@ func owners(controller string, have object) (ours map[string]any, others []map[s
 	entries, _ := have.at("metadata")["managedFields"].([]any) // Absent: none.
 	for _, each := range entries {
 		entry, _ := each.(map[string]any) // The API server has made it.
-		fields := object(entry).at("fieldsV1")
-		if encoded, ok := entry["fieldsV1"].(value.Encoded); ok {
-			fields = decode(encoded.JSON())
-		}
-		if applies(entry, controller) {
+		if fields := fieldsOf(entry); applies(entry, controller) {
 			ours = fields
 		} else {
 			others = append(others, fields)
@@ -317,8 +313,28 @@ func owners(controller string, have object) (ours map[string]any, others []map[s
 	return ours, others
 }
 
+// strangers returns the fields that each field manager owns that is none of a controller's.
+func strangers(have object) (sets []map[string]any) {
+	entries, _ := have.at("metadata")["managedFields"].([]any) // Absent: none.
+	for _, each := range entries {
+		entry, _ := each.(map[string]any) // The API server has made it.
+		if !strings.HasPrefix(text(entry["manager"]), "metacontroller") {
+			sets = append(sets, fieldsOf(entry))
+		}
+	}
+	return sets
+}
+
+func fieldsOf(entry map[string]any) map[string]any {
+	if encoded, ok := entry["fieldsV1"].(value.Encoded); ok {
+		return decode(encoded.JSON())
+	}
+	return object(entry).at("fieldsV1")
+}
+
 // withoutTaken returns an object without the entries of maps, and the fields of its spec, that are not wanted, and that somebody else owns who
-// has changed them: where a controller writes by server-side apply, they are not its own any more, and stay.
+// has changed them: where a controller writes by server-side apply, they are not its own any more, and stay. So do, after a move to merging,
+// elements of a list that is applied as a whole and that a user has changed: nothing tells that they were the controller's.
 func withoutTaken(controller string, want, have object) object {
 	ours, others := owners(controller, have)
 	if ours == nil {
@@ -336,6 +352,15 @@ func withoutTaken(controller string, want, have object) object {
 				left.remove(name, path...)
 			}
 		}
+	}
+	if object(ours).at("f:spec")["f:stages"] == nil && len(below(below(strangers(have), "f:spec"), "f:stages")) > 0 {
+		wanted := named(want.at("spec")["stages"])
+		stages, _ := left.at("spec")["stages"].([]any) // Absent: none.
+		left["spec"] = maps.Clone(left.at("spec"))
+		left.at("spec")["stages"] = slices.DeleteFunc(slices.Clone(stages), func(stage any) bool {
+			fields, _ := stage.(map[string]any) // The API server has validated it.
+			return wanted[text(fields["name"])] == nil
+		})
 	}
 	return left
 }

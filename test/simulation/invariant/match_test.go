@@ -37,6 +37,7 @@ func TestWhatOthersTookOverIsNotLeftOver(t *testing.T) {
 		"a label":              `"f:metadata":{"f:labels":{"f:own-color":{}}}`,
 		"a list of its spec":   `"f:spec":{"f:parts":{}}`,
 		"an entry of settings": `"f:spec":{"f:settings":{"f:own-more":{}}}`,
+		"an element of stages": `"f:spec":{"f:stages":{}}`,
 	} {
 		for name, tc := range map[string]struct {
 			owners   string
@@ -57,6 +58,9 @@ func TestWhatOthersTookOverIsNotLeftOver(t *testing.T) {
 					have.at("metadata")["labels"] = map[string]any{"own-color": "foreign"}
 				case "a list of its spec":
 					have.at("spec")["parts"] = []any{map[string]any{"id": int64(7)}}
+				case "an element of stages":
+					have.at("spec")["stages"] = []any{map[string]any{"name": "own-0"}, map[string]any{"name": "own-1"}}
+					want.at("spec")["stages"] = []any{map[string]any{"name": "own-0"}}
 				default:
 					have.at("spec", "settings")["own-more"] = "foreign"
 				}
