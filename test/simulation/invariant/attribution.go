@@ -17,10 +17,12 @@ limitations under the License.
 package invariant
 
 import (
+	"bytes"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
@@ -175,4 +177,67 @@ func parentKinds(controller object) []int {
 // finalizes reports whether a controller finalizes objects of a kind.
 func finalizes(controller object, kind int) bool {
 	return controller != nil && !controller.deleting() && controller.at("spec", "hooks", "finalize") != nil && names(controller, kind)
+}
+
+// taken are the names of stages of a child that somebody else than its controllers has taken over.
+type taken struct {
+	uid    string
+	stages []string
+}
+
+// takeStages follows who owns the stages of a child. Server-side apply takes the list as a whole: whoever changes an element takes over all of
+// them. They stay his until the list is applied again, or for each element until a controller says in its annotation that it has applied it.
+func (t *Tracker) takeStages(c *change) {
+	was, is := appliesStages(c.before), appliesStages(c.after)
+	if c.after != nil && was && !is && !c.byEngine {
+		t.taken = append(t.taken, taken{c.UID, ownStages(c.after)})
+		return
+	}
+	i := slices.IndexFunc(t.taken, func(each taken) bool { return each.uid == c.UID })
+	switch {
+	case i < 0:
+	case c.after == nil || is:
+		t.taken = slices.Delete(t.taken, i, i+1)
+	case c.byEngine:
+		applied := ownStages(decode([]byte(text(c.after.at("metadata", "annotations")[lastApplied]))))
+		t.taken[i].stages = missing(t.taken[i].stages, applied)
+	}
+}
+
+// stagesTaken returns the names of the stages of a child that others have taken over.
+func (t *Tracker) stagesTaken(child object) []string {
+	for _, each := range t.taken {
+		if each.uid == child.meta("uid") {
+			return each.stages
+		}
+	}
+	return nil
+}
+
+// appliesStages reports whether a controller owns the list of stages of a child by server-side apply.
+func appliesStages(child object) bool {
+	entries, _ := child.at("metadata")["managedFields"].([]any) // Absent: none.
+	return slices.ContainsFunc(entries, func(each any) bool {
+		entry, _ := each.(map[string]any) // The API server has made it.
+		if !applies(entry, "") {
+			return false
+		}
+		if encoded, ok := entry["fieldsV1"].(value.Encoded); ok {
+			return bytes.Contains(encoded.JSON(), []byte(`"f:stages"`)) // Not decoded: that is slow, and no other field has this name.
+		}
+		return object(entry).at("fieldsV1", "f:spec")["f:stages"] != nil
+	})
+}
+
+// ownStages returns the names of an object's stages that hooks alone give.
+func ownStages(o object) []string {
+	var all []string
+	stages, _ := o.at("spec")["stages"].([]any) // Absent: none.
+	for _, each := range stages {
+		stage, _ := each.(map[string]any) // The API server has validated it.
+		if name := text(stage["name"]); strings.HasPrefix(name, own) {
+			all = append(all, name)
+		}
+	}
+	return all
 }

@@ -313,18 +313,6 @@ func owners(controller string, have object) (ours map[string]any, others []map[s
 	return ours, others
 }
 
-// strangers returns the fields that each field manager owns that is none of a controller's.
-func strangers(have object) (sets []map[string]any) {
-	entries, _ := have.at("metadata")["managedFields"].([]any) // Absent: none.
-	for _, each := range entries {
-		entry, _ := each.(map[string]any) // The API server has made it.
-		if !strings.HasPrefix(text(entry["manager"]), "metacontroller") {
-			sets = append(sets, fieldsOf(entry))
-		}
-	}
-	return sets
-}
-
 func fieldsOf(entry map[string]any) map[string]any {
 	if encoded, ok := entry["fieldsV1"].(value.Encoded); ok {
 		return decode(encoded.JSON())
@@ -333,9 +321,9 @@ func fieldsOf(entry map[string]any) map[string]any {
 }
 
 // withoutTaken returns an object without the entries of maps, and the fields of its spec, that are not wanted, and that somebody else owns who
-// has changed them: where a controller writes by server-side apply, they are not its own any more, and stay. So do, after a move to merging,
-// elements of a list that is applied as a whole and that a user has changed: nothing tells that they were the controller's.
-func withoutTaken(controller string, want, have object) object {
+// has changed them: where a controller writes by server-side apply, they are not its own any more, and stay. So do the stages that others took
+// over: nothing tells a controller that moves to merging that they were its own.
+func withoutTaken(controller string, want, have object, stages []string) object {
 	ours, others := owners(controller, have)
 	if ours == nil {
 		return have
@@ -353,13 +341,14 @@ func withoutTaken(controller string, want, have object) object {
 			}
 		}
 	}
-	if object(ours).at("f:spec")["f:stages"] == nil && len(below(below(strangers(have), "f:spec"), "f:stages")) > 0 {
+	if len(stages) > 0 {
 		wanted := named(want.at("spec")["stages"])
-		stages, _ := left.at("spec")["stages"].([]any) // Absent: none.
+		list, _ := left.at("spec")["stages"].([]any) // Absent: none.
 		left["spec"] = maps.Clone(left.at("spec"))
-		left.at("spec")["stages"] = slices.DeleteFunc(slices.Clone(stages), func(stage any) bool {
+		left.at("spec")["stages"] = slices.DeleteFunc(slices.Clone(list), func(stage any) bool {
 			fields, _ := stage.(map[string]any) // The API server has validated it.
-			return wanted[text(fields["name"])] == nil
+			name := text(fields["name"])
+			return wanted[name] == nil && slices.Contains(stages, name)
 		})
 	}
 	return left
@@ -375,11 +364,11 @@ func (o object) remove(name string, path ...string) {
 	delete(m, name)
 }
 
-// applies reports whether an entry of managedFields is that of a controller's server-side apply.
+// applies reports whether an entry of managedFields is that of a controller's server-side apply; of any one if controller is "".
 func applies(entry map[string]any, controller string) bool {
 	manager := text(entry["manager"])
 	return text(entry["operation"]) == "Apply" && text(entry["subresource"]) == "" &&
-		strings.HasPrefix(manager, "metacontroller/") && strings.HasSuffix(manager, "/"+controller)
+		strings.HasPrefix(manager, "metacontroller/") && (controller == "" || strings.HasSuffix(manager, "/"+controller))
 }
 
 func below(sets []map[string]any, element string) []map[string]any {

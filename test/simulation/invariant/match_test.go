@@ -19,10 +19,12 @@ package invariant
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
@@ -37,7 +39,6 @@ func TestWhatOthersTookOverIsNotLeftOver(t *testing.T) {
 		"a label":              `"f:metadata":{"f:labels":{"f:own-color":{}}}`,
 		"a list of its spec":   `"f:spec":{"f:parts":{}}`,
 		"an entry of settings": `"f:spec":{"f:settings":{"f:own-more":{}}}`,
-		"an element of stages": `"f:spec":{"f:stages":{}}`,
 	} {
 		for name, tc := range map[string]struct {
 			owners   string
@@ -58,14 +59,11 @@ func TestWhatOthersTookOverIsNotLeftOver(t *testing.T) {
 					have.at("metadata")["labels"] = map[string]any{"own-color": "foreign"}
 				case "a list of its spec":
 					have.at("spec")["parts"] = []any{map[string]any{"id": int64(7)}}
-				case "an element of stages":
-					have.at("spec")["stages"] = []any{map[string]any{"name": "own-0"}, map[string]any{"name": "own-1"}}
-					want.at("spec")["stages"] = []any{map[string]any{"name": "own-0"}}
 				default:
 					have.at("spec", "settings")["own-more"] = "foreign"
 				}
 				before := runtime.DeepCopyJSON(have)
-				got := difference(want, withoutTaken("d", want, have), hooks.Edition{})
+				got := difference(want, withoutTaken("d", want, have, nil), hooks.Edition{})
 				if (got != "") != tc.leftOver {
 					t.Errorf("the difference is %q, but something is left over: %v", got, tc.leftOver)
 				}
@@ -74,6 +72,60 @@ func TestWhatOthersTookOverIsNotLeftOver(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestStagesThatOthersTookOverAreNotLeftOver is about a list that is applied as a whole, and a controller that moves to merging.
+func TestStagesThatOthersTookOverAreNotLeftOver(t *testing.T) {
+	t.Parallel()
+	const whole = `"f:spec":{"f:stages":{}}`
+	type write struct{ who, applied, annotation, stages string }
+	applies := write{"engine", whole, "", "own-0 own-1"}
+	edits := write{"user", "", "", "own-0 own-1 f-1"}
+	merges := write{"engine", "", "own-0", "own-0 own-1 f-1"}
+	for name, tc := range map[string]struct {
+		writes   []write
+		leftOver bool
+	}{
+		"AUserTakesOver":                     {[]write{applies, edits}, false},
+		"TheControllerMergesAfterThat":       {[]write{applies, edits, merges}, false},
+		"TheControllerMergesAlone":           {[]write{applies, merges}, true},
+		"TheControllerAppliesAgain":          {[]write{applies, edits, applies}, true},
+		"TheControllerAppliesAgainAndMerges": {[]write{applies, edits, applies, merges}, true},
+		"TheUserKeepsNoSuchStage":            {[]write{applies, {"user", "", "", "own-0"}, {"user", "", "", "own-0 own-1"}}, true},
+		"AHookSetTheStageAgain":              {[]write{applies, edits, {"engine", "", "own-0 own-1", "own-0 own-1 f-1"}, merges}, true},
+		"AChildThatIsCreatedAnew":            {[]write{applies, edits, {}, applies, merges}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScript(t)
+			stages := func(names string) string {
+				var all []string
+				for _, name := range strings.Fields(names) {
+					all = append(all, fmt.Sprintf(`{"name":%q}`, name))
+				}
+				return `{"spec":{"stages":[` + strings.Join(all, ",") + `]}}`
+			}
+			for _, w := range tc.writes {
+				if w.who == "" {
+					s.write("user", "delete", "gadgets", "g", "", 0)
+					continue
+				}
+				o := s.decode(fmt.Sprintf(gadget, ""))
+				o["spec"] = s.decode(stages(w.stages))["spec"]
+				meta := object(o).at("metadata")
+				meta["managedFields"] = s.decode(`{"":[{"manager":"metacontroller/DecoratorController/d","operation":"Apply","fieldsV1":{` + w.applied + `}}]}`)[""]
+				if w.annotation != "" {
+					meta["annotations"] = map[string]any{lastApplied: stages(w.annotation)}
+				}
+				s.write(w.who, "update", "gadgets", "g", string(value.Encode(o)), 0)
+			}
+			want, have := object(s.decode(stages("own-0"))), s.objects["g"]
+			got := difference(want, withoutTaken("d", want, have, s.stagesTaken(have)), hooks.Edition{})
+			if (got != "") != tc.leftOver {
+				t.Errorf("the difference is %q, but something is left over: %v", got, tc.leftOver)
+			}
+		})
 	}
 }
 

@@ -329,7 +329,7 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 		if held && waits(method, call) || strings.HasPrefix(method, "Rolling") && (t.held(o) || t.unobserved(o, methods)) {
 			continue // The rollout goes on when the child that is being deleted is gone, or has been observed by its own controller.
 		}
-		if d := difference(want, withoutTaken(call.Controller, want, have), *c.Served[kind]); d != "" {
+		if d := difference(want, withoutTaken(call.Controller, want, have, t.stagesTaken(have)), *c.Served[kind]); d != "" {
 			return New(ChildrenAsWanted, c.At, "%s of %s is not as %s wants it (%s): %s", have, o, name, method, d)
 		}
 	}

@@ -72,6 +72,8 @@ type Tracker struct {
 	written map[string]int
 	// gone are children as they were last with their parents, for as long as somebody asks.
 	gone []gone
+	// taken are the stages of children that others than their controllers have taken over.
+	taken []taken
 	// definitions are the states of the controllers, by name.
 	definitions map[string][]state
 	// finalized is the write that put a finalizer on an object, by UID and finalizer.
@@ -212,6 +214,7 @@ func (t *Tracker) note(c *change) {
 		t.stranded[c.UID+f] = c.byEngine && t.late(c) && !finalizes(t.definition(controller), c.after.kind())
 	}
 	t.written[c.UID] = c.index
+	t.takeStages(c)
 	if by, child := c.before.controller(); child {
 		if of, still := c.after.controller(); !still || of.uid != by.uid {
 			t.gone = append(t.gone, gone{c.at, c.before})
