@@ -160,6 +160,10 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 	if err != nil {
 		return report.Result{}, err
 	}
+	liveBefore, err := m.live(ctx, w)
+	if err != nil {
+		return report.Result{}, err
+	}
 	m.times()
 	m.timesFromStart()
 	profiled := make(chan error, 1)
@@ -184,7 +188,14 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 		// The counters started anew with the process.
 		before.cpu, before.own, before.mallocs, before.allocated = 0, nil, 0, 0
 	}
+	live, err := m.live(ctx, w)
+	if err != nil {
+		return report.Result{}, err
+	}
 	r := m.result(w, seconds, before, after)
+	if w.cached > 0 {
+		r.LiveBytesPerObject = (live - liveBefore) / float64(w.cached)
+	}
 	if m.profiles(w) {
 		err = m.writeProfile(ctx, "heap.pprof", "heap?gc=1")
 	}

@@ -93,6 +93,22 @@ func (b *bench) hookCounts(ctx context.Context) (hookserver.Counts, error) {
 	return counts, nil
 }
 
+// live returns the bytes of the subject's heap that a collection leaves, for workloads that tell the memory of cached objects; 0 for others, and
+// for a peer, of which no collection can be asked for. The resident memory has besides what the last collections had let the heap grow by.
+func (m *meter) live(ctx context.Context, w workload) (float64, error) {
+	if w.cached == 0 || m.peer != nil {
+		return 0, nil
+	}
+	if _, err := m.subject.Get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
+		return 0, fmt.Errorf("asking the server to collect garbage: %w", err)
+	}
+	page, err := m.subject.Get(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	return gauge.Value(page, "go_memstats_heap_alloc_bytes")
+}
+
 // writeProfile stores one of the server's profiles.
 func (b *bench) writeProfile(ctx context.Context, name, path string) error {
 	body, err := b.subject.Get(ctx, "/debug/pprof/"+path)

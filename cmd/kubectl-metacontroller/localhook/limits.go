@@ -21,10 +21,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/origin"
 )
 
 const (
@@ -71,13 +72,10 @@ func laterAsked(response *http.Response) bool {
 // checkRedirect implements http.Client.CheckRedirect, as a server has it: a redirect stays with the host, its scheme and port, or leads from
 // http to https at the ports of these.
 func checkRedirect(next *http.Request, via []*http.Request) error {
-	from, to := via[len(via)-1].URL, next.URL
-	same := from.Scheme == to.Scheme && portOf(from) == portOf(to)
-	upgraded := from.Scheme == "http" && portOf(from) == "80" && to.Scheme == "https" && portOf(to) == "443"
 	switch {
-	case !strings.EqualFold(from.Hostname(), to.Hostname()) || !same && !upgraded:
+	case !origin.Keeps(via[len(via)-1].URL, next.URL):
 		return fmt.Errorf("the hook redirects to %s, which a server does not follow, since the scheme, host or port is another one: "+
-			"name the final address", to.Redacted())
+			"name the final address", next.URL.Redacted())
 	case len(via) >= maxRedirects:
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	}

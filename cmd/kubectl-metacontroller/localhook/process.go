@@ -28,6 +28,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/origin"
 )
 
 const (
@@ -58,7 +60,7 @@ func start(ctx context.Context, command, folder string, address *url.URL, out io
 	p := &process{command: shell(ctx, command), address: address, ended: make(chan struct{})}
 	p.command.Dir, p.command.Stdout, p.command.Stderr = folder, out, out
 	// Python keeps what it prints to a file or a pipe, and loses it when it is ended; an author who wants that says so.
-	p.command.Env = append(append([]string{"PYTHONUNBUFFERED=1"}, os.Environ()...), "PORT="+portOf(address), "HOST="+address.Hostname())
+	p.command.Env = append(append([]string{"PYTHONUNBUFFERED=1"}, os.Environ()...), "PORT="+origin.Port(address), "HOST="+address.Hostname())
 	// What it started may keep our pipe open.
 	p.command.WaitDelay = time.Second
 	if err := p.command.Start(); err != nil {
@@ -127,14 +129,6 @@ func listens(ctx context.Context, address *url.URL) bool {
 	return true
 }
 
-func hostOf(address *url.URL) string { return net.JoinHostPort(address.Hostname(), portOf(address)) }
-
-func portOf(address *url.URL) string {
-	switch {
-	case address.Port() != "":
-		return address.Port()
-	case address.Scheme == "https":
-		return "443"
-	}
-	return "80"
+func hostOf(address *url.URL) string {
+	return net.JoinHostPort(address.Hostname(), origin.Port(address))
 }

@@ -26,6 +26,8 @@ import (
 	"net/url"
 	"syscall"
 	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/origin"
 )
 
 // alertPatience is how long a server may take to send an alert after the handshake.
@@ -61,7 +63,7 @@ func (c *Client) afterHandshake(ctx context.Context, s *session, request *http.R
 
 // readAlert connects anew and returns the error of the handshake, or of the first byte that is read after it.
 func (s *session) readAlert(ctx context.Context, u *url.URL) error {
-	plain, err := s.transport.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), portOf(u)))
+	plain, err := s.transport.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), origin.Port(u)))
 	if err != nil {
 		return err //nolint:wrapcheck // the caller looks at it only
 	}

@@ -25,11 +25,11 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/origin"
 )
 
 const (
@@ -87,13 +87,13 @@ func (c *Client) proxy(r *http.Request) (*url.URL, error) {
 // place than the same host by https, so that all connections of a client are to one of these or to their proxies.
 func (c *Client) dial() dialer {
 	places := []*url.URL{c.url}
-	if secure := upgraded(c.url); secure != nil {
+	if secure := origin.Upgraded(c.url); secure != nil {
 		places = append(places, secure)
 	}
 	var proxies []string
 	for _, place := range places {
 		if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: place}); err == nil && proxy != nil {
-			proxies = append(proxies, net.JoinHostPort(proxy.Hostname(), portOf(proxy)))
+			proxies = append(proxies, net.JoinHostPort(proxy.Hostname(), origin.Port(proxy)))
 		}
 	}
 	switch len(proxies) {
@@ -126,7 +126,7 @@ func (e *redirectError) Error() string { return e.cause }
 func (c *Client) checkRedirect(next *http.Request, via []*http.Request) error {
 	cause := "the hook redirects to " + shorten(display(next.URL), maxErrorBody)
 	switch {
-	case !staysWith(via[len(via)-1].URL, next.URL):
+	case !origin.Keeps(via[len(via)-1].URL, next.URL):
 		return &redirectError{
 			cause + ", which has another scheme, host or port", "redirects there are never followed; use the final address in the controller",
 		}
@@ -140,42 +140,6 @@ func (c *Client) checkRedirect(next *http.Request, via []*http.Request) error {
 		}
 	}
 	return nil
-}
-
-// staysWith reports whether a redirect stays with the hook: within scheme, host and port, or from http to https at the ports of these, as
-// ingress controllers redirect. There is no way back to http.
-func staysWith(from, to *url.URL) bool {
-	if secure := upgraded(from); secure != nil && sameOrigin(to, secure) {
-		return true
-	}
-	return sameOrigin(to, from)
-}
-
-func sameOrigin(a, b *url.URL) bool {
-	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && portOf(a) == portOf(b)
-}
-
-// upgraded returns the root of the same host by https, or nil if the URL is not one of http at port 80.
-func upgraded(u *url.URL) *url.URL {
-	if u.Scheme != "http" || portOf(u) != "80" {
-		return nil
-	}
-	return &url.URL{Scheme: "https", Host: net.JoinHostPort(u.Hostname(), "443"), Path: "/"}
-}
-
-// portOf returns the port of the URL of a hook or proxy.
-func portOf(u *url.URL) string {
-	if port := u.Port(); port != "" {
-		return port
-	}
-	switch u.Scheme {
-	case "https":
-		return "443"
-	case "socks5", "socks5h":
-		return "1080"
-	default:
-		return "80"
-	}
 }
 
 // measured counts each round trip; a redirect is one more.

@@ -53,6 +53,7 @@ var compared = []measure{
 	{"KB allocated per parent", whole, func(r Result) float64 { return r.AllocBytes / 1024 }, true},
 	{"RSS MB after", whole, func(r Result) float64 { return r.RSSAfter }, false},
 	{"bytes per cached object", whole, func(r Result) float64 { return r.BytesPerObject }, false},
+	{"live bytes per cached object", whole, func(r Result) float64 { return r.LiveBytesPerObject }, true},
 }
 
 // share is the processor time as a part of the API server's. It compares versions that ask as much of the API server as each other: for a

@@ -89,10 +89,12 @@ type Result struct {
 	PerThousand float64 `json:"cpuSecondsPer1000"`
 	// APIServerCPU is that of the kube-apiserver's process meanwhile.
 	APIServerCPU float64 `json:"apiServerCPUSeconds,omitempty"`
-	// RSSBefore and RSSAfter are its resident memory in MB; BytesPerObject the growth by cached object.
-	RSSBefore      float64 `json:"rssBeforeMB"`
-	RSSAfter       float64 `json:"rssAfterMB"`
-	BytesPerObject float64 `json:"bytesPerObject,omitempty"`
+	// RSSBefore and RSSAfter are its resident memory in MB; BytesPerObject the growth by cached object, and LiveBytesPerObject that of what a
+	// garbage collection leaves.
+	RSSBefore          float64 `json:"rssBeforeMB"`
+	RSSAfter           float64 `json:"rssAfterMB"`
+	BytesPerObject     float64 `json:"bytesPerObject,omitempty"`
+	LiveBytesPerObject float64 `json:"liveBytesPerObject,omitempty"`
 	// Mallocs and AllocBytes are what it has allocated for each parent, zero where its metrics do not tell.
 	Mallocs    float64 `json:"mallocsPerParent"`
 	AllocBytes float64 `json:"allocBytesPerParent"`
