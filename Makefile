@@ -192,8 +192,8 @@ bench: build control-plane-build ## Measure the server against bare writes; BENC
 	@go build -o $(BIN)/bench ./test/bench && $(BIN)/bench $(BENCH_ARGS)
 
 .PHONY: bench-compare
-bench-compare: build control-plane-build ## Measure the working tree and the commit BASE in TURNS turns, and compare them; BENCH_ARGS has further flags.
-	@go build -o $(BIN)/bench ./test/bench && hack/bench-compare.sh commit $(BASE) $(TURNS) $(BENCH_ARGS)
+bench-compare: build control-plane-build ## Measure the working tree, its server with the flags ARGUMENTS, and the commit BASE in TURNS turns, and compare them; BENCH_ARGS has further flags.
+	@go build -o $(BIN)/bench ./test/bench && CHANGED_ARGUMENTS='$(ARGUMENTS)' hack/bench-compare.sh commit $(BASE) $(TURNS) $(BENCH_ARGS)
 
 .PHONY: bench-arguments
 bench-arguments: build control-plane-build ## Measure the server with the flags ARGUMENTS and without them in TURNS turns, and compare: what a feature costs; BENCH_ARGS has further flags.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures two servers in turns, with the bench of the working tree, and compares them: that of another commit and that of the working tree,
-# or the latter with further flags and without.
+# which has further flags if CHANGED_ARGUMENTS is set, or the latter with further flags and without.
 # Usage: hack/bench-compare.sh commit COMMIT TURNS FLAG..., or hack/bench-compare.sh arguments ARGUMENTS TURNS FLAG..., the flags being
 # those of test/bench
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
@@ -17,6 +17,7 @@ commit)
     git worktree add --quiet --detach "${work}/tree" "${base}"
     make -C "${work}/tree" --no-print-directory build
     servers[0]="${work}/tree/bin/metacontroller-apiserver"
+    arguments[1]="${CHANGED_ARGUMENTS:-}"
     ;;
 arguments) arguments[0]="${base}" ;;
 *)
