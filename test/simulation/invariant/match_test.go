@@ -101,7 +101,7 @@ func TestStagesThatOthersTookOverAreNotLeftOver(t *testing.T) {
 			s := newScript(t)
 			stages := func(names string) string {
 				var all []string
-				for _, name := range strings.Fields(names) {
+				for name := range strings.FieldsSeq(names) {
 					all = append(all, fmt.Sprintf(`{"name":%q}`, name))
 				}
 				return `{"spec":{"stages":[` + strings.Join(all, ",") + `]}}`
