@@ -58,7 +58,7 @@ func registerItself(ctx context.Context, o options.Completed, server *genericapi
 		return err
 	}
 	self := registration.Self{
-		Config: named(cluster), ServiceNamespace: o.Controllers.Namespace, ServiceName: o.Registration.Service, Owner: o.Registration.Owner,
+		Config: unlimited(cluster), ServiceNamespace: o.Controllers.Namespace, ServiceName: o.Registration.Service, Owner: o.Registration.Owner,
 		Authority: authority, Missing: metrics.RegistrationMissing, Hidden: metrics.HiddenDefinitions,
 	}
 	owned.Go(func() {

@@ -213,5 +213,6 @@ func (o *options) client() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
+	config.QPS = -1 // One request follows the other.
 	return config, nil
 }
