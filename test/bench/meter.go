@@ -160,8 +160,7 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 	if err != nil {
 		return report.Result{}, err
 	}
-	liveBefore, err := m.live(ctx, w)
-	if err != nil {
+	if before.live, err = m.live(ctx, w); err != nil {
 		return report.Result{}, err
 	}
 	m.times()
@@ -188,14 +187,10 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 		// The counters started anew with the process.
 		before.cpu, before.own, before.mallocs, before.allocated = 0, nil, 0, 0
 	}
-	live, err := m.live(ctx, w)
-	if err != nil {
+	if after.live, err = m.live(ctx, w); err != nil {
 		return report.Result{}, err
 	}
 	r := m.result(w, seconds, before, after)
-	if w.cached > 0 {
-		r.LiveBytesPerObject = (live - liveBefore) / float64(w.cached)
-	}
 	if m.profiles(w) {
 		err = m.writeProfile(ctx, "heap.pprof", "heap?gc=1")
 	}
@@ -241,6 +236,7 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 	}
 	if w.cached > 0 {
 		r.BytesPerObject = (after.rss - before.rss) * (1 << 20) / float64(w.cached)
+		r.LiveBytesPerObject = (after.live - before.live) / float64(w.cached)
 	}
 	return r
 }

@@ -35,6 +35,7 @@ type usage struct {
 	cpu                float64 // seconds
 	apiServerCPU       float64 // seconds of the kube-apiserver's process
 	rss                float64 // MB
+	live               float64 // bytes of the heap, of workloads that tell the memory of cached objects
 	mallocs, allocated float64
 	// requests are those that the API server counted, without those of the bench; own is the subject's own count. Those
 	// and what it has allocated are of its metrics, and zero where they do not tell.

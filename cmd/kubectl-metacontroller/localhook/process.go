@@ -55,7 +55,7 @@ type process struct {
 // and prints to out.
 func start(ctx context.Context, command, folder string, address *url.URL, out io.Writer) (*process, error) {
 	if listens(ctx, address) {
-		return nil, fmt.Errorf("something listens at %s already: end it, or have the hook at another port with --hook", hostOf(address))
+		return nil, fmt.Errorf("something listens at %s already: end it, or have the hook at another port with --hook", origin.Address(address))
 	}
 	p := &process{command: shell(ctx, command), address: address, ended: make(chan struct{})}
 	p.command.Dir, p.command.Stdout, p.command.Stderr = folder, out, out
@@ -80,7 +80,7 @@ func start(ctx context.Context, command, folder string, address *url.URL, out io
 // await waits until it listens.
 func (p *process) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf(
-		"it does not listen at %s after %s: say where it listens with --hook; it finds the port in the environment variable PORT", hostOf(p.address), startLimit))
+		"it does not listen at %s after %s: say where it listens with --hook; it finds the port in the environment variable PORT", origin.Address(p.address), startLimit))
 	defer cancel()
 	err := wait.PollUntilContextCancel(ctx, dialInterval, true, func(ctx context.Context) (bool, error) {
 		select {
@@ -121,14 +121,10 @@ func (p *process) stop(ctx context.Context) {
 
 // listens reports whether a connection to an address can be made.
 func listens(ctx context.Context, address *url.URL) bool {
-	connection, err := (&net.Dialer{Timeout: dialLimit}).DialContext(ctx, "tcp", hostOf(address))
+	connection, err := (&net.Dialer{Timeout: dialLimit}).DialContext(ctx, "tcp", origin.Address(address))
 	if err != nil {
 		return false
 	}
 	_ = connection.Close() // Nothing was sent.
 	return true
-}
-
-func hostOf(address *url.URL) string {
-	return net.JoinHostPort(address.Hostname(), origin.Port(address))
 }

@@ -43,6 +43,9 @@ func Upgraded(u *url.URL) *url.URL {
 	return &url.URL{Scheme: "https", Host: net.JoinHostPort(u.Hostname(), "443"), Path: "/"}
 }
 
+// Address returns the host of the URL of a hook or proxy with its port, as a connection to it is made.
+func Address(u *url.URL) string { return net.JoinHostPort(u.Hostname(), Port(u)) }
+
 // Port returns the port of the URL of a hook or proxy, that of its scheme if it names none.
 func Port(u *url.URL) string {
 	if port := u.Port(); port != "" {

@@ -54,7 +54,10 @@ func TestARedirectStaysWithTheHook(t *testing.T) {
 	}
 }
 
-func TestPort(t *testing.T) {
+func TestPortAndAddress(t *testing.T) {
+	if got := Address(parse(t, "https://[::1]/x")); got != "[::1]:443" {
+		t.Errorf("the address is %s", got)
+	}
 	for address, want := range map[string]string{
 		"http://a/": "80", "https://a/": "443", "socks5://a": "1080", "socks5h://a": "1080", "http://a:9/": "9", "http://[::1]:9/": "9",
 	} {

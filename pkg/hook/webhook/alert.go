@@ -63,7 +63,7 @@ func (c *Client) afterHandshake(ctx context.Context, s *session, request *http.R
 
 // readAlert connects anew and returns the error of the handshake, or of the first byte that is read after it.
 func (s *session) readAlert(ctx context.Context, u *url.URL) error {
-	plain, err := s.transport.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), origin.Port(u)))
+	plain, err := s.transport.DialContext(ctx, "tcp", origin.Address(u))
 	if err != nil {
 		return err //nolint:wrapcheck // the caller looks at it only
 	}

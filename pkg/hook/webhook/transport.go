@@ -93,7 +93,7 @@ func (c *Client) dial() dialer {
 	var proxies []string
 	for _, place := range places {
 		if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: place}); err == nil && proxy != nil {
-			proxies = append(proxies, net.JoinHostPort(proxy.Hostname(), origin.Port(proxy)))
+			proxies = append(proxies, origin.Address(proxy))
 		}
 	}
 	switch len(proxies) {

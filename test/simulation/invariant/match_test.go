@@ -95,6 +95,8 @@ func TestStagesThatOthersTookOverAreNotLeftOver(t *testing.T) {
 		"TheUserKeepsNoSuchStage":            {[]write{applies, {"user", "", "", "own-0"}, {"user", "", "", "own-0 own-1"}}, true},
 		"AHookSetTheStageAgain":              {[]write{applies, edits, {"engine", "", "own-0 own-1", "own-0 own-1 f-1"}, merges}, true},
 		"AChildThatIsCreatedAnew":            {[]write{applies, edits, {}, applies, merges}, true},
+		"TheUserAndTheController":            {[]write{applies, {"user", whole, "", "own-0 own-1"}}, true},
+		"AControllerThatNeverOwnedThem":      {[]write{{"engine", "", "", "own-0 own-1"}, edits}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,9 +123,16 @@ func TestStagesThatOthersTookOverAreNotLeftOver(t *testing.T) {
 				s.write(w.who, "update", "gadgets", "g", string(value.Encode(o)), 0)
 			}
 			want, have := object(s.decode(stages("own-0"))), s.objects["g"]
+			before := runtime.DeepCopyJSON(have)
 			got := difference(want, withoutTaken("d", want, have, s.stagesTaken(have)), hooks.Edition{})
 			if (got != "") != tc.leftOver {
 				t.Errorf("the difference is %q, but something is left over: %v", got, tc.leftOver)
+			}
+			if got := difference(want, withoutTaken("e", want, have, s.stagesTaken(have)), hooks.Edition{}); got == "" {
+				t.Error("nothing is left over for a controller that does not apply, or that applies to others")
+			}
+			if !reflect.DeepEqual(map[string]any(have), before) {
+				t.Error("the object was changed")
 			}
 		})
 	}

@@ -26,8 +26,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/kubeconfig"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
@@ -162,13 +162,10 @@ func (o *options) complete() (*rest.Config, error) {
 		}
 		o.account = &rights.Account{Namespace: namespace, Name: name}
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	config, err := kubeconfig.Read(o.kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+		return nil, err
 	}
-	config.QPS = -1
 	config.Timeout = o.timeout
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	return config, nil

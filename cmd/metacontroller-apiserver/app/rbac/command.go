@@ -24,9 +24,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/kubeconfig"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/manifest"
 )
@@ -46,17 +46,9 @@ type options struct {
 // NewCommand returns the subcommand rbac of the server, with a flag of its own for the kubeconfig file. It prints manifests to the
 // command's standard output.
 func NewCommand() *cobra.Command {
-	var kubeconfig string
-	cmd := NewCommandOf("metacontroller-apiserver", func() (*rest.Config, error) {
-		loading := clientcmd.NewDefaultClientConfigLoadingRules()
-		loading.ExplicitPath = kubeconfig
-		config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(loading, nil).ClientConfig()
-		if err != nil {
-			return nil, fmt.Errorf("reading kubeconfig: %w", err)
-		}
-		return config, nil
-	}, func(_ string, err error) error { return err })
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster, with NAME; empty: the environment variable "+
+	var path string
+	cmd := NewCommandOf("metacontroller-apiserver", func() (*rest.Config, error) { return kubeconfig.Read(path) }, func(_ string, err error) error { return err })
+	cmd.Flags().StringVar(&path, "kubeconfig", "", "kubeconfig file for the cluster, with NAME; empty: the environment variable "+
 		"KUBECONFIG, then ~/.kube/config, then the service account of the Pod")
 	return cmd
 }

@@ -22,8 +22,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/kubeconfig"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 )
@@ -110,7 +110,7 @@ user, start the server, and register it.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := o.client()
+			config, err := kubeconfig.Read(o.kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ objects, in its store. Namespaces of the cluster can be deleted again, even if t
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := o.client()
+			config, err := kubeconfig.Read(o.kubeconfig)
 			if err != nil {
 				return err
 			}
@@ -160,7 +160,7 @@ func (o *options) addRestoreRoles(cmd *cobra.Command) {
 }
 
 func (o *options) register(cmd *cobra.Command) error {
-	config, err := o.client()
+	config, err := kubeconfig.Read(o.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (o *options) authority(cmd *cobra.Command, config *rest.Config) ([]byte, er
 }
 
 func (o *options) publish(cmd *cobra.Command) error {
-	config, err := o.client()
+	config, err := kubeconfig.Read(o.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -204,15 +204,4 @@ func (o *options) publish(cmd *cobra.Command) error {
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "APIService %s trusts %s\n", registration.APIServiceName, files.CAFile)
 	return err
-}
-
-func (o *options) client() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig: %w", err)
-	}
-	config.QPS = -1 // One request follows the other.
-	return config, nil
 }

@@ -25,15 +25,17 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 )
 
 func TestWrongFlagsAreRefused(t *testing.T) {
 	dir := t.TempDir()
-	kubeconfig := writeKubeconfig(t, dir)
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c}}]\n" +
+		"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n"
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	empty := filepath.Join(dir, "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -64,34 +66,6 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestRequestsWaitForNoLimitOfTheirOwn is about client-go's limit of 5 a second after 10, where register makes some twenty one after the other.
-func TestRequestsWaitForNoLimitOfTheirOwn(t *testing.T) {
-	o := options{kubeconfig: writeKubeconfig(t, t.TempDir())}
-	config, err := o.client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rest.UnversionedRESTClientFor(dynamic.ConfigFor(config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if limit := client.GetRateLimiter(); limit != nil {
-		t.Errorf("requests wait for a limit of %v a second", limit.QPS())
-	}
-}
-
-// writeKubeconfig writes the kubeconfig of a cluster that nothing serves.
-func writeKubeconfig(t *testing.T, dir string) string {
-	t.Helper()
-	path := filepath.Join(dir, "kubeconfig")
-	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c}}]\n" +
-		"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func TestTheAuthorityIsWaitedFor(t *testing.T) {

@@ -27,8 +27,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/kubeconfig"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
@@ -98,7 +98,7 @@ func (o *options) run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
-	config, err := o.client()
+	config, err := kubeconfig.Read(o.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -124,16 +124,6 @@ func (o *options) run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(cluster.release(ctx, free, &report), lookErr, report.refused())
 }
 
-func (o *options) client() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig: %w", err)
-	}
-	return config, nil
-}
-
 // cluster is what the command asks the cluster.
 type cluster struct {
 	config    *rest.Config
@@ -144,8 +134,6 @@ type cluster struct {
 
 func newCluster(config *rest.Config, parallel int) (*cluster, error) {
 	config = rest.CopyConfig(config)
-	// The number of requests under way is bounded, and the API server has its own limits.
-	config.QPS = -1
 	// It looks at every kind, and those that are deprecated are not the user's choice.
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	config.UserAgent = "metacontroller-apiserver/release-finalizers"

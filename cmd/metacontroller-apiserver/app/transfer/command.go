@@ -24,12 +24,13 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/kubeconfig"
 )
 
 // NewExportCommand returns the subcommand export. It prints the objects to the command's standard output, and notes to the other one.
 func NewExportCommand() *cobra.Command {
-	var kubeconfig string
+	var path string
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Print all controllers and ControllerRevisions as YAML, for import",
@@ -43,20 +44,20 @@ a rolling update by updating all children at once.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := client(kubeconfig)
+			config, err := client(path)
 			if err != nil {
 				return err
 			}
 			return export(cmd.Context(), config, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	addKubeconfig(cmd, &kubeconfig)
+	addKubeconfig(cmd, &path)
 	return cmd
 }
 
 // NewImportCommand returns the subcommand import. It prints what became of each object to the command's standard output.
 func NewImportCommand() *cobra.Command {
-	var kubeconfig, filename string
+	var path, filename string
 	o := importing{}
 	cmd := &cobra.Command{
 		Use:   "import -f FILE",
@@ -77,14 +78,14 @@ or was replaced by another object of the name: it would be collected as garbage.
 			if err != nil {
 				return err
 			}
-			config, err := client(kubeconfig)
+			config, err := client(path)
 			if err != nil {
 				return err
 			}
 			return o.run(cmd.Context(), config, objects, cmd.OutOrStdout())
 		},
 	}
-	addKubeconfig(cmd, &kubeconfig)
+	addKubeconfig(cmd, &path)
 	flags := cmd.Flags()
 	flags.StringVarP(&filename, "filename", "f", "", "file with the objects; - is the standard input")
 	flags.BoolVar(&o.paused, "paused", false, "create controllers with spec.paused: true, so that they do nothing until they are resumed")
@@ -94,19 +95,16 @@ or was replaced by another object of the name: it would be collected as garbage.
 	return cmd
 }
 
-func addKubeconfig(cmd *cobra.Command, kubeconfig *string) {
-	cmd.Flags().StringVar(kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster; empty: the environment variable KUBECONFIG, then "+
+func addKubeconfig(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "kubeconfig", "", "kubeconfig file for the cluster; empty: the environment variable KUBECONFIG, then "+
 		"~/.kube/config, then the service account of the Pod")
 }
 
-func client(kubeconfig string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+func client(path string) (*rest.Config, error) {
+	config, err := kubeconfig.Read(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+		return nil, err
 	}
-	config.QPS = -1 // One request follows the other.
 	config.WarningHandler = rest.NewWarningWriter(os.Stderr, rest.WarningWriterOptions{Deduplicate: true})
 	return config, nil
 }
