@@ -139,7 +139,7 @@ control-plane-build: ## Build the local control plane's programs where they are 
 churn pairs fleet bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
 
 .PHONY: test
-test: build build-race demo-build image-local control-plane-build ## Run every test with the race detector.
+test: build build-race demo-build control-plane-build ## Run every test with the race detector.
 	@hack/test.sh all
 
 .PHONY: coverage

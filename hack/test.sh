@@ -62,8 +62,8 @@ fuzz() {
         grep -q "^func ${function}(" "${folder}"/*_test.go || complain "there is no ${function}"
         kept go test -o bin/tests/fuzz/ -run '^$' -fuzz "^${function}\$" -fuzztime "${count}x" "${folder}" || complain "${function} failed"
     done <<END
-FuzzDecodeResponse ./pkg/hook/wire 100000
-FuzzMerge ./pkg/children/merge 400000
+FuzzDecodeResponse ./pkg/hook/wire 50000
+FuzzMerge ./pkg/children/merge 200000
 END
 }
 
@@ -107,7 +107,7 @@ other_modules() {
 # The processes that run beside the suites, by the name of what they run.
 declare -A beside=()
 
-# aside NICENESS FUNCTION: runs it beside what follows; awaited waits for all of them and shows what they printed. With niceness 19 it
+# aside NICENESS FUNCTION: runs it beside what follows; awaited waits for those named, or for all, and shows what they printed. With niceness 19 it
 # has the time that the others leave, in which nothing that has a deadline can run.
 aside() {
     (
@@ -121,12 +121,21 @@ aside() {
 }
 
 awaited() {
-    local name
-    for name in "${!beside[@]}"; do
-        wait "${beside[${name}]}" || complain "${name//_/ }, run beside the suites, failed"
+    local name names=("$@")
+    ((${#names[@]} > 0)) || names=("${!beside[@]}")
+    for name in "${names[@]}"; do
+        wait "${beside[${name}]}" || complain "${name//_/ }, run beside the tests, failed"
+        unset "beside[${name}]"
         cat "${work}/${name}.log"
-        cat "${work}/${name}/output" >>"${work}/output"
+        if [[ -e "${work}/${name}/output" ]]; then
+            cat "${work}/${name}/output" >>"${work}/output"
+        fi
     done
+}
+
+# Some suites run the server from its image, which takes one processor to compress.
+image() {
+    make --no-print-directory image-local || complain "the image could not be made"
 }
 
 # The server that the tests start has counters too, and writes them into a folder when it ends.
@@ -150,8 +159,10 @@ unit)
 coverage) covered ;;
 all)
     aside 19 fuzz_and_histories
+    aside 0 image
     units "${race[@]}"
     parts "${race[@]}"
+    awaited image
     aside 0 other_modules
     suites
     awaited

@@ -17,7 +17,10 @@ limitations under the License.
 package accounts
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -34,29 +37,37 @@ func (s *stage) writes() []auditv1.Event {
 	})
 }
 
-// wrote checks that all writes were made as the account, with its groups, and that those wanted are among them.
+// wrote checks that all writes were made as the account, with its groups, and waits for those wanted: what a test has seen of a sync may be its
+// first write, and the API server logs a request after its response.
 func (s *stage) wrote(account string, wanted ...string) {
 	s.T.Helper()
-	var seen []string
+	cluster.Eventually(s.T, s.Limit, account+" to do: "+strings.Join(wanted, ", "), func(context.Context) (bool, string) {
+		seen := s.doneBy(account)
+		return !slices.ContainsFunc(wanted, func(want string) bool { return !slices.Contains(seen, want) }), fmt.Sprintf("%q", seen)
+	})
+	groups := []string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + s.Name}
 	for _, w := range s.writes() {
 		if w.ImpersonatedUser == nil {
 			s.T.Errorf("the server itself did: %s %s", cluster.AuditedRequest(&w), w.ObjectRef.Name)
 			continue
 		}
-		groups := []string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + s.Name}
 		if got := slices.Sorted(slices.Values(w.ImpersonatedUser.Groups)); !slices.Equal(got, groups) {
 			s.T.Errorf("%s was made with the groups %q", cluster.AuditedRequest(&w), got)
 		}
-		if w.ImpersonatedUser.Username == "system:serviceaccount:"+s.Name+":"+account &&
+	}
+}
+
+// doneBy returns the writes that were made as an account and succeeded, each once.
+func (s *stage) doneBy(account string) []string {
+	s.T.Helper()
+	var done []string
+	for _, w := range s.writes() {
+		if w.ImpersonatedUser != nil && w.ImpersonatedUser.Username == "system:serviceaccount:"+s.Name+":"+account &&
 			(w.ResponseStatus == nil || w.ResponseStatus.Code < 300) {
-			seen = append(seen, cluster.AuditedRequest(&w))
+			done = append(done, cluster.AuditedRequest(&w))
 		}
 	}
-	for _, want := range wanted {
-		if !slices.Contains(seen, want) {
-			s.T.Errorf("%s did not: %s; it did: %q", account, want, slices.Compact(slices.Sorted(slices.Values(seen))))
-		}
-	}
+	return slices.Compact(slices.Sorted(slices.Values(done)))
 }
 
 // awaitData waits until a ConfigMap has a greeting.
