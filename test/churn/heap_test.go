@@ -20,7 +20,9 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -48,7 +50,7 @@ var owners = []struct{ part, name string }{
 
 // A heap is what is reachable after garbage collections, in bytes.
 type heap struct {
-	// total is exact; owners and stacks are estimated from the samples of the profile.
+	// total is exact; owners and stacks are what the profile estimates from its samples.
 	total          int
 	owners, stacks map[string]float64
 }
@@ -76,62 +78,76 @@ func (h heap) grown(before heap) string {
 // takeHeap reads a profile of the server's heap.
 func takeHeap(t *fixture.Test) heap {
 	t.T.Helper()
-	// What has a finalizer, or is in a pool, goes with a later collection.
-	for range 3 {
-		if _, err := t.Server.Read(t.T.Context(), "/debug/pprof/heap?gc=1"); err != nil {
-			t.T.Fatal(err)
-		}
-	}
-	text, err := t.Server.Read(t.T.Context(), "/debug/pprof/heap?gc=1&debug=1")
-	if err != nil {
-		t.T.Fatal(err)
-	}
 	h := heap{owners: map[string]float64{}, stacks: map[string]float64{}}
-	_, after, found := strings.Cut(text, "# HeapAlloc = ")
-	if _, err := fmt.Sscan(after, &h.total); err != nil || !found {
+	var profile string
+	// What has a finalizer, or is in a pool, goes with a later collection.
+	for range 4 {
+		profile = read(t, "/debug/pprof/heap?gc=1")
+	}
+	_, after, found := strings.Cut(read(t, "/metrics"), "\ngo_memstats_heap_alloc_bytes ")
+	var total float64
+	if _, err := fmt.Sscan(after, &total); err != nil || !found {
 		t.T.Fatalf("reading the heap's size: %v", err)
 	}
-	_, after, _ = strings.Cut(text, "@ heap/")
-	var twice float64
-	if _, err := fmt.Sscan(after, &twice); err != nil || twice == 0 {
-		t.T.Fatalf("reading the rate of the samples: %v", err)
+	h.total = int(total)
+	file := filepath.Join(t.T.TempDir(), "heap")
+	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+		t.T.Fatal(err)
 	}
-	for block := range strings.SplitSeq(text, "\n\n") {
-		h.add(block, twice/2)
+	// The server would take ten seconds under the race detector to print it.
+	text, err := exec.CommandContext(t.T.Context(), "go", "tool", "pprof", "-traces", "-sample_index=inuse_space", "-unit=B", file).Output()
+	if err != nil {
+		t.T.Fatalf("printing a profile of the heap: %v", err)
+	}
+	_, traces, _ := strings.Cut(string(text), separator)
+	for trace := range strings.SplitSeq(traces, separator) {
+		h.add(trace)
+	}
+	if len(h.stacks) == 0 {
+		t.T.Fatalf("no stack in the profile of the heap:\n%s", text)
 	}
 	return h
 }
 
-// add adds a block of a profile, which samples one allocation in rate bytes: how many objects of how many bytes are in use, and the stack
-// that allocated them.
-func (h heap) add(block string, rate float64) {
-	// The first block begins with a line about the whole profile.
-	if head, rest, _ := strings.Cut(block, "\n"); strings.HasPrefix(head, "heap profile:") {
-		block = rest
+// separator is at the beginning of the line before each stack that pprof prints.
+const separator = "\n-----------+"
+
+func read(t *fixture.Test, path string) string {
+	t.T.Helper()
+	text, err := t.Server.Read(t.T.Context(), path)
+	if err != nil {
+		t.T.Fatal(err)
 	}
-	var objects, bytes float64
-	if _, err := fmt.Sscanf(block, "%f: %f [", &objects, &bytes); err != nil || objects == 0 {
-		return
-	}
-	var functions []string
-	owner := "others"
-	for line := range strings.SplitSeq(block, "\n") {
-		fields := strings.Fields(line)
-		if len(fields) < 3 || fields[0] != "#" {
-			continue
+	return text
+}
+
+// add adds the stack of some allocations of one size: how many bytes of them are in use is before the function that allocated them, and
+// the functions that called it are in the lines below.
+func (h heap) add(trace string) {
+	var (
+		bytes     float64
+		functions []string
+	)
+	for line := range strings.Lines(trace) {
+		fields := strings.Fields(strings.TrimSuffix(strings.TrimSpace(line), " (inline)"))
+		switch {
+		case len(fields) == 2 && fields[0] == "bytes:": // The size of each of them.
+		case len(fields) == 2 && len(functions) == 0:
+			if _, err := fmt.Sscanf(fields[0], "%fB", &bytes); err != nil || bytes == 0 {
+				return
+			}
+			functions = append(functions, fields[1])
+		case len(fields) == 1 && len(functions) > 0:
+			functions = append(functions, fields[0])
 		}
-		function, _, _ := strings.Cut(fields[2], "+0x")
-		functions = append(functions, function)
 	}
-	stack := strings.Join(functions, "\n")
+	stack, owner := strings.Join(functions, "\n"), "others"
 	for _, o := range owners {
 		if strings.Contains(stack, o.part) {
 			owner = o.name
 			break
 		}
 	}
-	// An allocation of s bytes is seen with the probability 1-exp(-s/rate), and the text form of the profile is not scaled.
-	estimate := bytes / (1 - math.Exp(-bytes/objects/rate))
-	h.owners[owner] += estimate
-	h.stacks[owner+": "+strings.Join(functions[:min(6, len(functions))], " < ")] += estimate
+	h.owners[owner] += bytes
+	h.stacks[owner+": "+strings.Join(functions[:min(6, len(functions))], " < ")] += bytes
 }

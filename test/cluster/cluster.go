@@ -56,6 +56,7 @@ type Cluster struct {
 	command *exec.Cmd
 	stdin   io.Closer
 
+	access func() (*rest.Config, error)
 	reader func() (*reader, error)
 
 	// auditing guards what was read of the audit log, by namespaces, and how much of it that was, in whole lines.
@@ -170,7 +171,7 @@ func start(options ...string) (*Cluster, error) {
 		c.stop()
 		return nil, fmt.Errorf("reading %q from the control plane: %w", line, err)
 	}
-	c.reader = sync.OnceValues(c.newReader)
+	c.access, c.reader = sync.OnceValues(c.readConfig), sync.OnceValues(c.newReader)
 	return c, nil
 }
 
@@ -193,10 +194,16 @@ func (c *Cluster) Config(t testing.TB) *rest.Config {
 	return config
 }
 
+// config returns a copy of the access, for which the file is read once.
 func (c *Cluster) config() (*rest.Config, error) {
+	config, err := c.access()
+	return rest.CopyConfig(config), err
+}
+
+func (c *Cluster) readConfig() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", c.Kubeconfig, err)
+		return &rest.Config{}, fmt.Errorf("reading %s: %w", c.Kubeconfig, err)
 	}
 	config.QPS = -1
 	return config, nil

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -59,17 +60,18 @@ func Parse(text string) (Page, error) {
 	return page, nil
 }
 
-// Metrics reads the metrics of the engine with an administrator's certificate. Those who ask while it is being read share the next
-// page: a page is always from after the call.
-func (s *Server) Metrics(ctx context.Context) (Page, error) {
+// Metrics reads metrics of the engine with an administrator's certificate: those named, or all, which is much to print and to read. Those who ask
+// for the same ones while they are being read share what is read next: a page is always from after the call.
+func (s *Server) Metrics(ctx context.Context, names ...string) (Page, error) {
+	path := "/metrics?" + url.Values{"name[]": names}.Encode()
 	asked := time.Now()
 	s.scraping.Lock()
 	defer s.scraping.Unlock()
-	if s.scraped.After(asked) {
-		return s.page, nil
+	if last := s.scraped[path]; last.began.After(asked) {
+		return last.page, nil
 	}
-	started := time.Now()
-	text, err := s.Read(ctx, "/metrics")
+	began := time.Now()
+	text, err := s.Read(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +79,17 @@ func (s *Server) Metrics(ctx context.Context) (Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.page, s.scraped = page, started
+	if s.scraped == nil {
+		s.scraped = map[string]scrape{}
+	}
+	s.scraped[path] = scrape{began, page}
 	return page, nil
+}
+
+// A scrape is a page, and when reading it began.
+type scrape struct {
+	began time.Time
+	page  Page
 }
 
 // fetch reads a path with an administrator's certificate. The caller closes what it returns.

@@ -94,10 +94,9 @@ type Server struct {
 	process *process.Process
 	memory  *memoryGroup
 
-	// scraping guards the page of metrics that was read last, and when reading it began.
+	// scraping guards the pages of metrics that were read last, by their paths.
 	scraping sync.Mutex
-	scraped  time.Time
-	page     Page
+	scraped  map[string]scrape
 }
 
 // Start starts the server, registers it at the cluster c, and returns when its API is available there, to kubectl too. The server ends

@@ -56,7 +56,7 @@ func TestAHookThatHoldsTheBudgetLeavesRoomForOthers(t *testing.T) {
 		t.Helper()
 		text := ""
 		cluster.Eventually(t, limit, "the budget to be used", func(ctx context.Context) (bool, string) {
-			page, err := s.Server.Metrics(ctx)
+			page, err := s.Server.Metrics(ctx, "metacontroller_hook_response_bytes")
 			if err != nil {
 				return false, err.Error()
 			}

@@ -99,7 +99,7 @@ func parentWrites(p *v1alpha1.ParentPlan) []string {
 // remembered is what the server says that it remembers and has done.
 func (s *stage) remembered() map[string]float64 {
 	s.T.Helper()
-	page, err := s.Server.Metrics(s.T.Context())
+	page, err := s.Server.Metrics(s.T.Context(), "metacontroller_remembered", "metacontroller_expectations_pending", "workqueue_adds_total")
 	if err != nil {
 		s.T.Fatal(err)
 	}

@@ -314,7 +314,7 @@ func (s *stage) awaitQuiet() {
 	var before map[string]float64
 	cluster.Eventually(s.T, limit, "the paused controller to do nothing", func(context.Context) (bool, string) {
 		now := s.remembered()
-		page, err := s.Server.Metrics(s.T.Context())
+		page, err := s.Server.Metrics(s.T.Context(), "metacontroller_workqueue_keys")
 		if err != nil {
 			return false, err.Error()
 		}

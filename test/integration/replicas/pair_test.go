@@ -83,7 +83,7 @@ func (r *replica) leads(t *testing.T, want bool) {
 	t.Helper()
 	cluster.EventuallyEvery(t, 200*time.Millisecond, limit, fmt.Sprintf("%s to run controllers: %t", r.user, want),
 		func(ctx context.Context) (bool, string) {
-			page, err := r.Metrics(ctx)
+			page, err := r.Metrics(ctx, "metacontroller_engine_running")
 			if err != nil {
 				return false, err.Error()
 			}

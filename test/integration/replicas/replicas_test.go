@@ -49,7 +49,7 @@ func TestOneReplicaRunsTheControllers(t *testing.T) {
 	}
 	// Its caches are filled.
 	cluster.Eventually(t, limit, "the caches of the replica that waits", func(ctx context.Context) (bool, string) {
-		page, err := p.second.Metrics(ctx)
+		page, err := p.second.Metrics(ctx, "metacontroller_cache_objects")
 		if err != nil {
 			return false, err.Error()
 		}
