@@ -121,7 +121,7 @@ func TestChurn(t *testing.T) {
 	if held := last.heap.owners[eventsOwner]; held > eventsHeap {
 		t.Errorf("the correlation of events holds %.1f MiB", held/(1<<20))
 	}
-	t.Logf("what grew most:\n%s", last.heap.grown(first.heap))
+	t.Logf("what grew most:\n%sand of the engine:\n%s", last.heap.grown(first.heap, ""), last.heap.grown(first.heap, engineOwner))
 	for name, size := range last.sizes {
 		limit := first.sizes[name]
 		if strings.HasSuffix(name, "_bytes") {

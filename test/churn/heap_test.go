@@ -38,7 +38,7 @@ const eventsOwner = "events"
 
 // owners are who holds memory, by a part of a function's path in the stack of an allocation. The first that fits owns it.
 var owners = []struct{ part, name string }{
-	{"k8s.io/client-go/tools/record.(*EventCorrelator).EventCorrelate", eventsOwner},
+	{"k8s.io/client-go/tools/record.(*EventCorrelator).", eventsOwner},
 	{"metacontroller-apiserver/pkg/controller/", engineOwner},
 	{"metacontroller-apiserver/pkg/children/", engineOwner},
 	{"metacontroller-apiserver/pkg/cluster", engineOwner},
@@ -63,14 +63,15 @@ func (h heap) String() string {
 	return fmt.Sprintf("%.1f MiB (about: %s)", float64(h.total)/(1<<20), strings.Join(parts, ", "))
 }
 
-// grown tells which stacks hold more than before, the five with the most.
-func (h heap) grown(before heap) string {
-	names := slices.SortedFunc(maps.Keys(h.stacks), func(a, b string) int {
+// grown tells which stacks of an owner hold more than before, the five with the most; without an owner, of all.
+func (h heap) grown(before heap, owner string) string {
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(h.stacks)), func(name string) bool { return !strings.HasPrefix(name, owner) })
+	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Compare(h.stacks[b]-before.stacks[b], h.stacks[a]-before.stacks[a])
 	})
 	var text strings.Builder
 	for _, name := range names[:min(5, len(names))] {
-		fmt.Fprintf(&text, "  %+.1f MiB %s\n", (h.stacks[name]-before.stacks[name])/(1<<20), name)
+		fmt.Fprintf(&text, "  %+.2f MiB %s\n", (h.stacks[name]-before.stacks[name])/(1<<20), name)
 	}
 	return text.String()
 }
