@@ -79,18 +79,11 @@ func (h heap) grown(before heap, owner string) string {
 // takeHeap reads a profile of the server's heap.
 func takeHeap(t *fixture.Test) heap {
 	t.T.Helper()
-	h := heap{owners: map[string]float64{}, stacks: map[string]float64{}}
-	var profile string
-	// What has a finalizer, or is in a pool, goes with a later collection.
-	for range 4 {
-		profile = read(t, "/debug/pprof/heap?gc=1")
+	total, profile, err := t.Server.Heap(t.T.Context())
+	if err != nil {
+		t.T.Fatal(err)
 	}
-	_, after, found := strings.Cut(read(t, "/metrics"), "\ngo_memstats_heap_alloc_bytes ")
-	var total float64
-	if _, err := fmt.Sscan(after, &total); err != nil || !found {
-		t.T.Fatalf("reading the heap's size: %v", err)
-	}
-	h.total = int(total)
+	h := heap{total: total, owners: map[string]float64{}, stacks: map[string]float64{}}
 	file := filepath.Join(t.T.TempDir(), "heap")
 	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
 		t.T.Fatal(err)
@@ -112,15 +105,6 @@ func takeHeap(t *fixture.Test) heap {
 
 // separator is at the beginning of the line before each stack that pprof prints.
 const separator = "\n-----------+"
-
-func read(t *fixture.Test, path string) string {
-	t.T.Helper()
-	text, err := t.Server.Read(t.T.Context(), path)
-	if err != nil {
-		t.T.Fatal(err)
-	}
-	return text
-}
 
 // add adds the stack of some allocations of one size: how many bytes of them are in use is before the function that allocated them, and
 // the functions that called it are in the lines below.

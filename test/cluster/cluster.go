@@ -197,13 +197,16 @@ func (c *Cluster) Config(t testing.TB) *rest.Config {
 // config returns a copy of the access, for which the file is read once.
 func (c *Cluster) config() (*rest.Config, error) {
 	config, err := c.access()
-	return rest.CopyConfig(config), err
+	if err != nil {
+		return nil, err
+	}
+	return rest.CopyConfig(config), nil
 }
 
 func (c *Cluster) readConfig() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {
-		return &rest.Config{}, fmt.Errorf("reading %s: %w", c.Kubeconfig, err)
+		return nil, fmt.Errorf("reading %s: %w", c.Kubeconfig, err)
 	}
 	config.QPS = -1
 	return config, nil

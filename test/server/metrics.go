@@ -63,7 +63,7 @@ func Parse(text string) (Page, error) {
 // Metrics reads metrics of the engine with an administrator's certificate: those named, or all, which is much to print and to read. Those who ask
 // for the same ones while they are being read share what is read next: a page is always from after the call.
 func (s *Server) Metrics(ctx context.Context, names ...string) (Page, error) {
-	path := "/metrics?" + url.Values{"name[]": names}.Encode()
+	path := "/metrics?" + named(names...)
 	asked := time.Now()
 	s.scraping.Lock()
 	defer s.scraping.Unlock()
@@ -185,3 +185,32 @@ func (s *Server) Read(ctx context.Context, path string) (string, error) {
 	}
 	return string(text), nil
 }
+
+// Heap has the server collect garbage and returns how many bytes of its heap are reachable, and a profile of them as pprof reads it.
+func (s *Server) Heap(ctx context.Context) (int, string, error) {
+	var profile string
+	for range 4 { // What has a finalizer, or is in a pool, goes with a later collection.
+		var err error
+		if profile, err = s.Read(ctx, "/debug/pprof/heap?gc=1"); err != nil {
+			return 0, "", err
+		}
+	}
+	// Of what the last collection found. What is allocated includes what the profile was printed with.
+	const live = "go_gc_heap_live_bytes"
+	text, err := s.Read(ctx, "/metrics?"+named(live))
+	if err != nil {
+		return 0, "", err
+	}
+	page, err := Parse(text)
+	if err != nil {
+		return 0, "", err
+	}
+	size, found := page.Value(live)
+	if !found {
+		return 0, "", fmt.Errorf("the server has no metric %s", live)
+	}
+	return int(size), profile, nil
+}
+
+// named is the query for metrics with these names; without any it is that for all.
+func named(names ...string) string { return url.Values{"name[]": names}.Encode() }

@@ -25,7 +25,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,17 +135,9 @@ func (m malformed) send(t *testing.T, transport http.RoundTripper, s *server.Ser
 // heap returns how many bytes are in use in a server after garbage collections.
 func heap(t *testing.T, s *server.Server) int {
 	t.Helper()
-	var text string
-	for range 3 { // What is in a pool goes with a later collection.
-		var err error
-		if text, err = s.Read(t.Context(), "/debug/pprof/heap?gc=1&debug=1"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, after, _ := strings.Cut(text, "# HeapAlloc = ")
-	size, err := strconv.Atoi(strings.TrimSpace(strings.SplitN(after, "\n", 2)[0]))
+	size, _, err := s.Heap(t.Context())
 	if err != nil {
-		t.Fatalf("reading the size of the heap: %v", err)
+		t.Fatal(err)
 	}
 	return size
 }
