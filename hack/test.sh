@@ -62,8 +62,8 @@ fuzz() {
         grep -q "^func ${function}(" "${folder}"/*_test.go || complain "there is no ${function}"
         kept go test -o bin/tests/fuzz/ -run '^$' -fuzz "^${function}\$" -fuzztime "${count}x" "${folder}" || complain "${function} failed"
     done <<END
-FuzzDecodeResponse ./pkg/hook/wire 50000
-FuzzMerge ./pkg/children/merge 200000
+FuzzDecodeResponse ./pkg/hook/wire 100000
+FuzzMerge ./pkg/children/merge 400000
 END
 }
 
