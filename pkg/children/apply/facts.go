@@ -94,23 +94,45 @@ func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[c
 // complete completes a trial with what the API server would make of a new child and, if that is asked for, with the child as it is stored.
 func (a *Applier) complete(ctx context.Context, doubt *plan.Doubt, trial plan.Trial) (plan.Trial, error) {
 	trial.FreshTried = true
-	var err error
-	trial.Fresh, err = a.tryFresh(ctx, doubt)
-	refused := apierrors.IsInvalid(err)
-	switch trial.FreshRefused = refused && !ofName(err); {
-	case impossible(err):
-		return trial, nil
-	case err != nil && !refused:
+	if !doubt.Read {
+		_, err := a.completeFresh(ctx, doubt, &trial)
 		return trial, err
-	case !doubt.Read:
-		return trial, nil
 	}
-	trial.Stored, err = a.client.Get(ctx, targetOf(doubt.Resource, doubt.Key))
-	if client.IsGone(err) {
+	// A definition that changes between the trial and the read shows the child without a field that a new one would have. So the child is read
+	// before it, too: what was declared for the trial was declared before it or is after it, unless it changes twice.
+	before, err := a.client.Get(ctx, targetOf(doubt.Resource, doubt.Key))
+	if err == nil {
+		var possible bool
+		if possible, err = a.completeFresh(ctx, doubt, &trial); err != nil || !possible {
+			return trial, err
+		}
+		trial.Stored, err = a.client.Get(ctx, targetOf(doubt.Resource, doubt.Key))
+	}
+	switch {
+	case client.IsGone(err):
 		trial.Stale, trial.Cause = true, err
 		return trial, nil
+	case err == nil && before.ResourceVersion() == trial.Stored.ResourceVersion() && !before.Shows(trial.Stored):
+		trial.Stale = true
+		trial.Cause = apierrors.NewConflict(doubt.Resource.GroupResource(), doubt.Key.Name, errRedefined)
 	}
 	return trial, err
+}
+
+var errRedefined = errors.New("the API server serves the same version of it in two forms: the definition of its kind changes")
+
+// completeFresh completes a trial with what the API server would make of a new child, and reports whether that can be tried.
+func (a *Applier) completeFresh(ctx context.Context, doubt *plan.Doubt, trial *plan.Trial) (possible bool, err error) {
+	trial.Fresh, err = a.tryFresh(ctx, doubt)
+	refused := apierrors.IsInvalid(err)
+	trial.FreshRefused = refused && !ofName(err)
+	switch {
+	case impossible(err):
+		return false, nil
+	case err != nil && !refused:
+		return false, err
+	}
+	return true, nil
 }
 
 // tryFresh returns what the API server would make of a new child.

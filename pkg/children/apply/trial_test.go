@@ -17,8 +17,10 @@ limitations under the License.
 package apply_test
 
 import (
+	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -182,6 +184,58 @@ func TestAChildIsTriedBeforeItIsDeleted(t *testing.T) {
 			in.Trials = applier.Try(t.Context(), in)
 			if p, err := plan.Make(in); err != nil || p.Steps[0].Reason != test.reason {
 				t.Errorf("%s, error %v, want %s", p, err, test.reason)
+			}
+		})
+	}
+}
+
+// TestAChildThatIsServedInTwoFormsIsNotDeleted has the definition of a kind change while it is asked about a child that would be deleted: the same
+// version of it is served with a field and without.
+func TestAChildThatIsServedInTwoFormsIsNotDeleted(t *testing.T) {
+	with, without := triedChild(`{"k":"v"}`), triedChild(`{}`)
+	for _, test := range []struct {
+		name string
+		// before and after are what is served before and after a creation is tried.
+		before, after string
+		reason        plan.Reason
+		deletes       bool
+	}{
+		{name: "the field is not declared any more", before: with, after: without, reason: plan.Stale},
+		{name: "the field is declared again", before: without, after: with, reason: plan.Same},
+		{name: "the field was taken off", before: without, after: without, deletes: true},
+		{name: "the field was never taken off", before: with, after: with, reason: plan.Same},
+		{name: "it changed in between", before: with, after: strings.Replace(without, `"9"`, `"10"`, 1), reason: plan.Stale},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var tried, deleted atomic.Bool
+			applier := against(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body := with
+				switch {
+				case r.Method == http.MethodPost:
+					tried.Store(true)
+				case r.Method == http.MethodGet && tried.Load():
+					body = test.after
+				case r.Method == http.MethodGet:
+					body = test.before
+				case r.Method == http.MethodDelete:
+					deleted.Store(true)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, body)
+			}), apply.Options{})
+			in := one(t, plan.Recreate)
+			var err error
+			if in.Observed[0], err = object.Parse([]byte(without), object.ParseOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			in.Schemas = map[schema.GroupVersionKind]merge.Schema{{Version: "v1", Kind: "ConfigMap"}: nil}
+			in.Trials = applier.Try(t.Context(), in)
+			p, err := plan.Make(in)
+			if err != nil || p.Steps[0].Reason != test.reason {
+				t.Errorf("%s, error %v, want %s", p, err, test.reason)
+			}
+			if _, err := applier.Apply(t.Context(), p); err != nil || deleted.Load() != test.deletes {
+				t.Errorf("deleted: %t, error %v", deleted.Load(), err)
 			}
 		})
 	}
