@@ -175,6 +175,11 @@ fleet: build control-plane-build ## Measure how soon the statuses of 50 controll
 simulate: ## Run SEEDS random histories of the engine in a simulated cluster, from the seed FIRST on.
 	@hack/simulate.sh -simulation.seeds $(SEEDS) -simulation.first $(FIRST)
 
+.PHONY: simulate-replay
+simulate-replay: ## Run the history HISTORY, a seed or a file, alone, and print it; TRACE=1 prints the requests of the engine, too.
+	@TESTS='^TestReplay$$' hack/simulate.sh -exec 'env GOMAXPROCS=1' $(if $(TRACE),-simulation.trace) \
+		-simulation.replay '$(or $(and $(wildcard $(HISTORY)),$(abspath $(HISTORY))),$(HISTORY),$(error HISTORY must be a seed or a file))'
+
 .PHONY: simulate-before
 simulate-before: ## The same with the engine of the commit BEFORE, after the kept histories before-*.json; OPEN: invariants that are not checked.
 	@GOGC=800 hack/simulate-before.sh $(BEFORE) $(SEEDS) $(FIRST) '$(OPEN)'

@@ -44,6 +44,7 @@ type message struct {
 	Writes    int           `json:"writes,omitempty"`
 	Invariant string        `json:"invariant,omitempty"`
 	Text      string        `json:"text,omitempty"`
+	Steps     int           `json:"steps,omitempty"`
 	Table     string        `json:"table,omitempty"`
 	Pairs     history.Pairs `json:"pairs,omitempty"`
 }
@@ -208,14 +209,11 @@ func (f *fleet) report() {
 	f.t.Log("\n" + f.pairs.Table())
 	for _, invariant := range slices.Sorted(maps.Keys(f.found)) {
 		m := f.found[invariant]
-		table := ""
+		shrunk := ""
 		if m.Seed != 0 && invariant != "process-survives" {
-			_, ended, output := f.process(fmt.Sprintf("shrink %d", m.Seed), func(shrunk message) { table = shrunk.Table })
-			if !ended {
-				table += output
-			}
+			shrunk = f.shrink(m)
 		}
-		f.t.Errorf("%s, %d times; first by seed %d: %s\n%s", invariant, f.counts[invariant], m.Seed, m.Text, table)
+		f.t.Errorf("%s, %d times; first by seed %d: %s\n%s", invariant, f.counts[invariant], m.Seed, m.Text, shrunk)
 	}
 	if f.done == 0 {
 		f.t.Error("no history was run")

@@ -126,11 +126,15 @@ func TestWorker(t *testing.T) {
 		work(t, begin, stride, send)
 		return
 	}
+	if file, ok := strings.CutPrefix(*asWorker, once); ok {
+		runOnce(t, file)
+		return
+	}
 	var seed uint64
 	if _, err := fmt.Sscanf(*asWorker, "shrink %d", &seed); err != nil {
 		t.Fatalf("no such work: %q", *asWorker)
 	}
-	shrink(t, history.Generate(seed))
+	shrinkHere(t, history.Generate(seed))
 }
 
 // TestReplay runs the history of -simulation.replay.
@@ -204,12 +208,13 @@ func TestOpenHistories(t *testing.T) {
 // show prints what happened in a history.
 func show(t *testing.T, h history.History, r history.Result) {
 	t.Helper()
-	var b strings.Builder
-	history.Table(&b, h, r)
+	text := table(h, r)
 	if *trace {
+		var b strings.Builder
 		history.PrintTrace(&b, r)
+		text += b.String()
 	}
-	t.Log("\n" + b.String())
+	t.Log("\n" + text)
 }
 
 // work runs histories until their number or the budget is reached.
@@ -239,47 +244,4 @@ func work(t *testing.T, begin, stride uint64, tell func(message)) {
 	if tell != nil {
 		tell(message{Pairs: pairs})
 	}
-}
-
-// again runs a history until it violates something. The history that is returned has the steps that were done until then.
-func again(t *testing.T, h history.History) (history.History, *invariant.Violation) {
-	t.Helper()
-	for range 5 * *attempts {
-		if r := run(t, h, false); r.Violation != nil {
-			return h.Until(r.Steps), r.Violation
-		}
-	}
-	return h, nil
-}
-
-// shrink shrinks a history, prints it, and keeps it if that was asked for.
-func shrink(t *testing.T, h history.History) {
-	t.Helper()
-	h, v := again(t, h)
-	if v == nil {
-		t.Fatalf("seed %d violates nothing when it is run again", h.Seed)
-	}
-	end := time.Now().Add(*shrinks)
-	small := history.Shrink(h, *attempts, func(candidate history.History) bool {
-		if time.Now().After(end) {
-			return false
-		}
-		found := run(t, candidate, false).Violation
-		return found != nil && found.Invariant == v.Invariant
-	})
-	result := run(t, small, true)
-	var b strings.Builder
-	history.Table(&b, small, result)
-	small.Invariant = v.Invariant
-	dir := *keep
-	if dir == "" {
-		dir = os.TempDir()
-	}
-	file := filepath.Join(dir, fmt.Sprintf("%s-%d.json", v.Invariant, h.Seed))
-	if err := small.Write(file); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintf(&b, "%d of %d steps are left. Replay with:\n  go test ./test/simulation -run TestReplay -v -simulation.replay %s\n",
-		len(small.Steps), len(h.Steps), file)
-	send(message{Seed: h.Seed, Table: b.String()})
 }
