@@ -19,7 +19,7 @@ limitations under the License.
 // are synced. The hook is that of one of artifacts/examples (--example), or an author's own (--hook and --controller). It is started
 // again, and all parents are synced, when a file beside it changes; a hook that ends leaves everything else as it is.
 //
-// Every process that it starts ends with it, and everything that it writes is in one temporary directory that it
+// Every process that it starts ends with it, and everything that it writes is in temporary directories that it
 // removes. Ports are random unless --port names one, so that several can run at the same time. The other programs of the repository are
 // beside this one, in bin.
 package main

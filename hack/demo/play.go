@@ -135,6 +135,10 @@ func newStage(ctx context.Context, o options, out io.Writer) (*stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the demonstration's directory: %w", err)
 	}
+	// kubectl and its plugin would leave what they discover of each control plane in the user's home.
+	if err := os.Setenv("KUBECACHEDIR", s.kubectlCache()); err != nil {
+		return nil, fmt.Errorf("naming the cache of kubectl: %w", err)
+	}
 	return s, nil
 }
 

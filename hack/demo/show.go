@@ -139,9 +139,10 @@ func (s *stage) showNext() error {
 	fmt.Fprintf(s.out, `To look around, open another terminal and run
 
     export KUBECONFIG=%s
+    export KUBECACHEDIR=%s
     export PATH=%s:%s:$PATH
 
-`, quoted(s.cluster.Kubeconfig), quoted(s.programs), quoted(filepath.Dir(s.cluster.Kubectl)))
+`, quoted(s.cluster.Kubeconfig), quoted(s.kubectlCache()), quoted(s.programs), quoted(filepath.Dir(s.cluster.Kubectl)))
 	commands, err := s.suggestions()
 	if err != nil {
 		return err

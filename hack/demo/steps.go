@@ -315,3 +315,7 @@ func (s *stage) kubectl(ctx context.Context, args ...string) (string, error) {
 func (s *stage) dataDir() string {
 	return filepath.Join(s.dir, "data")
 }
+
+func (s *stage) kubectlCache() string {
+	return filepath.Join(s.dir, "kubectl-cache")
+}

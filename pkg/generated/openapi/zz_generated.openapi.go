@@ -309,7 +309,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ChildCounts(ref common.ReferenceCal
 					},
 					"ready": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ready counts the children that are not being deleted and have no condition Ready or Available that is not True. Absent: no child has such a condition, so that it is not known.",
+							Description: "ready counts the children that are not being deleted and whose conditions Ready and Available, if they have them, are True. Absent: no child has such a condition, so that it is not known.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},

@@ -96,7 +96,9 @@ func (p *page) play(t *testing.T, s *terminal.Shell) {
 func run(t *testing.T, s *terminal.Shell, c *cluster.Cluster, demo, args string) func() string {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "demo.log")
-	text := fmt.Sprintf("cd %s && exec %s --kubeconfig %s %s", cluster.Root(), demo, c.Kubeconfig, args)
+	// kubectl's cache would go into the home without the program's own.
+	home := t.TempDir()
+	text := fmt.Sprintf("cd %s && unset KUBECACHEDIR && HOME=%s exec %s --kubeconfig %s %s", cluster.Root(), home, demo, c.Kubeconfig, args)
 	running, err := process.Start(s.Command(context.WithoutCancel(t.Context()), text), process.Options{
 		Name: "the program", Log: log, Wanted: func(line string) bool { return strings.HasPrefix(line, "The logs are in ") },
 	})
@@ -106,6 +108,9 @@ func run(t *testing.T, s *terminal.Shell, c *cluster.Cluster, demo, args string)
 	t.Cleanup(func() {
 		if err := running.Stop(terminal.Patience); err != nil {
 			t.Errorf("it was interrupted, and ended with %v", err)
+		}
+		if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+			t.Errorf("it leaves %v in the user's home, error %v", left, err)
 		}
 		if t.Failed() {
 			t.Log(running.Tail(60))

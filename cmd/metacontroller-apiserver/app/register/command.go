@@ -132,7 +132,7 @@ func NewUnregisterCommand() *cobra.Command {
 		Short: "Take back what register did; the server's objects stay in its store",
 		Long: `Take back what register did.
 
-Deletes the APIService, the Service and the ClusterRoles, but for roles that register has left as others wrote them. The
+Deletes the APIService, the Service, the ClusterRoles and the Role, but for roles that register has left as others wrote them. The
 namespace metacontroller stays, without the labels that earlier versions of register gave it, and so do the server's own
 objects, in its store. Namespaces of the cluster can be deleted again, even if the server is gone for good.`,
 		Args:         cobra.NoArgs,

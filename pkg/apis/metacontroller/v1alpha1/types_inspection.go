@@ -143,7 +143,7 @@ type ControllerParent struct {
 type ChildCounts struct {
 	// total counts all children.
 	Total int32 `json:"total"`
-	// ready counts the children that are not being deleted and have no condition Ready or Available that is not True. Absent: no child
+	// ready counts the children that are not being deleted and whose conditions Ready and Available, if they have them, are True. Absent: no child
 	// has such a condition, so that it is not known.
 	// +optional
 	// +k8s:optional
