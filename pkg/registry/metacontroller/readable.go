@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -138,10 +139,12 @@ func readThrough(ctx context.Context, client *clientv3.Client, root string, reso
 	}
 }
 
-// ofPlugin reports whether the error of decrypting a stored object may be the word of the plugin of a KMS. Whatever its code, that is not
-// known to last: a plugin whose KMS is out of its reach chooses the code itself.
+// ofPlugin reports whether the error of decrypting a stored object may be the word of the plugin of a KMS, or that it has not said anything
+// yet. Whatever its code, that is not known to last: a plugin whose KMS is out of its reach chooses the code itself.
 func ofPlugin(stored []byte, err error) bool {
 	_, answered := status.FromError(err)
-	// Plugins of version 1 are asked for their version first, and that error has lost its code.
-	return answered || bytes.HasPrefix(stored, []byte("k8s:enc:kms:v1:"))
+	// Plugins of version 1 are asked for their version first, and that error has lost its code. Those of version 2 are asked for their status
+	// before anything is decrypted: until they have answered, the transformer has no state, and says so in these words alone.
+	return answered || bytes.HasPrefix(stored, []byte("k8s:enc:kms:v1:")) ||
+		bytes.HasPrefix(stored, []byte("k8s:enc:kms:v2:")) && strings.HasPrefix(err.Error(), "got unexpected nil transformer")
 }

@@ -169,7 +169,7 @@ func TestRightsOfTheEngine(t *testing.T) {
 	}
 }
 
-func TestTheClusterRoleHasTheNameOfTheService(t *testing.T) {
+func TestTheRolesHaveTheNameOfTheService(t *testing.T) {
 	for _, name := range []string{"metacontroller-apiserver", "mc"} {
 		all, err := roles("ns", name)
 		if err != nil {
@@ -180,6 +180,10 @@ func TestTheClusterRoleHasTheNameOfTheService(t *testing.T) {
 		}
 		if want := "ClusterRole " + name; all[0].name != want {
 			t.Errorf("the role is %q, want %q", all[0].name, want)
+		}
+		last := all[len(all)-1]
+		if want := "Role " + name + ":leader-election in ns"; last.name != want || !strings.Contains(last.give, " --role="+name+":leader-election ") {
+			t.Errorf("the role is %q, given by %q, want %q", last.name, last.give, want)
 		}
 	}
 }

@@ -45,6 +45,9 @@ type role struct {
 	give string
 }
 
+// ofElection ends the name of the Role of the Lease, which begins with that of the Service, too.
+const ofElection = ":leader-election"
+
 // roles are those that a server in a namespace needs for everything but the kinds of its controllers. Its ClusterRole, which it reads, has the
 // name of its Service, as in the manifests and the chart.
 func roles(namespace, name string) ([]role, error) {
@@ -93,10 +96,9 @@ func roles(namespace, name string) ([]role, error) {
 			give: "kubectl create clusterrolebinding metacontroller-controllers --clusterrole=metacontroller-controllers %s",
 		},
 		{
-			check: "rights-leader-election", name: "Role " + registration.LeaderElectionRole + " in " + namespace, rules: election,
+			check: "rights-leader-election", name: "Role " + name + ofElection + " in " + namespace, rules: election,
 			namespace: namespace,
-			give: "kubectl create rolebinding metacontroller-apiserver:leader-election --namespace " + namespace +
-				" --role=metacontroller-apiserver:leader-election %s",
+			give:      "kubectl create rolebinding " + name + ofElection + " --namespace " + namespace + " --role=" + name + ofElection + " %s",
 		},
 	}, nil
 }

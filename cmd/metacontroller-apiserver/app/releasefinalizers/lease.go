@@ -36,21 +36,22 @@ const (
 )
 
 // renewing returns who renews a Lease, empty if nobody does. It does not compare clocks: a Lease that somebody holds is renewed if it changes within
-// the time after which another server may take it. Waits is told when that has to be waited for.
+// the time after which another server may take it. Waits is told when that has to be waited for. A Lease that is not there is an error: its server
+// may be gone with its namespace, or have another Lease.
 func renewing(
 	ctx context.Context, leases coordinationclient.LeaseInterface, name string, waits func(holder string, limit time.Duration),
 ) (string, error) {
 	read := func() (*coordinationv1.LeaseSpec, error) {
 		lease, err := leases.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return &coordinationv1.LeaseSpec{}, nil
-		}
 		if err != nil {
 			return nil, fmt.Errorf("reading Lease %s: %w", name, err)
 		}
 		return &lease.Spec, nil
 	}
 	first, err := read()
+	if apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("there is no Lease %s; --lease names that of the server", name)
+	}
 	if err != nil || ptr.Deref(first.HolderIdentity, "") == "" {
 		return "", err
 	}
@@ -73,6 +74,9 @@ func renewing(
 		case <-ticker.C:
 		}
 		now, err := read()
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
 		if err != nil {
 			return "", err
 		}

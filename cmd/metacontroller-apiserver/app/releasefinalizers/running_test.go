@@ -75,7 +75,7 @@ func TestWhoRenewsALease(t *testing.T) {
 		// after is the longest time that it takes.
 		after time.Duration
 	}{
-		"there is none":      {at: func(time.Duration) (*coordinationv1.LeaseSpec, error) { return nil, nil }},
+		"there is none":      {at: func(time.Duration) (*coordinationv1.LeaseSpec, error) { return nil, nil }, fails: true},
 		"it was released":    {at: func(time.Duration) (*coordinationv1.LeaseSpec, error) { return held("", 0), nil }},
 		"it may not be read": {at: func(time.Duration) (*coordinationv1.LeaseSpec, error) { return nil, errNotYou }, fails: true},
 		"a server renews it every two seconds": {
@@ -209,7 +209,8 @@ func TestWhatIsLookedAtWhenNoServerIsAvailable(t *testing.T) {
 		looked  bool
 		unknown bool
 	}{
-		"nobody holds it":        {lease: "team/lease", found: parents, status: http.StatusNotFound, looked: true},
+		"nobody holds it":        {lease: "team/lease", found: parents, status: http.StatusOK, looked: true},
+		"it is not there":        {lease: "team/lease", found: parents, status: http.StatusNotFound, looked: true, unknown: true},
 		"it may not be read":     {lease: "team/lease", found: parents, status: http.StatusForbidden, looked: true, unknown: true},
 		"there is nothing to do": {lease: "team/lease", status: http.StatusForbidden},
 		"nobody wants it":        {found: parents, status: http.StatusForbidden},
@@ -224,6 +225,9 @@ func TestWhatIsLookedAtWhenNoServerIsAvailable(t *testing.T) {
 				case lease:
 					looked = true
 					w.WriteHeader(test.status)
+					if test.status == http.StatusOK {
+						_, _ = w.Write([]byte(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{}}`))
+					}
 				default:
 					t.Errorf("asked for %s", r.URL.Path)
 				}

@@ -18,6 +18,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -108,6 +109,9 @@ func (o importing) one(ctx context.Context, client dynamic.Interface, owners own
 
 // compare deals with an object that exists.
 func (o importing) compare(ctx context.Context, objects dynamic.ResourceInterface, existing, wanted *unstructured.Unstructured) (string, error) {
+	if existing.GetDeletionTimestamp() != nil {
+		return "", errors.New("exists, and is being deleted: import it again when it is gone")
+	}
 	replacement := existing.DeepCopy()
 	for _, field := range []string{"spec", "parentPatch", "children"} {
 		if value, found := wanted.Object[field]; found {

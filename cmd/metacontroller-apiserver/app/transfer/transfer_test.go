@@ -19,8 +19,11 @@ package transfer
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 const stored = `
@@ -132,5 +135,16 @@ func TestJSONObjectsThatFollowOneAnotherAreAllRead(t *testing.T) {
 	}
 	if objects, err := read(strings.NewReader(object("a") + "\n" + object("b"))); err != nil || len(objects) != 2 {
 		t.Errorf("read %v with error %v, want two objects", objects, err)
+	}
+}
+
+func TestAnObjectThatIsBeingDeletedIsNotAsInTheFile(t *testing.T) {
+	deleting := &unstructured.Unstructured{Object: map[string]any{}}
+	deleting.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+	for _, replace := range []bool{false, true} {
+		done, err := importing{replace: replace}.compare(t.Context(), nil, deleting, &unstructured.Unstructured{Object: map[string]any{}})
+		if err == nil || !strings.Contains(err.Error(), "is being deleted") {
+			t.Errorf("got %q, %v", done, err)
+		}
 	}
 }
