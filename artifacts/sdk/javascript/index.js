@@ -47,13 +47,19 @@ export function makeServer(hooks) {
 
 function answer(response, status, type, text) {
   const body = Buffer.from(text);
+  if (response.socket?.server?.listening === false) {
+    response.setHeader("Connection", "close");
+  }
   response.writeHead(status, { "Content-Type": type, "Content-Length": body.length });
   response.end(body);
 }
 
+// How long calls in flight may take after the program was told to end, in milliseconds.
+const GRACE = 10_000;
+
 /**
- * Serves hooks by path, such as {"/sync": sync}, until the program gets SIGTERM or Ctrl-C. The environment variables PORT (8080; 0 takes
- * a free one) and HOST (every address) say where.
+ * Serves hooks by path, such as {"/sync": sync}, until the program gets SIGTERM or Ctrl-C. Calls in flight are answered then, if they take
+ * no longer than ten seconds. The environment variables PORT (8080; 0 takes a free one) and HOST (every address) say where.
  * @param {import("./index.js").Hooks} hooks
  */
 export function serve(hooks) {
@@ -64,7 +70,8 @@ export function serve(hooks) {
   for (const signal of ["SIGTERM", "SIGINT"]) {
     process.once(signal, () => {
       server.close();
-      server.closeAllConnections();
+      server.closeIdleConnections();
+      setTimeout(() => server.closeAllConnections(), GRACE).unref();
     });
   }
   return server;

@@ -63,6 +63,23 @@ test("ends with SIGTERM", async () => {
   assert.equal(code, 0);
 });
 
+test("answers calls in flight when it ends", async () => {
+  const program = `
+    import { serve } from ${JSON.stringify(new URL("./index.js", import.meta.url).href)};
+    serve({ "/sync": () => new Promise((resolve) => {
+      process.once("SIGTERM", () => setTimeout(() => resolve({ status: { late: true } }), 200));
+      console.log("called");
+    }) });`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", program], { env: { ...process.env, PORT: "0", HOST: "127.0.0.1" } });
+  const [line] = await once(child.stdout, "data");
+  const ended = once(child, "exit");
+  const request = fetch(`http://127.0.0.1:${/\d+/.exec(String(line))[0]}/sync`, { method: "POST", body: "{}" });
+  await once(child.stdout, "data");
+  child.kill("SIGTERM");
+  assert.deepEqual(await (await request).json(), { status: { late: true } });
+  assert.deepEqual(await ended, [0, null]);
+});
+
 test("takes an empty PORT for none", async (t) => {
   const { PORT, HOST } = process.env;
   t.after(() => {

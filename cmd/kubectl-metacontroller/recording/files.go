@@ -96,17 +96,32 @@ func (p pair) write(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // source code, for everyone
 		return fmt.Errorf("making the folder of recorded requests: %w", err)
 	}
-	for end, body := range map[string][]byte{requestEnd: p.request, responseEnd: p.response} {
-		text, err := normal(body)
+	parts := []struct {
+		end  string
+		body []byte
+	}{{requestEnd, p.request}, {responseEnd, p.response}}
+	// Both are written before one takes the place of a former one: a request with another response would count as a change of the hook.
+	for _, part := range parts {
+		text, err := normal(part.body)
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.name+end, err)
+			return fmt.Errorf("%s: %w", p.name+part.end, err)
 		}
-		if err := os.WriteFile(filepath.Join(folder, p.name+end), text, 0o644); err != nil { //nolint:gosec // as above
+		file := filepath.Join(folder, p.name+part.end+unfinished)
+		if err := os.WriteFile(file, text, 0o644); err != nil { //nolint:gosec // as above
+			return errors.Join(fmt.Errorf("recording a request: %w", err), os.RemoveAll(file))
+		}
+	}
+	for _, part := range parts {
+		file := filepath.Join(folder, p.name+part.end)
+		if err := os.Rename(file+unfinished, file); err != nil {
 			return fmt.Errorf("recording a request: %w", err)
 		}
 	}
 	return nil
 }
+
+// unfinished ends the names of files that are being written.
+const unfinished = ".tmp"
 
 // read reads all pairs of a folder, in the order of their names.
 func read(folder string) ([]pair, error) {

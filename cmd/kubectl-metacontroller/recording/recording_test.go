@@ -331,3 +331,23 @@ func TestReplayComparesValuesOfSecretsThatAreNotHidden(t *testing.T) {
 		t.Errorf("got %v, error %v", lines, err)
 	}
 }
+
+func TestAPairIsReplacedAsAWhole(t *testing.T) {
+	folder := t.TempDir()
+	former := pair{name: "sync-web", request: []byte(`{"parent":1}`), response: []byte(`{"status":1}`)}
+	if err := former.write(folder); err != nil {
+		t.Fatal(err)
+	}
+	// The response cannot be written: a folder is where it would be.
+	blocked := filepath.Join(folder, former.name+responseEnd+unfinished)
+	if err := os.MkdirAll(filepath.Join(blocked, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := (pair{name: former.name, request: []byte(`{"parent":2}`), response: []byte(`{"status":2}`)}).write(folder); err == nil {
+		t.Error("it was written")
+	}
+	pairs, err := read(folder)
+	if err != nil || len(pairs) != 1 || !strings.Contains(string(pairs[0].request), "1") || !strings.Contains(string(pairs[0].response), "1") {
+		t.Errorf("got %s, %v, want the former pair", pairs, err)
+	}
+}

@@ -6,11 +6,14 @@ import signal
 import socket
 import socketserver
 import sys
+import threading
 import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 Hooks = Mapping[str, Callable[[Any], Any]]
+
+GRACE = 10.0  # How long calls in flight may take after the program was told to end, in seconds.
 
 
 def respond(hooks: Hooks, path: str, body: bytes) -> Tuple[int, str, bytes]:
@@ -32,14 +35,34 @@ def respond(hooks: Hooks, path: str, body: bytes) -> Tuple[int, str, bytes]:
         return 500, "text/plain", ("%s: %s\n" % (type(error).__name__, error)).encode()
 
 
-def make_server(hooks: Hooks, host: str = "", port: int = 0) -> ThreadingHTTPServer:
+class HookServer(ThreadingHTTPServer):
+    """A server of hooks, which knows how many calls are in flight."""
+
+    def __init__(self, *args: Any) -> None:
+        self._calls = 0
+        self._changed = threading.Condition()
+        super().__init__(*args)
+
+    def count(self, change: int) -> None:
+        """Counts a call that begins (1) or ends (-1)."""
+        with self._changed:
+            self._calls += change
+            self._changed.notify_all()
+
+    def finish(self, seconds: float) -> bool:
+        """Waits until no call is in flight, for some seconds at most, and returns whether none is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._calls == 0, seconds)
+
+
+def make_server(hooks: Hooks, host: str = "", port: int = 0) -> HookServer:
     """Returns a server that listens, for hooks by path. Its serve_forever() serves, each request in a thread of its own.
 
     Without a host it listens at every address, of IPv4 and IPv6. GET of any path is answered with status 200, for readiness probes.
     """
     family, address = _place(host, port)
 
-    class Server(ThreadingHTTPServer):
+    class Server(HookServer):
         address_family = family
 
         def server_bind(self) -> None:
@@ -53,8 +76,13 @@ def make_server(hooks: Hooks, host: str = "", port: int = 0) -> ThreadingHTTPSer
         wbufsize = -1  # Headers and body leave together.
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.answer(*respond(hooks, self.path, body))
+            server.count(1)
+            try:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                self.answer(*respond(hooks, self.path, body))
+                self.wfile.flush()
+            finally:
+                server.count(-1)
 
         def do_GET(self) -> None:
             self.answer(200, "application/json", b'{"ready": true}')
@@ -69,7 +97,8 @@ def make_server(hooks: Hooks, host: str = "", port: int = 0) -> ThreadingHTTPSer
         def log_message(self, format: str, *args: Any) -> None:
             """Stays silent: the status of the controller tells about calls that went wrong."""
 
-    return Server(address, Handler)
+    server = Server(address, Handler)
+    return server
 
 
 def _place(host: str, port: int) -> Tuple[socket.AddressFamily, Tuple[str, int]]:
@@ -84,7 +113,7 @@ def _place(host: str, port: int) -> Tuple[socket.AddressFamily, Tuple[str, int]]
 def serve(hooks: Hooks, environment: Optional[Dict[str, str]] = None) -> None:
     """Serves hooks by path, such as {"/sync": sync}, until the program gets SIGTERM or Ctrl-C.
 
-    The environment variables PORT (8080; 0 takes a free one) and HOST (every address) say where.
+    Calls in flight are answered then, if they take no longer than ten seconds; a second signal ends them. The environment variables PORT (8080; 0 takes a free one) and HOST (every address) say where.
     """
     values = os.environ if environment is None else environment
     server = make_server(hooks, values.get("HOST", ""), int(values.get("PORT") or "8080"))
@@ -96,3 +125,4 @@ def serve(hooks: Hooks, environment: Optional[Dict[str, str]] = None) -> None:
         pass
     finally:
         server.server_close()
+        server.finish(GRACE)

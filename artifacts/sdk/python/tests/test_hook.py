@@ -104,6 +104,22 @@ class Serve(unittest.TestCase):
             process.send_signal(signal.SIGTERM)
             self.assertEqual(0, process.wait(60))
 
+    def test_answers_calls_in_flight_when_it_ends(self):
+        program = (
+            "import os, signal, time\n"
+            "from metacontroller_hook import serve\n"
+            "def sync(request):\n"
+            "    os.kill(os.getpid(), signal.SIGTERM)\n"
+            "    time.sleep(0.2)\n"
+            "    return {'status': {'late': True}}\n"
+            "serve({'/sync': sync})\n"
+        )
+        environment = dict(os.environ, PORT="0", HOST="127.0.0.1", PYTHONPATH=str(ROOT))
+        with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True) as process:
+            port = process.stdout.readline().split()[-1]
+            with urllib.request.urlopen("http://127.0.0.1:%s/sync" % port, b"{}") as response:
+                self.assertEqual({"status": {"late": True}}, json.load(response))
+            self.assertEqual(0, process.wait(60))
 
     def test_takes_an_empty_port_for_none(self):
         with mock.patch("metacontroller_hook.server.make_server", side_effect=KeyboardInterrupt) as make_server:
