@@ -23,7 +23,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,7 +123,8 @@ func createNamespace(ctx context.Context, client typedcorev1.NamespacesGetter, n
 // process that reads another's identity in it knows that the other one has ended, and need not wait for its Lease.
 type leaderFile struct {
 	path string
-	// host is the name of this host. What another one wrote does not count: the directory may be a copy.
+	// host is the name of this host. What another one wrote does not count: the directory may be a copy. Nor does what stands in another file
+	// than the one that was written, as in a copy on the same host.
 	host string
 }
 
@@ -134,16 +137,28 @@ func (f leaderFile) read() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading which process led last: %w", err)
 	}
-	identity := strings.TrimSpace(string(content))
-	if !strings.HasPrefix(identity, f.host+"_") {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return "", fmt.Errorf("reading which process led last: %w", err)
+	}
+	identity, inode, _ := strings.Cut(strings.TrimSpace(string(content)), " ")
+	if !strings.HasPrefix(identity, f.host+"_") || inode != inodeOf(info) {
 		return "", nil
 	}
 	return identity, nil
 }
 
+// inodeOf returns the number of a file, which a copy of it does not have. It stays when the file is renamed.
+func inodeOf(info fs.FileInfo) string {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return strconv.FormatUint(stat.Ino, 10)
+	}
+	return ""
+}
+
 func (f leaderFile) write(identity string) error {
 	next := f.path + ".new"
-	err := os.WriteFile(next, []byte(identity+"\n"), 0o600)
+	err := writeWithInode(next, identity)
 	if err == nil {
 		err = os.Rename(next, f.path)
 	}
@@ -151,4 +166,16 @@ func (f leaderFile) write(identity string) error {
 		return fmt.Errorf("writing which process leads: %w", err)
 	}
 	return nil
+}
+
+func writeWithInode(path, identity string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		_, err = fmt.Fprintln(file, identity, inodeOf(info))
+	}
+	return errors.Join(err, file.Close())
 }

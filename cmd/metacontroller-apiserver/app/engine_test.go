@@ -22,6 +22,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -302,6 +303,17 @@ func TestTheFileOfTheLeaderCountsOnItsHost(t *testing.T) {
 	}
 	if former, err := elsewhere.read(); former != "" || err != nil {
 		t.Errorf("on another host: %q %v", former, err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := leaderFile{filepath.Join(t.TempDir(), "leader"), "here"}
+	if err := os.WriteFile(copied.path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if former, err := copied.read(); former != "" || err != nil {
+		t.Errorf("in a copy of the directory: %q %v", former, err)
 	}
 }
 
