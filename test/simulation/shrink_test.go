@@ -38,9 +38,9 @@ func runOnce(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	result := run(t, h, true)
-	m := message{Seed: h.Seed, Steps: result.Steps, Table: table(h, result)}
+	m := message{Seed: h.Seed, Steps: result.Steps}
 	if v := result.Violation; v != nil {
-		m.Invariant, m.Text = v.Invariant, v.String()
+		m.Invariant, m.Text, m.Table = v.Invariant, v.String(), table(h, result)
 	}
 	send(m)
 }
@@ -61,12 +61,8 @@ func (f *fleet) shrink(found message) string {
 		return f.shrinkElsewhere(found.Seed)
 	}
 	h = h.Until(first.Steps)
-	end := time.Now().Add(*shrinks)
 	last := first
-	small := history.Shrink(h, *attempts, func(candidate history.History) bool {
-		if time.Now().After(end) {
-			return false
-		}
+	small := shrinkInTime(h, func(candidate history.History) bool {
 		m := f.runAlone(candidate, file)
 		if m.Invariant != found.Invariant {
 			return false
@@ -75,6 +71,12 @@ func (f *fleet) shrink(found message) string {
 		return true
 	})
 	return last.Table + kept(f.t, small, found.Invariant, len(h.Steps))
+}
+
+// shrinkInTime shrinks a history until the time for that is over.
+func shrinkInTime(h history.History, violates func(history.History) bool) history.History {
+	end := time.Now().Add(*shrinks)
+	return history.Shrink(h, *attempts, func(candidate history.History) bool { return time.Now().Before(end) && violates(candidate) })
 }
 
 // runAlone runs a history, which it writes to a file, in a process of its own.
@@ -114,11 +116,7 @@ func shrinkHere(t *testing.T, h history.History) {
 	if v == nil {
 		t.Fatalf("seed %d violates nothing when it is run again", h.Seed)
 	}
-	end := time.Now().Add(*shrinks)
-	small := history.Shrink(h, *attempts, func(candidate history.History) bool {
-		if time.Now().After(end) {
-			return false
-		}
+	small := shrinkInTime(h, func(candidate history.History) bool {
 		found := run(t, candidate, false).Violation
 		return found != nil && found.Invariant == v.Invariant
 	})

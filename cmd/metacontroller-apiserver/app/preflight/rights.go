@@ -45,9 +45,6 @@ type role struct {
 	give string
 }
 
-// ofElection ends the name of the Role of the Lease, which begins with that of the Service, too.
-const ofElection = ":leader-election"
-
 // roles are those that a server in a namespace needs for everything but the kinds of its controllers. Its ClusterRole, which it reads, has the
 // name of its Service, as in the manifests and the chart.
 func roles(namespace, name string) ([]role, error) {
@@ -68,6 +65,8 @@ func roles(namespace, name string) ([]role, error) {
 			server[i].ResourceNames = []string{name}
 		}
 	}
+	// Its name begins with that of the Service, too.
+	electing := name + strings.TrimPrefix(registration.LeaderElectionRole, registration.ServerRole)
 	// That rule depends on what the controllers do.
 	controllers = slices.DeleteFunc(controllers, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "*") })
 	return []role{
@@ -96,9 +95,9 @@ func roles(namespace, name string) ([]role, error) {
 			give: "kubectl create clusterrolebinding metacontroller-controllers --clusterrole=metacontroller-controllers %s",
 		},
 		{
-			check: "rights-leader-election", name: "Role " + name + ofElection + " in " + namespace, rules: election,
+			check: "rights-leader-election", name: "Role " + electing + " in " + namespace, rules: election,
 			namespace: namespace,
-			give:      "kubectl create rolebinding " + name + ofElection + " --namespace " + namespace + " --role=" + name + ofElection + " %s",
+			give:      "kubectl create rolebinding " + electing + " --namespace " + namespace + " --role=" + electing + " %s",
 		},
 	}, nil
 }
