@@ -52,15 +52,15 @@ type Parent struct {
 // Decide returns what becomes of a candidate.
 func (p Parent) Decide(o *object.Object) Decision {
 	matches := p.Selector != nil && p.Selector.Matches(o.LabelSet())
-	owner := o.Controller()
+	owner, controlled := o.ControllerUID()
 	switch {
-	case owner != nil && owner.UID != p.UID:
+	case controlled && owner != p.UID:
 		return Ignore
-	case owner != nil && matches:
+	case controlled && matches:
 		return Claim
-	case owner != nil && (p.Deleting || isAttachment(o)):
+	case controlled && (p.Deleting || isAttachment(o)):
 		return Ignore
-	case owner != nil:
+	case controlled:
 		return Release
 	case !matches || p.Deleting || o.Deleting():
 		return Ignore

@@ -38,13 +38,13 @@ type store struct {
 	// bytes is the size of the objects' JSON.
 	bytes int64
 	// controlled has the objects that an owner controls, by the owner's UID.
-	controlled map[types.UID]*controlled
+	controlled map[types.UID]*owned
 	// orphans has the objects that no owner controls.
 	orphans group
 }
 
 func newStore() *store {
-	return &store{all: newGroup(), controlled: map[types.UID]*controlled{}, orphans: newGroup()}
+	return &store{all: newGroup(), controlled: map[types.UID]*owned{}, orphans: newGroup()}
 }
 
 func (s *store) get(k key) (*object.Object, bool) {
@@ -135,32 +135,32 @@ func (s *store) forget(k key, before *object.Object) {
 	s.unindex(k, before)
 }
 
-// controlled are the objects that one owner controls. The map has a pointer to them: to set the value of a key again would replace the key,
+// owned are the objects that one owner controls. The map has a pointer to them: to set the value of a key again would replace the key,
 // too, by one that is a part of another object's JSON.
-type controlled struct{ objects []*object.Object }
+type owned struct{ objects []*object.Object }
 
 func (s *store) index(k key, o *object.Object) {
-	owner := o.Controller()
-	if owner == nil {
+	owner, controlled := o.ControllerUID()
+	if !controlled {
 		s.orphans.add(k, o)
 		return
 	}
-	c := s.controlled[owner.UID]
+	c := s.controlled[owner]
 	if c == nil {
-		c = &controlled{}
+		c = &owned{}
 		// Clone: the text aliases the object's JSON, which a key would keep in memory.
-		s.controlled[types.UID(strings.Clone(string(owner.UID)))] = c
+		s.controlled[types.UID(strings.Clone(string(owner)))] = c
 	}
 	c.objects = append(c.objects, o)
 }
 
 func (s *store) unindex(k key, o *object.Object) {
-	owner := o.Controller()
-	if owner == nil {
+	owner, controlled := o.ControllerUID()
+	if !controlled {
 		s.orphans.remove(k, o)
 		return
 	}
-	c := s.controlled[owner.UID]
+	c := s.controlled[owner]
 	if c == nil {
 		return
 	}
@@ -170,7 +170,7 @@ func (s *store) unindex(k key, o *object.Object) {
 		c.objects = c.objects[:last]
 	}
 	if len(c.objects) == 0 {
-		delete(s.controlled, owner.UID)
+		delete(s.controlled, owner)
 	}
 }
 

@@ -35,14 +35,14 @@ type managedEntry struct {
 }
 
 // appliedIn returns, as a JSON object by field manager, the fields that managers whose names begin with one of prefixes have
-// applied to the object itself. It is empty if there are none, as in most objects.
-func appliedIn(managedFields []byte, prefixes []string) string {
+// applied to the object itself. It is nil if there are none, as in most objects.
+func appliedIn(managedFields []byte, prefixes []string) *string {
 	if len(prefixes) == 0 || !bytes.Contains(managedFields, appliedOperation) {
-		return ""
+		return nil
 	}
 	var entries []managedEntry
 	if json.Unmarshal(managedFields, &entries) != nil {
-		return ""
+		return nil
 	}
 	kept := map[string]json.RawMessage{}
 	for _, e := range entries {
@@ -52,35 +52,36 @@ func appliedIn(managedFields []byte, prefixes []string) string {
 		}
 	}
 	if len(kept) == 0 {
-		return ""
+		return nil
 	}
 	encoded, err := json.Marshal(kept)
 	if err != nil {
 		// What was decoded a moment ago can be encoded.
-		return ""
+		return nil
 	}
-	return string(encoded)
+	text := string(encoded)
+	return &text
 }
 
 // AppliedFields returns the fields that manager owns by server-side apply, as FieldsV1, and whether it owns any. It knows of the
 // managers that [ParseOptions] name.
 func (o *Object) AppliedFields(manager string) (fields json.RawMessage, ok bool) {
-	if o.applied == "" {
+	if o.applied == nil {
 		return nil, false
 	}
-	at, ok := member(o.applied, manager)
+	at, ok := member(*o.applied, manager)
 	return bytesOf(at), ok
 }
 
 // Appliers returns the field managers of which [Object.AppliedFields] knows that they own fields.
 func (o *Object) Appliers() []string {
-	if o.applied == "" {
+	if o.applied == nil {
 		return nil
 	}
 	var managers []string
-	s := scanner{data: bytesOf(o.applied)}
+	s := scanner{data: bytesOf(*o.applied)}
 	_ = s.members(func(at span, _ bool) error { // It was encoded here.
-		managers = append(managers, unquote(o.applied[at.start:at.end]))
+		managers = append(managers, unquote((*o.applied)[at.start:at.end]))
 		_, err := s.value()
 		return err
 	})

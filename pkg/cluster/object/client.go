@@ -55,12 +55,12 @@ func (v *view) SetGroupVersionKind(schema.GroupVersionKind) {}
 
 func (v *view) GetNamespace() string                       { return v.object().Namespace() }
 func (v *view) SetNamespace(string)                        {}
-func (v *view) GetName() string                            { return v.name }
+func (v *view) GetName() string                            { return v.object().Name() }
 func (v *view) SetName(string)                             {}
 func (v *view) SetGenerateName(string)                     {}
-func (v *view) GetUID() types.UID                          { return types.UID(v.uid) }
+func (v *view) GetUID() types.UID                          { return v.object().UID() }
 func (v *view) SetUID(types.UID)                           {}
-func (v *view) GetResourceVersion() string                 { return v.resourceVersion }
+func (v *view) GetResourceVersion() string                 { return v.object().ResourceVersion() }
 func (v *view) SetResourceVersion(string)                  {}
 func (v *view) GetGeneration() int64                       { return v.generation }
 func (v *view) SetGeneration(int64)                        {}

@@ -19,7 +19,6 @@ package object
 import (
 	"fmt"
 	"iter"
-	"unique"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,13 +90,30 @@ func (o *Object) Finalizers() []string {
 	return finalizers
 }
 
-// Controller is the first owner that is marked as the controller, nil if there is none. It is shared: do not modify it.
-func (o *Object) Controller() *OwnerReference { return o.controller }
+// ControllerUID is the UID of the first owner that is marked as the controller, and whether there is such an owner.
+func (o *Object) ControllerUID() (uid types.UID, controlled bool) {
+	return types.UID(o.textAt(o.controllerUID)), !o.controller.none()
+}
+
+// Controller decodes the first owner that is marked as the controller, nil if there is none. [Object.ControllerUID] costs less.
+func (o *Object) Controller() *OwnerReference {
+	if o.controller.none() {
+		return nil
+	}
+	data := o.json[o.controller.start:o.controller.end]
+	s := scanner{data: bytesOf(data)}
+	owner, _, err := s.owner(data)
+	if err != nil {
+		// Not reached: Parse read it before.
+		return nil
+	}
+	return &owner
+}
 
 // OwnerReferences decodes all owners into a new slice, nil if there are none.
 func (o *Object) OwnerReferences() []OwnerReference {
 	var owners []OwnerReference
-	if err := o.eachOwner(func(owner OwnerReference) { owners = append(owners, owner) }); err != nil {
+	if err := o.eachOwner(func(owner *OwnerReference, _, _ span) { owners = append(owners, *owner) }); err != nil {
 		// Not reached: Parse read them before.
 		return nil
 	}
@@ -105,10 +121,9 @@ func (o *Object) OwnerReferences() []OwnerReference {
 }
 
 func (o *Object) readController() error {
-	err := o.eachOwner(func(owner OwnerReference) {
-		if owner.Controller && o.controller == nil {
-			found := owner
-			o.controller = &found
+	err := o.eachOwner(func(owner *OwnerReference, at, uid span) {
+		if owner.Controller && o.controller.none() {
+			o.controller, o.controllerUID = at, uid
 		}
 	})
 	if err != nil {
@@ -117,33 +132,46 @@ func (o *Object) readController() error {
 	return nil
 }
 
-func (o *Object) eachOwner(each func(OwnerReference)) error {
+// eachOwner calls each for every owner, with where it and its UID are in the object's JSON.
+func (o *Object) eachOwner(each func(owner *OwnerReference, at, uid span)) error {
 	if o.owners.none() {
 		return nil
 	}
-	data := o.json[o.owners.start:o.owners.end]
-	s := scanner{data: bytesOf(data)}
+	data := o.json[:o.owners.end]
+	s := scanner{data: bytesOf(data), pos: int(o.owners.start)}
 	return s.elements(func() error {
 		var owner OwnerReference
 		switch s.space() {
 		case '{':
 		case 'n':
-			each(owner)
+			each(&owner, span{}, span{})
 			return s.literal("null")
 		default:
 			return s.fail("an object as owner")
 		}
-		err := s.members(func(at span, _ bool) error {
-			value, err := s.value()
-			if err != nil {
-				return err
-			}
-			return owner.set(unquote(data[at.start:at.end]), data[value.start:value.end])
-		})
-		owner.intern()
-		each(owner)
+		start := s.pos
+		owner, uid, err := s.owner(data)
+		each(&owner, span{uint32(start), uint32(s.pos)}, uid) //nolint:gosec // parse checked the length.
 		return err
 	})
+}
+
+// owner reads an owner reference, and where its UID is in the data; the zero span for none.
+func (s *scanner) owner(data string) (owner OwnerReference, uid span, err error) {
+	err = s.members(func(at span, _ bool) error {
+		value, err := s.value()
+		if err != nil {
+			return err
+		}
+		key, raw := unquote(data[at.start:at.end]), data[value.start:value.end]
+		if key == "uid" {
+			if uid = value; isNull(raw) {
+				uid = span{}
+			}
+		}
+		return owner.set(key, raw)
+	})
+	return owner, uid, err
 }
 
 func (r *OwnerReference) set(key, raw string) error {
@@ -163,12 +191,6 @@ func (r *OwnerReference) set(key, raw string) error {
 	default:
 		return nil
 	}
-}
-
-// intern makes references to owners of one type share its name.
-func (r *OwnerReference) intern() {
-	shared := unique.Make(typeMeta{r.APIVersion, r.Kind}).Value()
-	r.APIVersion, r.Kind = shared.apiVersion, shared.kind
 }
 
 func setText(to *string, key, raw string) error {

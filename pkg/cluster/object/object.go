@@ -30,20 +30,19 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Object is one API object as the engine keeps it. It does not change, and is safe for concurrent use. Make it with [Parse].
+// Object is one API object as the engine keeps it. It does not change, and is safe for concurrent use. Make it with [Parse]. There are many, so
+// that it has little beside its JSON: most texts are read from there, at no cost as long as nothing in them is escaped.
 type Object struct {
-	json            string
-	name            string
-	uid             string
-	resourceVersion string
-	typ             unique.Handle[typeMeta]
-	namespace       unique.Handle[string]
-	controller      *OwnerReference
-	generation      int64
-	// applied has the fields of field managers of interest, empty in most objects.
-	applied string
+	json       string
+	common     unique.Handle[common]
+	generation int64
+	// applied has the fields of field managers of interest, nil in most objects.
+	applied *string
 
+	name, uid, resourceVersion                                span
 	labels, annotations, owners, finalizers, created, deleted span
+	// controller is the first owner that is marked as the controller.
+	controller, controllerUID span
 }
 
 // complete checks and decodes what is more than text.
@@ -65,22 +64,22 @@ func (o *Object) complete(generation span) error {
 }
 
 // APIVersion is the group and version that the object was read in, for example apps/v1.
-func (o *Object) APIVersion() string { return o.typ.Value().apiVersion }
+func (o *Object) APIVersion() string { return o.common.Value().apiVersion }
 
 // Kind is the object's kind.
-func (o *Object) Kind() string { return o.typ.Value().kind }
+func (o *Object) Kind() string { return o.common.Value().kind }
 
-// Namespace is empty for a cluster-scoped object. The string is shared by all objects of the namespace.
-func (o *Object) Namespace() string { return o.namespace.Value() }
+// Namespace is empty for a cluster-scoped object. The string is shared by all objects of the type in the namespace.
+func (o *Object) Namespace() string { return o.common.Value().namespace }
 
 // Name is the object's metadata.name.
-func (o *Object) Name() string { return o.name }
+func (o *Object) Name() string { return o.textAt(o.name) }
 
 // UID is the object's metadata.uid.
-func (o *Object) UID() types.UID { return types.UID(o.uid) }
+func (o *Object) UID() types.UID { return types.UID(o.textAt(o.uid)) }
 
 // ResourceVersion is the object's metadata.resourceVersion.
-func (o *Object) ResourceVersion() string { return o.resourceVersion }
+func (o *Object) ResourceVersion() string { return o.textAt(o.resourceVersion) }
 
 // Generation is the object's metadata.generation, 0 for kinds that have none.
 func (o *Object) Generation() int64 { return o.generation }
@@ -104,9 +103,9 @@ func (o *Object) MarshalJSON() ([]byte, error) { return o.JSON(), nil }
 // String names the object for people, as "Pod ns/name" or "Node name". It shows nothing of what is in it.
 func (o *Object) String() string {
 	if o.Namespace() == "" {
-		return o.Kind() + " " + o.name
+		return o.Kind() + " " + o.Name()
 	}
-	return o.Kind() + " " + o.Namespace() + "/" + o.name
+	return o.Kind() + " " + o.Namespace() + "/" + o.Name()
 }
 
 // GoString is [Object.String], so that no way of printing shows the contents.
@@ -176,7 +175,14 @@ func (o *Object) timeAt(at span) time.Time {
 	return t
 }
 
-// typeMeta is shared by all objects of a type.
+// common is shared by all objects of a type in a namespace.
+type common struct {
+	typeMeta
+
+	namespace string
+}
+
+// typeMeta names a type.
 type typeMeta struct{ apiVersion, kind string }
 
 // prefix is how the JSON of an object begins to which what t names is added.

@@ -22,6 +22,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -188,6 +189,44 @@ func TestParseDoesNotKeepTheInput(t *testing.T) {
 	clear(data)
 	if o.Name() != "ab" || o.Namespace() != "ns" || o.Kind() != "Pod" || o.Labels()["app"] != "x" || o.Controller().Kind != "T" {
 		t.Errorf("the object changed with the input: %s %v", o, o.Labels())
+	}
+}
+
+func TestTheControllerIsTheFirstOwnerThatIsMarked(t *testing.T) {
+	for name, test := range map[string]struct {
+		owners, uid string
+		controller  *object.OwnerReference
+	}{
+		"None":        {`[]`, "", nil},
+		"OnlyOthers":  {`[null,{"uid":"a"},{"uid":"b","controller":false}]`, "", nil},
+		"AmongOthers": {` [ null , {"uid":"a"}, {"kind":"T","controller":true,"uid":"b"} ]`, "b", &object.OwnerReference{Kind: "T", UID: "b", Controller: true}},
+		"First":       {`[{"controller":true,"uid":"a"},{"controller":true,"uid":"b"}]`, "a", &object.OwnerReference{UID: "a", Controller: true}},
+		"Escaped": {
+			`[{"u\u0069d":"\u0061","name":"\u0062","controller":true}]`, "a", &object.OwnerReference{UID: "a", Name: "b", Controller: true},
+		},
+		"LastOfTwoUIDs": {`[{"uid":"a","controller":true,"uid":"b"}]`, "b", &object.OwnerReference{UID: "b", Controller: true}},
+		"UIDOfNull":     {`[{"uid":"a","controller":true,"uid":null}]`, "", &object.OwnerReference{Controller: true}},
+		"NoUID":         {`[{"controller":true}]`, "", &object.OwnerReference{Controller: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// The managed fields before the owners are cut out, which moves them.
+			o, err := object.Parse([]byte(`{"metadata":{"managedFields":[{}],"ownerReferences":`+test.owners+`}}`), object.ParseOptions{APIVersion: "v1", Kind: "Pod"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.controller, o.Controller()); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if uid, controlled := o.ControllerUID(); string(uid) != test.uid || controlled != (test.controller != nil) {
+				t.Errorf("UID %q, controlled: %t", uid, controlled)
+			}
+		})
+	}
+}
+
+func TestAnObjectIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(object.Object{}); size > 128 {
+		t.Errorf("an object has %d bytes beside its JSON; there is one for every parent, child and related object", size)
 	}
 }
 

@@ -290,22 +290,21 @@ func (f *fields) object(options ParseOptions) (*Object, error) {
 
 	at := mover{cut: cut, start: start, prefix: uint32(len(prefix))} //nolint:gosec // A type's name is short.
 	o := &Object{
-		json:        b.String(),
-		typ:         unique.Make(meta),
-		namespace:   unique.Make(f.textAt(f.namespace)),
-		labels:      at.move(f.labels),
-		annotations: at.move(f.annotations),
-		owners:      at.move(f.owners),
-		finalizers:  at.move(f.finalizers),
-		created:     at.move(f.created),
-		deleted:     at.move(f.deleted),
+		json:            b.String(),
+		common:          unique.Make(common{meta, f.textAt(f.namespace)}),
+		name:            at.move(f.name),
+		uid:             at.move(f.uid),
+		resourceVersion: at.move(f.resourceVersion),
+		labels:          at.move(f.labels),
+		annotations:     at.move(f.annotations),
+		owners:          at.move(f.owners),
+		finalizers:      at.move(f.finalizers),
+		created:         at.move(f.created),
+		deleted:         at.move(f.deleted),
 	}
 	if m := f.managed; !m.none() {
 		o.applied = appliedIn(f.data[m.start:m.end], options.Managers)
 	}
-	o.name = o.textAt(at.move(f.name))
-	o.uid = o.textAt(at.move(f.uid))
-	o.resourceVersion = o.textAt(at.move(f.resourceVersion))
 	if err := o.complete(at.move(f.generation)); err != nil {
 		return nil, err
 	}

@@ -45,8 +45,8 @@ var (
 	readSecret  = rights.Right{Verb: rights.Watch, Resource: "secrets", Namespace: "ns", Name: "token"}
 	finalize    = rights.Right{Verb: rights.Update, Group: "example.com", Resource: "foos", Subresource: rights.SubresourceFinalizers}
 	listSecrets = rights.Right{Verb: rights.List, Resource: "secrets"}
-	key         = parent.Key{Resource: schema.GroupResource{Group: "example.com", Resource: "foos"}, Namespace: "ns", Name: "a"}
-	other       = parent.Key{Resource: key.Resource, Namespace: "ns", Name: "b"}
+	key         = parent.NewKey(schema.GroupResource{Group: "example.com", Resource: "foos"}, "ns", "a")
+	other       = parent.NewKey(key.Resource(), "ns", "b")
 	forbidden   = apierrors.NewForbidden(pods.GroupResource(), "a", errors.New("no"))
 	secrets     = []schema.GroupResource{{Resource: "secrets"}}
 )

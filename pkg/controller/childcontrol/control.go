@@ -282,8 +282,7 @@ func (c *Control) Conflict(key parent.Key, parent *object.Object, child children
 	if !ok {
 		return nil
 	}
-	owner := existing.Controller()
-	if owner != nil && owner.UID == parent.UID() {
+	if owner, controlled := existing.ControllerUID(); controlled && owner == parent.UID() {
 		if c.config.Mine(parent, existing) {
 			return nil
 		}

@@ -103,7 +103,7 @@ func (c *Control) changersBack(ctx context.Context, key parent.Key, p plan.Plan)
 func (c *Control) changers(ctx context.Context, step *plan.Step) []string {
 	var names []string
 	if c.config.Handlers != nil {
-		names = c.config.Handlers(parent.Key{Resource: step.Resource.GroupResource(), Namespace: step.Namespace, Name: step.Name})
+		names = c.config.Handlers(parent.NewKey(step.Resource.GroupResource(), step.Namespace, step.Name))
 	}
 	target := client.Target{Resource: step.Resource, Namespace: step.Namespace, Name: step.Name}
 	known := c.managers(ctx, target, client.FieldManager, client.PatchManager, c.config.Manager)
@@ -127,7 +127,7 @@ func (c *Control) whose(key parent.Key, existing *object.Object) string {
 // whoChanges says who changes a child back, empty if that is not known.
 func (c *Control) whoChanges(ctx context.Context, step *plan.Step) string {
 	if c.config.Handlers != nil {
-		key := parent.Key{Resource: step.Resource.GroupResource(), Namespace: step.Namespace, Name: step.Name}
+		key := parent.NewKey(step.Resource.GroupResource(), step.Namespace, step.Name)
 		if names := c.config.Handlers(key); len(names) > 0 {
 			return strings.Join(names, " and ") + " handles it as well, and may set this field"
 		}

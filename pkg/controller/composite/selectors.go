@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -42,12 +43,18 @@ var errNoSelector = errors.New(".spec.selector must have either matchLabels, mat
 
 // selectors knows the selector of every parent, so that the parents of an orphan are found without looking at all of them.
 type selectors struct {
+	// generate says that each parent has one that is generated of its UID, which is remembered as a hash.
 	generate bool
+	seed     maphash.Seed
 
-	mu      sync.RWMutex
+	mu sync.RWMutex
+	// generated has the hash of the UID of every parent whose selector is, and parents the parents by that.
+	generated map[parent.Key]uint64
+	parents   map[uint64]parent.Key
+	// entries has the selectors that are not generated.
 	entries map[parent.Key]*selectorEntry
-	// postings has, for a namespace and a label that they demand, the parents whose selectors demand it. Generated selectors
-	// have one parent each, for which a map would be large.
+	// postings has, for a namespace and a label that they demand, the parents whose selectors demand it. Most have one parent each, for which
+	// a map would be large.
 	postings map[posting][]*selectorEntry
 }
 
@@ -66,22 +73,28 @@ type selectorEntry struct {
 }
 
 func newSelectors(generate bool) *selectors {
-	return &selectors{generate: generate, entries: map[parent.Key]*selectorEntry{}, postings: map[posting][]*selectorEntry{}}
+	return &selectors{
+		generate: generate, seed: maphash.MakeSeed(), generated: map[parent.Key]uint64{}, parents: map[uint64]parent.Key{},
+		entries: map[parent.Key]*selectorEntry{}, postings: map[posting][]*selectorEntry{},
+	}
 }
 
 func (s *selectors) len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return len(s.entries)
+	return len(s.generated) + len(s.entries)
 }
 
-// of returns the selector of a parent that was set, or the reason why it has none.
+// of returns the selector of a parent, or the reason why it has none.
 func (s *selectors) of(key parent.Key, o *object.Object) (labels.Selector, error) {
+	if s.generate {
+		return labels.SelectorFromSet(labels.Set{rollout.LabelControllerUID: string(o.UID())}), nil
+	}
 	s.mu.RLock()
 	e, ok := s.entries[key]
 	s.mu.RUnlock()
-	if !ok || !e.fits(s.generate, o) {
-		e = s.compile(o)
+	if !ok || !e.fits(o) {
+		e = compile(o)
 	}
 	return e.selector, e.err
 }
@@ -90,13 +103,17 @@ func (s *selectors) of(key parent.Key, o *object.Object) (labels.Selector, error
 func (s *selectors) Remember(key parent.Key, o *object.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.generate {
+		s.rememberUID(key, maphash.String(s.seed, string(o.UID())))
+		return
+	}
 	if e, ok := s.entries[key]; ok {
-		if e.fits(s.generate, o) {
+		if e.fits(o) {
 			return
 		}
 		s.drop(e)
 	}
-	e := s.compile(o)
+	e := compile(o)
 	e.key = key
 	s.entries[key] = e
 	if e.err != nil {
@@ -112,15 +129,41 @@ func (s *selectors) Remember(key parent.Key, o *object.Object) {
 func (s *selectors) Forget(key parent.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.forgetUID(key)
 	if e, ok := s.entries[key]; ok {
 		s.drop(e)
 		delete(s.entries, key)
 	}
 }
 
+// rememberUID is called with the lock held, as is forgetUID. Of two parents whose UIDs have the same hash, which no two are known to have, the
+// orphans of one wait for its next sync.
+func (s *selectors) rememberUID(key parent.Key, uid uint64) {
+	if former, ok := s.generated[key]; ok && former == uid {
+		return
+	}
+	s.forgetUID(key)
+	s.generated[key], s.parents[uid] = uid, key
+}
+
+func (s *selectors) forgetUID(key parent.Key) {
+	uid, ok := s.generated[key]
+	if !ok {
+		return
+	}
+	delete(s.generated, key)
+	if s.parents[uid] == key {
+		delete(s.parents, uid)
+	}
+}
+
 // Orphan implements reconciler.Kind: it calls enqueue for every parent whose selector matches, of the orphan's namespace and
 // cluster-scoped ones.
 func (s *selectors) Orphan(orphan *object.Object, enqueue func(parent.Key)) {
+	if s.generate {
+		s.orphanOfUID(orphan, enqueue)
+		return
+	}
 	set := labels.Set(orphan.Labels())
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -143,6 +186,19 @@ func (s *selectors) Orphan(orphan *object.Object, enqueue func(parent.Key)) {
 	}
 }
 
+// orphanOfUID calls enqueue for the parent whose UID the orphan's label has.
+func (s *selectors) orphanOfUID(orphan *object.Object, enqueue func(parent.Key)) {
+	uid, ok := orphan.Label(rollout.LabelControllerUID)
+	if !ok {
+		return
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if key, ok := s.parents[maphash.String(s.seed, uid)]; ok && (key.Namespace == "" || key.Namespace == orphan.Namespace()) {
+		enqueue(key)
+	}
+}
+
 // drop takes a parent out of its postings, and each of them away with its last parent.
 func (s *selectors) drop(e *selectorEntry) {
 	for _, p := range e.posted {
@@ -158,12 +214,8 @@ func (s *selectors) drop(e *selectorEntry) {
 	}
 }
 
-func (s *selectors) compile(o *object.Object) *selectorEntry {
+func compile(o *object.Object) *selectorEntry {
 	e := &selectorEntry{uid: types.UID(strings.Clone(string(o.UID())))}
-	if s.generate {
-		e.selector = labels.SelectorFromSet(labels.Set{rollout.LabelControllerUID: string(e.uid)})
-		return e
-	}
 	raw, _ := o.Field("spec", "selector")
 	e.raw = bytes.Clone(raw)
 	e.selector, e.err = decodeSelector(e.raw)
@@ -171,12 +223,9 @@ func (s *selectors) compile(o *object.Object) *selectorEntry {
 }
 
 // fits reports whether e still is the entry of o.
-func (e *selectorEntry) fits(generate bool, o *object.Object) bool {
+func (e *selectorEntry) fits(o *object.Object) bool {
 	if e.uid != o.UID() {
 		return false
-	}
-	if generate {
-		return true
 	}
 	raw, _ := o.Field("spec", "selector")
 	return bytes.Equal(raw, e.raw)

@@ -83,10 +83,52 @@ func TestSelectorsFindTheParentsOfAnOrphan(t *testing.T) {
 
 func TestGeneratedSelectorsFindTheirParent(t *testing.T) {
 	s := newSelectors(true)
-	for _, name := range []string{"a", "b"} {
-		s.Remember(parent.Key{Namespace: "ns", Name: name}, parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":%q,"uid":%q}}`, name, name))
+	set := func(name, uid string) *object.Object {
+		o := parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":%q,"uid":%q}}`, name, uid)
+		s.Remember(parent.Key{Namespace: "ns", Name: name}, o)
+		return o
 	}
-	if got := matched(t, s, rollout.LabelControllerUID, "b"); !slices.Equal(got, []string{"b"}) {
-		t.Errorf("got %v", got)
+	set("a", "1")
+	b := set("b", "2")
+	for _, step := range []struct {
+		what string
+		do   func()
+		uid  string
+		want []string
+	}{
+		{"the one with the UID", func() {}, "2", []string{"b"}},
+		{"one is seen again", func() { set("b", "2") }, "2", []string{"b"}},
+		{"one is made anew, before it was noticed that the former one is gone", func() { set("b", "3") }, "3", []string{"b"}},
+		{"the former one is not found", func() {}, "2", []string{}},
+		{"one is gone", func() { s.Forget(parent.Key{Namespace: "ns", Name: "b"}) }, "3", []string{}},
+		{"the other one is there", func() {}, "1", []string{"a"}},
+		{"all are gone", func() { s.Forget(parent.Key{Namespace: "ns", Name: "a"}) }, "1", []string{}},
+	} {
+		step.do()
+		if got := matched(t, s, rollout.LabelControllerUID, step.uid); !slices.Equal(got, step.want) {
+			t.Errorf("%s: got %v, want %v", step.what, got, step.want)
+		}
+	}
+	if s.len()+len(s.parents) > 0 {
+		t.Errorf("left behind: %v, %v", s.generated, s.parents)
+	}
+	selector, err := s.of(parent.Key{Namespace: "ns", Name: "b"}, b)
+	if err != nil || selector.String() != rollout.LabelControllerUID+"=2" {
+		t.Errorf("selector %v, error %v", selector, err)
+	}
+}
+
+func TestGeneratedSelectorsFindNoParentElsewhere(t *testing.T) {
+	s := newSelectors(true)
+	for uid, namespace := range map[string]string{"1": "other", "2": ""} {
+		s.Remember(parent.Key{Namespace: namespace, Name: "p" + uid}, parsed(t, `{"apiVersion":"v1","kind":"P","metadata":{"name":"p","uid":%q}}`, uid))
+	}
+	for uid, want := range map[string][]string{"1": {}, "2": {"p2"}} {
+		if got := matched(t, s, rollout.LabelControllerUID, uid); !slices.Equal(got, want) {
+			t.Errorf("the orphan in ns of %s: got %v, want %v", uid, got, want)
+		}
+	}
+	if got := matched(t, s, "app", "1"); len(got) > 0 {
+		t.Errorf("an orphan without the label: got %v", got)
 	}
 }

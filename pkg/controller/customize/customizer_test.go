@@ -267,7 +267,7 @@ func TestChangesOfRelatedObjectsEnqueueTheirParents(t *testing.T) {
 	if got := s.take(); !slices.Equal(got, []string{"p"}) {
 		t.Errorf("a selected namespace is deleted: enqueued %v", got)
 	}
-	s.Forget(parent.Key{Resource: schema.GroupResource{Resource: "things"}, Namespace: "ns", Name: "p"})
+	s.Forget(parent.NewKey(schema.GroupResource{Resource: "things"}, "ns", "p"))
 	s.update(configMaps, parse(t, "ConfigMap", "ns", "a", 20, `,"labels":{"app":"yes"}`))
 	if got := s.take(); len(got) > 0 {
 		t.Errorf("enqueued %v after it was forgotten", got)

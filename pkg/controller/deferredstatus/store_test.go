@@ -34,7 +34,7 @@ import (
 )
 
 func keyOf(name string) parent.Key {
-	return parent.Key{Resource: schema.GroupResource{Group: "example.com", Resource: "things"}, Name: name}
+	return parent.NewKey(schema.GroupResource{Group: "example.com", Resource: "things"}, "", name)
 }
 
 func thing(t *testing.T, uid string, version int, rest string) *object.Object {

@@ -144,7 +144,7 @@ func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, d
 			}
 		}
 		list = append(list, supervisor.FinalizedParent{
-			Key:        parent.Key{Resource: resource, Namespace: o.Namespace(), Name: o.Name()},
+			Key:        parent.NewKey(resource, o.Namespace(), o.Name()),
 			UID:        o.UID(),
 			Finalizing: finalizing,
 			Release: func(ctx context.Context) error {

@@ -20,6 +20,7 @@ import (
 	"maps"
 	"strconv"
 	"strings"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -27,24 +28,42 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// Key names a parent of a controller.
+// Key names a parent of a controller. Keys of the same resource, namespace and name are equal. There are many: each mechanism that remembers
+// something of parents has one for each of them.
 type Key struct {
-	// Resource is the parent's resource. A decorator has parents of several.
-	Resource schema.GroupResource
+	// resource is the zero handle for the zero resource.
+	resource unique.Handle[schema.GroupResource]
 	// Namespace is empty for cluster-scoped parents.
 	Namespace string
 	// Name is the parent's name.
 	Name string
 }
 
+// NewKey returns the key of the parent with a name, in a namespace, which is empty for cluster-scoped parents.
+func NewKey(resource schema.GroupResource, namespace, name string) Key {
+	k := Key{Namespace: namespace, Name: name}
+	if !resource.Empty() {
+		k.resource = unique.Make(resource)
+	}
+	return k
+}
+
+// Resource is the parent's resource. A decorator has parents of several. It is the zero value for a key that NewKey did not make.
+func (k Key) Resource() schema.GroupResource {
+	if k.resource == (unique.Handle[schema.GroupResource]{}) {
+		return schema.GroupResource{}
+	}
+	return k.resource.Value()
+}
+
 // String returns resource.group/namespace/name, for logs.
 func (k Key) String() string {
-	return k.Resource.String() + "/" + klog.KRef(k.Namespace, k.Name).String()
+	return k.Resource().String() + "/" + klog.KRef(k.Namespace, k.Name).String()
 }
 
 // KeyOf returns the key of an object. The key shares no memory with the object's JSON, since it is remembered longer than the object.
 func KeyOf(resource schema.GroupResource, o *object.Object) Key {
-	return Key{Resource: resource, Namespace: o.Namespace(), Name: strings.Clone(o.Name())}
+	return NewKey(resource, o.Namespace(), strings.Clone(o.Name()))
 }
 
 // StatusOnly reports whether an update changed nothing that ignoreStatusChanges looks at: neither generation nor labels

@@ -350,8 +350,7 @@ func (c *Controller) workers() int { return c.shared.Options.WorkersOr(c.config.
 
 // mine reports whether an object that has the name of a child is observed as a child of the parent.
 func (c *Controller) mine(p, existing *object.Object) bool {
-	owner := existing.Controller()
-	return owner != nil && owner.UID == p.UID() && c.config.Kind.Selects(p, existing)
+	return controls(p, existing) && c.config.Kind.Selects(p, existing)
 }
 
 // Redefine takes up a definition with the same spec, or one that differs in spec.paused and spec.deletionGuard: hooks are shown it from

@@ -105,11 +105,13 @@ func (c *Controller) childEvent(e cache.Event) {
 			c.pool.EnqueueBecause(key, workqueue.Live, c.childChanged(v1alpha1.SyncObstacleGone, e))
 		}
 	}
-	switch {
-	case e.New == nil:
-	case e.New.Controller() != nil && e.New.Deleting() && (e.Old == nil || !e.Old.Deleting()):
+	if e.New == nil {
+		return
+	}
+	switch _, controlled := e.New.ControllerUID(); {
+	case controlled && e.New.Deleting() && (e.Old == nil || !e.Old.Deleting()):
 		c.enqueueOwner(e.New, v1alpha1.SyncChildDeleted, e)
-	case e.New.Controller() != nil:
+	case controlled:
 		c.enqueueOwner(e.New, v1alpha1.SyncChildChanged, e)
 	case !e.New.Deleting():
 		c.config.Kind.Orphan(e.New, func(key parent.Key) {
@@ -121,8 +123,15 @@ func (c *Controller) childEvent(e cache.Event) {
 
 // sameController reports whether two states of a child have the same controlling owner, or both none.
 func sameController(before, after *object.Object) bool {
-	a, b := before.Controller(), after.Controller()
-	return a == nil && b == nil || a != nil && b != nil && a.UID == b.UID
+	a, was := before.ControllerUID()
+	b, is := after.ControllerUID()
+	return was == is && a == b
+}
+
+// controls reports whether a parent is the controlling owner of an object.
+func controls(parent, o *object.Object) bool {
+	owner, controlled := o.ControllerUID()
+	return controlled && owner == parent.UID()
 }
 
 // enqueueOwner enqueues the parent that controls a child, if it is one of this controller (docs/reference/contract.md#s5.2).
@@ -134,8 +143,11 @@ func (c *Controller) enqueueOwner(child *object.Object, reason v1alpha1.SyncReas
 
 // owner returns the parent that controls a child, if it is one of this controller.
 func (c *Controller) owner(child *object.Object) (*Source, *object.Object, bool) {
+	if !c.config.Kind.Owns(child) {
+		return nil, nil, false
+	}
 	owner := child.Controller()
-	if owner == nil || !c.config.Kind.Owns(child) {
+	if owner == nil {
 		return nil, nil, false
 	}
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
@@ -277,7 +289,7 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 	if hook.IsRejected(err) {
 		c.rejected.Add(1)
 	}
-	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
+	if o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
 		c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonSyncError, "Sync error: "+message(err))
 	}
 }
@@ -285,7 +297,7 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 // recovered records that a parent is synced again.
 func (c *Controller) recovered(key parent.Key) {
 	c.obstacles.Record(key, nil)
-	if o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name); ok {
+	if o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
 		c.recorder.NormalAlways(childcontrol.Reference(o), eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	}
 }
@@ -303,7 +315,7 @@ func (c *Controller) notAsShown(key parent.Key, before, written *object.Object, 
 
 // statusChanged enqueues a parent with another status than what hooks were shown, as the event of an own write does.
 func (c *Controller) statusChanged(key parent.Key) {
-	if !c.byResource[key.Resource].IgnoreStatus {
+	if !c.byResource[key.Resource()].IgnoreStatus {
 		c.pool.EnqueueBecause(key, workqueue.SelfTriggered, trigger.Of(v1alpha1.SyncOwnWrite))
 	}
 }

@@ -135,7 +135,7 @@ func TestEventsEnqueueTheParentsThatTheyConcern(t *testing.T) {
 			k := &kind{observe: seen.observe, owns: tc.owns}
 			k.orphan = func(_ *object.Object, enqueue func(parent.Key)) {
 				for _, name := range []string{"a", "b"} {
-					enqueue(parent.Key{Resource: things.GroupResource(), Name: name})
+					enqueue(parent.NewKey(things.GroupResource(), "", name))
 				}
 			}
 			s.start(k, oneWorker)

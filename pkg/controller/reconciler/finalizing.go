@@ -175,7 +175,7 @@ func (c *Controller) watchFinalizing(ctx context.Context) {
 }
 
 func (c *Controller) reportFinalizing(key parent.Key) {
-	o, ok := c.byResource[key.Resource].informer.Get(key.Namespace, key.Name)
+	o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name)
 	if !ok {
 		return
 	}

@@ -112,7 +112,7 @@ func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
 		defer stop()
 		const interval = finalizeInterval / 2
 		for i := range int(2 * finalizeLimit / interval) {
-			c.finalizing.called(parent.Key{Resource: resource.GroupResource(), Name: strconv.Itoa(i)}, false, time.Now())
+			c.finalizing.called(parent.NewKey(resource.GroupResource(), "", strconv.Itoa(i)), false, time.Now())
 			<-time.After(interval)
 			synctest.Wait()
 			if due, ok := c.finalizing.next(); !ok || time.Since(due) > finalizeInterval {

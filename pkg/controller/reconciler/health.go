@@ -147,7 +147,7 @@ func (c *Controller) LastErrors() []v1alpha1.ParentError {
 
 func parentError(e worker.Failed) v1alpha1.ParentError {
 	return v1alpha1.ParentError{
-		Group: e.Key.Resource.Group, Resource: e.Key.Resource.Resource, Namespace: e.Key.Namespace, Name: e.Key.Name,
+		Group: e.Key.Resource().Group, Resource: e.Key.Resource().Resource, Namespace: e.Key.Namespace, Name: e.Key.Name,
 		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: health.Shorten(message(e.Err), maxMessage),
 	}
 }

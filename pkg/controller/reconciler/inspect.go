@@ -265,11 +265,11 @@ func (c *Controller) recorded(s *Sync, err error) {
 }
 
 func referenceOf(key parent.Key) v1alpha1.ParentReference {
-	return v1alpha1.ParentReference{Group: key.Resource.Group, Resource: key.Resource.Resource, Namespace: key.Namespace, Name: key.Name}
+	return v1alpha1.ParentReference{Group: key.Resource().Group, Resource: key.Resource().Resource, Namespace: key.Namespace, Name: key.Name}
 }
 
 func keyOf(p v1alpha1.ParentReference) parent.Key {
-	return parent.Key{Resource: schema.GroupResource{Group: p.Group, Resource: p.Resource}, Namespace: p.Namespace, Name: p.Name}
+	return parent.NewKey(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Namespace, p.Name)
 }
 
 // State implements inspection.Controller.

@@ -26,7 +26,7 @@ import (
 
 func TestProgressOfParents(t *testing.T) {
 	key := func(name string) parent.Key {
-		return parent.Key{Resource: schema.GroupResource{Resource: "things"}, Namespace: "ns", Name: name}
+		return parent.NewKey(schema.GroupResource{Resource: "things"}, "ns", name)
 	}
 	var p parents
 	for _, name := range []string{"a", "b", "c"} {

@@ -97,13 +97,12 @@ func (c *Controller) holdsBack(key parent.Key) bool {
 // relatedChanged enqueues a parent to which an object is related that changed. A child of the parent may be related to it as well, or the parent
 // itself: they are no input from outside.
 func (c *Controller) relatedChanged(key parent.Key, o *object.Object, why trigger.Trigger) {
-	s, ok := c.byResource[key.Resource]
+	s, ok := c.byResource[key.Resource()]
 	if !ok {
 		return
 	}
 	p, found := s.informer.Get(key.Namespace, key.Name)
-	owner := o.Controller()
-	if !found || o.UID() != p.UID() && (owner == nil || owner.UID != p.UID() || !c.config.Kind.Owns(o)) {
+	if !found || o.UID() != p.UID() && (!controls(p, o) || !c.config.Kind.Owns(o)) {
 		c.settling.Outside(key)
 	}
 	c.pool.EnqueueBecause(key, workqueue.Live, why)
@@ -128,7 +127,7 @@ func (c *Controller) strippedBy(key parent.Key, e cache.Event) {
 
 // stateOf returns what a sync of a parent would see now.
 func (c *Controller) stateOf(key parent.Key) (settling.State, bool) {
-	s, ok := c.byResource[key.Resource]
+	s, ok := c.byResource[key.Resource()]
 	if !ok {
 		return settling.State{}, false
 	}

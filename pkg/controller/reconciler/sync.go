@@ -123,7 +123,7 @@ func (c *Controller) traced(ctx context.Context, key parent.Key, why trigger.Beg
 	}
 	d := c.config.Definition
 	of := tracing.Sync{
-		Controller: d.Kind + "-" + d.Meta.Name, Resource: key.Resource.String(), Namespace: key.Namespace, Name: key.Name, Waited: why.Waited,
+		Controller: d.Kind + "-" + d.Meta.Name, Resource: key.Resource().String(), Namespace: key.Namespace, Name: key.Name, Waited: why.Waited,
 	}
 	for _, t := range why.Triggers.Kept() {
 		of.Causes = append(of.Causes, string(t.Reason))
@@ -211,7 +211,7 @@ func (s *Sync) run(ctx context.Context) error {
 
 // open returns the sync of a parent, which it shows hooks as a function says; nil if there is nothing to do for it.
 func (c *Controller) open(key parent.Key, show func(parent.Key, *object.Object) *object.Object) *Sync {
-	source, ok := c.byResource[key.Resource]
+	source, ok := c.byResource[key.Resource()]
 	if !ok {
 		return nil
 	}

@@ -438,7 +438,7 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 	if !ok {
 		return nil, nil, nil
 	}
-	source := c.byResource[key.Resource]
+	source := c.byResource[key.Resource()]
 	o, ok := source.informer.Get(key.Namespace, key.Name)
 	if !ok || o.UID() != deferred.UID || !c.relevant(source, o) {
 		c.deferred.Drop(key)

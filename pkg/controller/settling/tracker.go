@@ -93,31 +93,29 @@ type Sync struct {
 	Again time.Duration
 }
 
-// entry is what is known of a parent.
+// entry is what is known of a parent. There may be one for each, for a minute after a start. Times are counted from the tracker's start.
 type entry struct {
 	// left is what the last sync that wrote left, at a time; seen is what it saw of Written, and places what it wrote.
 	left   State
-	at     time.Time
+	at     time.Duration
 	seen   uint64
 	places uint64
-	// failed says that a sync followed that wrote nothing and failed.
-	failed bool
 	// loops counts the syncs in a row that were caused by nothing but the one before, and same those of them that wrote the same places.
 	// children is the most children that there were meanwhile.
-	loops, same, children int
+	loops, same, children int32
 	// reverts counts how often in a row what was written to the parent was changed back.
-	reverts int
+	reverts int32
 	// steps counts the syncs since a time that wrote children while the parent stayed as it is, and restless says that there were too many.
-	steps    int
-	since    time.Time
-	restless bool
+	steps int32
 	// strips counts how often in a row another client took the finalizer off, lately at a time.
-	strips   int
-	stripped time.Time
-
-	cause Cause
-	pause time.Duration
-	until time.Time
+	strips          int32
+	since, stripped time.Duration
+	// until is the end of a pause, zero for none.
+	pause, until time.Duration
+	cause        Cause
+	restless     bool
+	// failed says that a sync followed that wrote nothing and failed.
+	failed bool
 }
 
 // start counts anew. The cause is set by blame.
@@ -130,33 +128,33 @@ func (e *entry) start() {
 func (e *entry) interrupt() {
 	e.loops, e.same, e.children, e.reverts = 0, 0, 0, 0
 	if !e.restless {
-		e.pause, e.until = 0, time.Time{}
+		e.pause, e.until = 0, 0
 	}
 }
 
 // step counts a sync of a parent that is as the last one left it.
-func (e *entry) step(s Sync, now time.Time) {
+func (e *entry) step(s Sync, now time.Duration) {
 	if !s.WroteChildren {
 		return
 	}
 	if e.steps == 0 {
 		e.since = now
 	}
-	if e.steps++; e.restless || e.steps < maxSteps+maxPerChild*s.Children {
+	if e.steps++; e.restless || int(e.steps) < maxSteps+maxPerChild*s.Children {
 		return
 	}
-	if e.restless = now.Sub(e.since) < time.Duration(e.steps)*stepTime; !e.restless {
+	if e.restless = now-e.since < time.Duration(e.steps)*stepTime; !e.restless {
 		e.steps = 0
 	}
 }
 
 // fought reports whether another client takes the finalizer off, as far as is known.
-func (e *entry) fought(now time.Time) bool {
-	return e.strips > maxReverts && now.Sub(e.stripped) <= memory
+func (e *entry) fought(now time.Duration) bool {
+	return e.strips > maxReverts && now-e.stripped <= memory
 }
 
 // expired reports whether nothing that is known of the parent counts any more.
-func (e *entry) expired(now time.Time) bool { return now.Sub(e.at) > memory+e.pause }
+func (e *entry) expired(now time.Duration) bool { return now-e.at > memory+e.pause }
 
 // Tracker is what is known of the parents of one controller. It is safe for concurrent use; the zero value is ready.
 type Tracker struct {
@@ -166,13 +164,24 @@ type Tracker struct {
 	mu      sync.Mutex
 	entries map[parent.Key]*entry
 	sweepAt int
+	// start is the first time that it was given.
+	start time.Time
+}
+
+// since is called with the lock held.
+func (t *Tracker) since(at time.Time) time.Duration {
+	if t.start.IsZero() {
+		t.start = at
+	}
+	return at.Sub(t.start)
 }
 
 // Wrote takes note of a sync that wrote something. If the parent does not settle, it returns why, and for how long the parent is held
 // back now.
-func (t *Tracker) Wrote(key parent.Key, s Sync, now time.Time) (Cause, time.Duration) {
+func (t *Tracker) Wrote(key parent.Key, s Sync, at time.Time) (Cause, time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now := t.since(at)
 	e, known := t.entries[key]
 	if !known {
 		t.put(key, &entry{left: s.After, at: now, seen: s.Before.Written, places: s.Places}, now)
@@ -193,12 +202,12 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, now time.Time) (Cause, time.Dura
 	if s.Again > 0 {
 		e.pause = max(min(e.pause, s.Again), firstPause)
 	}
-	e.until = now.Add(e.pause)
+	e.until = now + e.pause
 	return cause, e.pause
 }
 
 // count counts a sync, and returns why the parent does not settle.
-func (e *entry) count(s Sync, now time.Time) Cause {
+func (e *entry) count(s Sync, now time.Duration) Cause {
 	alone := s.Before.Content == e.left.Content && !s.Rolling && !e.expired(now)
 	if alone && s.Before.Written == e.left.Written {
 		e.step(s, now)
@@ -214,7 +223,7 @@ func (e *entry) count(s Sync, now time.Time) Cause {
 		// The failure may have caused it, and back-off sees to those.
 	case unchanged:
 		e.loops++
-		e.children = max(e.children, s.Children)
+		e.children = max(e.children, int32(min(s.Children, 1<<20))) //nolint:gosec // It fits.
 		if s.Places == e.places {
 			e.same++
 		} else {
@@ -247,15 +256,16 @@ func (t *Tracker) Stored(key parent.Key, left, stored uint64) {
 
 // Stripped takes note that another client has taken the finalizer off a parent. It reports whether that happens so often that the parent is held
 // back, since each sync puts it on again.
-func (t *Tracker) Stripped(key parent.Key, now time.Time) bool {
+func (t *Tracker) Stripped(key parent.Key, at time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now := t.since(at)
 	e, known := t.entries[key]
 	if !known {
 		e = &entry{}
 		t.put(key, e, now)
 	}
-	if now.Sub(e.stripped) > memory {
+	if now-e.stripped > memory {
 		if e.strips = 0; e.cause == Stripped {
 			t.blame(e, None)
 		}
@@ -268,9 +278,7 @@ func (t *Tracker) Stripped(key parent.Key, now time.Time) bool {
 	if e.cause == None {
 		t.blame(e, Stripped)
 	}
-	if until := now.Add(strippedPause); e.until.Before(until) {
-		e.until = until
-	}
+	e.until = max(e.until, now+strippedPause)
 	return true
 }
 
@@ -283,16 +291,16 @@ func (t *Tracker) Contended(key parent.Key) bool {
 }
 
 // Rested takes note of a sync that wrote nothing: responses come to an end. What another client changes back is seen by the next one.
-func (t *Tracker) Rested(key parent.Key, now time.Time) {
+func (t *Tracker) Rested(key parent.Key, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e, ok := t.entries[key]
 	switch {
 	case !ok:
-	case e.expired(now):
+	case e.expired(t.since(at)):
 		t.drop(key, e)
 	case e.cause == ChangedBack:
-		e.loops, e.same, e.until = 0, 0, time.Time{}
+		e.loops, e.same, e.until = 0, 0, 0
 	case e.cause == Differs, e.cause == Restless:
 		t.blame(e, None)
 		e.start()
@@ -322,11 +330,12 @@ func (t *Tracker) Outside(key parent.Key) {
 }
 
 // AllOutside says so of all parents, and returns those that were held back.
-func (t *Tracker) AllOutside(now time.Time) (held []parent.Key) {
+func (t *Tracker) AllOutside(at time.Time) (held []parent.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now := t.since(at)
 	for key, e := range t.entries {
-		if now.Before(e.until) {
+		if now < e.until {
 			held = append(held, key)
 		}
 		t.blame(e, None)
@@ -347,16 +356,17 @@ func (t *Tracker) Forget(key parent.Key) {
 // Held returns for how long a parent is to be held back still, zero for not at all. State returns what a sync of it would see now, false
 // if that is not known; it is called for parents that are held back only. One that differs from what the last sync left, other than
 // by what is changed back, ends the pause.
-func (t *Tracker) Held(key parent.Key, now time.Time, state func() (State, bool)) time.Duration {
+func (t *Tracker) Held(key parent.Key, at time.Time, state func() (State, bool)) time.Duration {
 	if t.unsettled.Load() == 0 {
 		return 0
 	}
 	t.mu.Lock()
+	now := t.since(at)
 	e, ok := t.entries[key]
-	held := ok && now.Before(e.until)
+	held := ok && now < e.until
 	if held && e.cause == Stripped {
 		defer t.mu.Unlock()
-		return e.until.Sub(now)
+		return e.until - now
 	}
 	t.mu.Unlock()
 	if !held {
@@ -365,7 +375,7 @@ func (t *Tracker) Held(key parent.Key, now time.Time, state func() (State, bool)
 	present, known := state()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e, ok = t.entries[key]; !ok || !now.Before(e.until) {
+	if e, ok = t.entries[key]; !ok || now >= e.until {
 		return 0
 	}
 	if !known || present.Content != e.left.Content || present.Children != e.left.Children && e.cause != Restless ||
@@ -374,26 +384,27 @@ func (t *Tracker) Held(key parent.Key, now time.Time, state func() (State, bool)
 		e.start()
 		return 0
 	}
-	return e.until.Sub(now)
+	return e.until - now
 }
 
 // HeldUntil returns until when a parent is held back, zero for not at all.
-func (t *Tracker) HeldUntil(key parent.Key, now time.Time) time.Time {
+func (t *Tracker) HeldUntil(key parent.Key, at time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e, ok := t.entries[key]; ok && now.Before(e.until) {
-		return e.until
+	if e, ok := t.entries[key]; ok && t.since(at) < e.until {
+		return t.start.Add(e.until)
 	}
 	return time.Time{}
 }
 
 // Unsettled returns how many parents do not settle now, by the two causes.
-func (t *Tracker) Unsettled(now time.Time) (differing, changedBack int) {
+func (t *Tracker) Unsettled(at time.Time) (differing, changedBack int) {
 	if t.unsettled.Load() == 0 {
 		return 0, 0
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now := t.since(at)
 	for key, e := range t.entries {
 		switch {
 		case e.cause == None:
@@ -416,7 +427,7 @@ func (t *Tracker) Len() int {
 }
 
 // put is called with the lock held, as are the functions below.
-func (t *Tracker) put(key parent.Key, e *entry, now time.Time) {
+func (t *Tracker) put(key parent.Key, e *entry, now time.Duration) {
 	if t.entries == nil {
 		t.entries = map[parent.Key]*entry{}
 	}

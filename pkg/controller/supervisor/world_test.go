@@ -281,7 +281,7 @@ func (w *world) Finalized(_ context.Context, r schema.GroupResource, d definitio
 				finalizing = &corev1.ObjectReference{Namespace: namespace, Name: o}
 			}
 			list = append(list, supervisor.FinalizedParent{
-				Key: parent.Key{Resource: r, Namespace: namespace, Name: o}, UID: types.UID(r.Resource + "/" + name), Finalizing: finalizing,
+				Key: parent.NewKey(r, namespace, o), UID: types.UID(r.Resource + "/" + name), Finalizing: finalizing,
 				Release: func(ctx context.Context) error { return w.release(ctx, r.Resource, name) },
 			})
 		}

@@ -35,7 +35,7 @@ import (
 const (
 	// maxVersions is how many versions that a sync wrote are remembered until their events are seen.
 	maxVersions = 256
-	// usualVersions is how many most syncs write at most.
+	// usualVersions is how many children most syncs write at most.
 	usualVersions = 4
 	// lookBack is how many former syncs of a parent are looked at to find out whether a field was written before.
 	lookBack = 8
@@ -109,7 +109,13 @@ func (h *History) Wrote(key parent.Key, versions ...uint64) {
 
 // made notes versions that the controller made. It is called with the lock held.
 func (e *entry) made(versions []uint64) {
-	e.wrote = append(e.wrote, versions[:min(len(versions), maxVersions-len(e.wrote))]...)
+	e.wrote = append(e.wrote, versions[:min(len(versions), maxVersions-len(e.wrote)+e.before)]...)
+}
+
+// begin lets go what the sync made that was before the last one. It is called with the lock held.
+func (e *entry) begin() {
+	e.wrote = append(e.wrote[:0], e.wrote[e.before:]...)
+	e.before = len(e.wrote)
 }
 
 // Begin begins to record a sync of a parent, and tells triggers that are events of own writes so. The caller ends the recording, and releases
@@ -128,18 +134,16 @@ func (h *History) Begin(key parent.Key, b trigger.Begun) Recording {
 	defer h.ring.mu.Unlock()
 	e, ok := h.parents[key]
 	if !ok {
-		e = newEntry()
+		e = &entry{}
 		h.parents[key] = e
 	}
-	own := func(version uint64) bool {
-		return slices.Contains(e.wrote, version) || slices.Contains(e.wroteBefore, version)
-	}
+	own := func(version uint64) bool { return slices.Contains(e.wrote, version) }
 	for i := range p.triggers {
 		if t := &p.triggers[i]; t.All(own) {
 			t.Reason = v1alpha1.SyncOwnWrite
 		}
 	}
-	e.wrote, e.wroteBefore = e.wroteBefore[:0], e.wrote
+	e.begin()
 	return Recording{ring: h.ring, of: e, began: now, packer: p}
 }
 

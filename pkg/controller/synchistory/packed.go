@@ -60,7 +60,7 @@ func (p packed) abridge() packed {
 func (p packed) sync(of parent.Key) v1alpha1.ControllerSync {
 	u := unpacker{rest: p.bytes}
 	s := v1alpha1.ControllerSync{
-		ParentReference: v1alpha1.ParentReference{Group: of.Resource.Group, Resource: of.Resource.Resource, Namespace: of.Namespace, Name: of.Name},
+		ParentReference: v1alpha1.ParentReference{Group: of.Resource().Group, Resource: of.Resource().Resource, Namespace: of.Namespace, Name: of.Name},
 		Time:            metav1.NewMicroTime(time.Unix(0, p.began)), Abridged: p.abridged(),
 	}
 	s.WaitMilliseconds, s.HookMilliseconds, s.DurationMilliseconds = u.signed(), u.signed(), u.signed()
@@ -354,7 +354,7 @@ func (u *unpacker) object() v1alpha1.SyncObject {
 }
 
 func objectOf(p parent.Key, kind string) v1alpha1.SyncObject {
-	return v1alpha1.SyncObject{Group: p.Resource.Group, Resource: p.Resource.Resource, Kind: kind, Namespace: p.Namespace, Name: p.Name}
+	return v1alpha1.SyncObject{Group: p.Resource().Group, Resource: p.Resource().Resource, Kind: kind, Namespace: p.Namespace, Name: p.Name}
 }
 
 // cause reads a trigger of a sync of a parent.

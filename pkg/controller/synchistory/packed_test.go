@@ -43,7 +43,7 @@ func randomSyncs(check func(s *v1alpha1.ControllerSync, desired []record.Hash)) 
 		func(t *metav1.MicroTime, c randfill.Continue) { *t = metav1.NewMicroTime(time.Unix(0, c.Int63())) },
 		func(n *int32, c randfill.Continue) { *n = c.Int31n(1 << 29) },
 		func(r *v1alpha1.ParentReference, _ randfill.Continue) {
-			*r = v1alpha1.ParentReference{Group: of.Resource.Group, Resource: of.Resource.Resource, Namespace: of.Namespace, Name: of.Name}
+			*r = v1alpha1.ParentReference{Group: of.Resource().Group, Resource: of.Resource().Resource, Namespace: of.Namespace, Name: of.Name}
 		},
 		func(a *v1alpha1.ChildAction, c randfill.Continue) {
 			all := []v1alpha1.ChildAction{v1alpha1.ChildCreate, v1alpha1.ChildUpdate, v1alpha1.ChildRecreate, v1alpha1.ChildDelete, v1alpha1.ChildAdopt, v1alpha1.ChildLeave, "another"}

@@ -96,21 +96,15 @@ func (r *Ring) place(p packed) *node {
 
 const nodeSize = int(unsafe.Sizeof(node{}))
 
-// entry is what is remembered of a parent.
+// entry is what is remembered of a parent. There is one for each.
 type entry struct {
 	first, last *node
-	// wrote stands for the versions that the present or the last sync made, and wroteBefore for those of the one before it.
-	wrote, wroteBefore []uint64
+	// wrote stands for the versions that the last syncs made: so many of them are those of the one before the present or the last one, and
+	// come first.
+	wrote  []uint64
+	before int
 	// forgotten says that nothing is to be remembered any more.
 	forgotten bool
-	// few is where most have both.
-	few [2][usualVersions]uint64
-}
-
-func newEntry() *entry {
-	e := &entry{}
-	e.wrote, e.wroteBefore = e.few[0][:0], e.few[1][:0]
-	return e
 }
 
 // NewRing returns a ring for a number of bytes; nil if that is not positive.

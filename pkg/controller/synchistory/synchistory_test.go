@@ -38,7 +38,7 @@ import (
 )
 
 func key(name string) parent.Key {
-	return parent.Key{Resource: schema.GroupResource{Group: "example.com", Resource: "things"}, Namespace: "n", Name: name}
+	return parent.NewKey(schema.GroupResource{Group: "example.com", Resource: "things"}, "n", name)
 }
 
 // configMap returns a ConfigMap in a version, whose UID is its name.

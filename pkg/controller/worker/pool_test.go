@@ -47,7 +47,7 @@ func (l later) Error() string             { return "too many requests" }
 func (l later) RetryAfter() time.Duration { return l.after }
 
 func key(name string) parent.Key {
-	return parent.Key{Resource: schema.GroupResource{Group: "example.com", Resource: "things"}, Namespace: "ns", Name: name}
+	return parent.NewKey(schema.GroupResource{Group: "example.com", Resource: "things"}, "ns", name)
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

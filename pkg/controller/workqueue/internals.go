@@ -49,6 +49,7 @@ func (q *Queue[K]) item(key K) *item[K] {
 	}
 	*i = item[K]{key: key, delayed: notDelayed, queued: none, again: none, held: none}
 	q.items[key] = i
+	q.most = max(q.most, len(q.items))
 	return i
 }
 
@@ -58,6 +59,10 @@ func (q *Queue[K]) drop(i *item[K]) {
 		return
 	}
 	delete(q.items, i.key)
+	if len(q.items) == 0 && q.most > maxSpare {
+		// A map keeps the memory of the most keys that it had, such as all parents after a start.
+		q.items, q.most = map[K]*item[K]{}, 0
+	}
 	if q.spare.len < maxSpare {
 		*i = item[K]{}
 		q.spare.push(i)

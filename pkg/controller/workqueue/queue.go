@@ -43,7 +43,7 @@ const MaxDelay = 365 * 24 * time.Hour
 // DefaultMaxDelay is the longest delay after a failure, where Options do not say otherwise.
 const DefaultMaxDelay = 5 * time.Minute
 
-// maxSpare bounds the memory kept for items that are not in use.
+// maxSpare bounds the memory kept for items that are not in use, and for the map of items when there are none.
 const maxSpare = 1024
 
 // Options configures a Queue. The zero value is usable.
@@ -79,6 +79,7 @@ type Queue[K comparable] struct {
 	mu         sync.Mutex
 	filled     sync.Cond
 	items      map[K]*item[K]
+	most       int // the most items that the map had at a time
 	lists      [priorities]list[K]
 	delays     delays[K]
 	spare      list[K]
