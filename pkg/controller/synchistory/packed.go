@@ -200,7 +200,7 @@ func (p *packer) pack() packed {
 			p.cause(t)
 		}
 		p.flag(t.MoreFields)
-		p.texts(t.Fields)
+		p.texts(t.Fields())
 	}
 	p.texts(s.Fields)
 	p.texts(s.ChangedBackBy)
@@ -256,13 +256,13 @@ const (
 // cause adds what stays of a trigger.
 func (p *packer) cause(t *trigger.Trigger) {
 	p.text(string(t.Reason))
-	switch {
+	switch o := t.Object(); {
 	case t.Parent:
 		p.number(aboutParent)
-		p.text(t.Object.Kind)
-	case t.Object != v1alpha1.SyncObject{}:
+		p.text(o.Kind)
+	case o != v1alpha1.SyncObject{}:
 		p.number(aboutObject)
-		p.object(&t.Object)
+		p.object(&o)
 	default:
 		p.number(aboutNothing)
 	}

@@ -92,12 +92,13 @@ func pack(s *v1alpha1.ControllerSync, desired []record.Hash) packed {
 		desired = desired[len(c.Fields):]
 	}
 	for _, t := range s.Triggers {
-		each := trigger.Trigger{Reason: t.Reason, Fields: t.Fields, MoreFields: t.MoreFields}
+		each := trigger.Of(t.Reason).WithFields(t.Fields, t.MoreFields)
 		switch {
 		case t.Object != nil && t.Object.Name == key("a").Name:
-			each.Parent, each.Object.Kind = true, t.Object.Kind
+			each = each.WithObject(v1alpha1.SyncObject{Kind: t.Object.Kind})
+			each.Parent = true
 		case t.Object != nil:
-			each.Object = *t.Object
+			each = each.WithObject(*t.Object)
 		}
 		p.triggers = append(p.triggers, each)
 	}

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -30,22 +31,64 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// Trigger is one cause of a sync. Its fields are not to be written to: several triggers may share them. The zero value is none.
+// Trigger is one cause of a sync. The zero value is none. After a start there are several for each parent, until all were synced.
 type Trigger struct {
 	// Reason is empty for none.
 	Reason v1alpha1.SyncReason
-	// Object is the one that changed; the zero value if the trigger is no change of an object. Of the parent that is synced, which is Parent,
-	// it has the kind only.
-	Object v1alpha1.SyncObject
+	// Parent says that the object that changed is the parent that is synced.
 	Parent bool
-	// Fields are places at which the object changed, and MoreFields says that there are more.
-	Fields     []string
+	// MoreFields says that the object changed at more places than [Trigger.Fields] returns.
 	MoreFields bool
 
+	// where has all of the object that changed but its name; the zero handle if the trigger is no change of an object.
+	where unique.Handle[v1alpha1.SyncObject]
+	name  string
 	// version stands for the state of the object that the trigger shows, as [Version] and [Deleted] compute it; zero for none.
 	version uint64
-	// joined are those of the triggers that were joined with it.
+	// more is nil in most.
+	more *more
+}
+
+// more is what few triggers have.
+type more struct {
+	// fields are where the object changed. Several triggers may share them.
+	fields []string
+	// joined are the versions of the triggers that were joined with it. There are none as long as several may share it.
 	joined []uint64
+}
+
+// Object is the one that changed; the zero value if the trigger is no change of an object. Of the parent that is synced it has the kind only.
+func (t *Trigger) Object() v1alpha1.SyncObject {
+	if t.where == (unique.Handle[v1alpha1.SyncObject]{}) {
+		return v1alpha1.SyncObject{}
+	}
+	o := t.where.Value()
+	o.Name = t.name
+	return o
+}
+
+// Fields are places at which the object changed. They must not be modified.
+func (t *Trigger) Fields() []string {
+	if t.more == nil {
+		return nil
+	}
+	return t.more.fields
+}
+
+// WithObject returns the trigger about another object.
+func (t Trigger) WithObject(o v1alpha1.SyncObject) Trigger {
+	t.name, o.Name = o.Name, ""
+	t.where = unique.Make(o)
+	return t
+}
+
+// WithFields returns the trigger with other places, which it keeps, and whether there are more of them.
+func (t Trigger) WithFields(fields []string, moreFields bool) Trigger {
+	t.more, t.MoreFields = nil, moreFields
+	if len(fields) > 0 {
+		t.more = &more{fields: fields}
+	}
+	return t
 }
 
 // maxJoined is how many versions of joined triggers are kept.
@@ -54,7 +97,10 @@ const maxJoined = 8
 // All reports whether a function returns true for all states of the object that the trigger stands for. Of one that stands for none, or
 // for more than are kept, it is false.
 func (t *Trigger) All(is func(version uint64) bool) bool {
-	return t.version != 0 && is(t.version) && len(t.joined) < maxJoined && !slices.ContainsFunc(t.joined, func(v uint64) bool { return !is(v) })
+	if t.version == 0 || !is(t.version) {
+		return false
+	}
+	return t.more == nil || len(t.more.joined) < maxJoined && !slices.ContainsFunc(t.more.joined, func(v uint64) bool { return !is(v) })
 }
 
 // Of returns a cause that is no change of an object.
@@ -72,13 +118,13 @@ func OfObject(reason v1alpha1.SyncReason, r schema.GroupResource, before, after 
 	if shown == nil {
 		return t
 	}
-	t.Object = v1alpha1.SyncObject{
+	t = t.WithObject(v1alpha1.SyncObject{
 		Group: r.Group, Resource: r.Resource, Kind: shown.Kind(), Namespace: shown.Namespace(),
 		Name: strings.Clone(shown.Name()), // It shares the memory of the object's JSON, all of which would stay as long as the name.
-	}
+	})
 	t.version = shownBy(before, after)
 	if before != nil && after != nil && before.UID() == after.UID() {
-		t.Fields, t.MoreFields = Fields(before, after)
+		t = t.WithFields(Fields(before, after))
 	}
 	return t
 }
@@ -90,7 +136,8 @@ func OfParent(e cache.Event) Trigger {
 		return t
 	}
 	c := changeOf(e.Old.JSON(), e.New.JSON())
-	t.Reason, t.Fields, t.MoreFields = c.reason, c.fields, c.more
+	t = t.WithFields(c.fields, c.more)
+	t.Reason = c.reason
 	if e.New.Deleting() && !e.Old.Deleting() {
 		t.Reason = v1alpha1.SyncParentDeleted
 	}
@@ -105,7 +152,7 @@ func ofParent(reason v1alpha1.SyncReason, e cache.Event) Trigger {
 	if shown == nil {
 		shown = e.Old
 	}
-	return Trigger{Reason: reason, Parent: true, Object: v1alpha1.SyncObject{Kind: shown.Kind()}, version: shownBy(e.Old, e.New)}
+	return Trigger{Reason: reason, Parent: true, version: shownBy(e.Old, e.New)}.WithObject(v1alpha1.SyncObject{Kind: shown.Kind()})
 }
 
 // shownBy stands for the state that a change of an object shows, of which one state may be nil.
@@ -178,7 +225,7 @@ func (s *Set) Release() {
 // Add adds a trigger. One for the same reason about the same object is the same one, and the fields are those of both.
 func (s *Set) Add(t Trigger) {
 	for i := range s.kept {
-		if former := &s.kept[i]; former.Reason == t.Reason && former.Parent == t.Parent && former.Object == t.Object {
+		if former := &s.kept[i]; former.same(&t) {
 			former.join(t)
 			return
 		}
@@ -204,21 +251,30 @@ func (s *Set) Kept() []Trigger {
 	return s.kept
 }
 
+// same reports whether another trigger is for the same reason about the same object.
+func (t *Trigger) same(as *Trigger) bool {
+	return t.Reason == as.Reason && t.Parent == as.Parent && t.name == as.name && t.where == as.where
+}
+
 // join adds the fields of a later trigger about the same object.
 func (t *Trigger) join(later Trigger) {
-	if len(t.joined) < maxJoined {
-		t.joined = append(t.joined, later.version)
+	if t.more == nil || len(t.more.joined) == 0 {
+		t.more = &more{fields: t.Fields()} // The former one may be that of another trigger, too.
+	}
+	m := t.more
+	if len(m.joined) < maxJoined {
+		m.joined = append(m.joined, later.version)
 	}
 	t.MoreFields = t.MoreFields || later.MoreFields
-	for _, field := range later.Fields {
-		if slices.Contains(t.Fields, field) {
+	for _, field := range later.Fields() {
+		if slices.Contains(m.fields, field) {
 			continue
 		}
-		if len(t.Fields) == maxFields {
+		if len(m.fields) == maxFields {
 			t.MoreFields = true
 			break
 		}
-		t.Fields = append(slices.Clip(t.Fields), field)
+		m.fields = append(slices.Clip(m.fields), field)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,11 +93,11 @@ func TestChangesHaveTheirPlacesAndReasons(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, after := parse(t, tc.metadata, tc.rest), parse(t, tc.metadataAfter, tc.restAfter)
 			got := OfParent(cache.Event{Type: cache.Updated, Old: before, New: after})
-			if got.Reason != tc.reason || strings.Join(got.Fields, " ") != tc.fields || got.MoreFields != tc.more {
+			if got.Reason != tc.reason || strings.Join(got.Fields(), " ") != tc.fields || got.MoreFields != tc.more {
 				t.Errorf("the trigger is %+v", got)
 			}
-			if want := (v1alpha1.SyncObject{Kind: "Thing"}); !got.Parent || got.Object != want {
-				t.Errorf("the object is %+v, the parent: %t", got.Object, got.Parent)
+			if want := (v1alpha1.SyncObject{Kind: "Thing"}); !got.Parent || got.Object() != want {
+				t.Errorf("the object is %+v, the parent: %t", got.Object(), got.Parent)
 			}
 		})
 	}
@@ -125,9 +126,44 @@ func TestCreatedAndReplacedParentsHaveNoFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, e := range map[string]cache.Event{"created": {New: o}, "replaced": {Old: other, New: o}, "gone": {Old: o}} {
-		if got := OfParent(e); got.Reason != v1alpha1.SyncParentCreated || got.Fields != nil || !got.Parent || got.Object.Kind != "Thing" {
+		if got := OfParent(e); got.Reason != v1alpha1.SyncParentCreated || got.Fields() != nil || !got.Parent || got.Object().Kind != "Thing" {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+func TestSetsThatShareATriggerJoinOthersToTheirOwn(t *testing.T) {
+	state := func(version, rest string) *object.Object { return parse(t, `,"resourceVersion":"`+version+`"`, rest) }
+	changed := func(before, after *object.Object) Trigger {
+		return OfObject(v1alpha1.SyncRelatedChanged, schema.GroupResource{Resource: "secrets"}, before, after)
+	}
+	first, second, third := state("1", `,"data":{"a":"1","b":"1"}`), state("2", `,"data":{"a":"2","b":"1"}`), state("3", `,"data":{"a":"2","b":"2"}`)
+	shared := changed(first, second)
+	var one, other Set
+	one.Add(shared)
+	other.Add(shared)
+	one.Add(changed(second, third))
+	for name, test := range map[string]struct {
+		of   Trigger
+		want []string
+		last uint64
+	}{
+		"joined": {one.Kept()[0], []string{"data.a", "data.b"}, Version(third)}, "other": {other.Kept()[0], []string{"data.a"}, Version(second)},
+		"shared": {shared, []string{"data.a"}, Version(second)},
+	} {
+		if diff := cmp.Diff(test.want, test.of.Fields()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if !test.of.All(func(v uint64) bool { return v == Version(second) || v == test.last }) ||
+			test.of.All(func(v uint64) bool { return v == Version(second) }) != (test.last == Version(second)) {
+			t.Errorf("%s stands for other states", name)
+		}
+	}
+}
+
+func TestATriggerIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(Trigger{}); size > 64 {
+		t.Errorf("a trigger has %d bytes; after a start there are several for every parent", size)
 	}
 }
 
@@ -146,7 +182,7 @@ func TestTriggersAreCoalesced(t *testing.T) {
 	}
 	var got []string
 	for _, each := range s.Kept() {
-		got = append(got, string(each.Reason)+" "+strings.Join(each.Fields, " "))
+		got = append(got, string(each.Reason)+" "+strings.Join(each.Fields(), " "))
 	}
 	if diff := cmp.Diff([]string{"ChildChanged data.a data.b", "Timer ", "Retry ", "ResyncPeriod "}, got); diff != "" || s.More != 2 {
 		t.Errorf("%d more, and (-want +got):\n%s", s.More, diff)
