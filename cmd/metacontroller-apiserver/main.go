@@ -35,7 +35,7 @@ import (
 
 // gcPercent is the default of GOGC. Most of the memory is the cache of the cluster's objects, which lives long: Go's default of
 // 100 would double it to save little time. See docs/performance.md.
-const gcPercent = 50
+const gcPercent = 40
 
 func main() {
 	if os.Getenv("GOGC") == "" {

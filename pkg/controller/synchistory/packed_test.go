@@ -92,13 +92,14 @@ func pack(s *v1alpha1.ControllerSync, desired []record.Hash) packed {
 		desired = desired[len(c.Fields):]
 	}
 	for _, t := range s.Triggers {
-		each := trigger.Of(t.Reason).WithFields(t.Fields, t.MoreFields)
+		each := trigger.Of(t.Reason)
+		each.ChangedAt(t.Fields, t.MoreFields)
 		switch {
 		case t.Object != nil && t.Object.Name == key("a").Name:
-			each = each.WithObject(v1alpha1.SyncObject{Kind: t.Object.Kind})
+			each.About(v1alpha1.SyncObject{Kind: t.Object.Kind})
 			each.Parent = true
 		case t.Object != nil:
-			each = each.WithObject(*t.Object)
+			each.About(*t.Object)
 		}
 		p.triggers = append(p.triggers, each)
 	}

@@ -75,20 +75,18 @@ func (t *Trigger) Fields() []string {
 	return t.more.fields
 }
 
-// WithObject returns the trigger about another object.
-func (t Trigger) WithObject(o v1alpha1.SyncObject) Trigger {
+// About sets the object.
+func (t *Trigger) About(o v1alpha1.SyncObject) {
 	t.name, o.Name = o.Name, ""
 	t.where = unique.Make(o)
-	return t
 }
 
-// WithFields returns the trigger with other places, which it keeps, and whether there are more of them.
-func (t Trigger) WithFields(fields []string, moreFields bool) Trigger {
+// ChangedAt sets the places, which it keeps, and whether there are more of them.
+func (t *Trigger) ChangedAt(fields []string, moreFields bool) {
 	t.more, t.MoreFields = nil, moreFields
 	if len(fields) > 0 {
 		t.more = &more{fields: fields}
 	}
-	return t
 }
 
 // maxJoined is how many versions of joined triggers are kept.
@@ -118,13 +116,13 @@ func OfObject(reason v1alpha1.SyncReason, r schema.GroupResource, before, after 
 	if shown == nil {
 		return t
 	}
-	t = t.WithObject(v1alpha1.SyncObject{
+	t.About(v1alpha1.SyncObject{
 		Group: r.Group, Resource: r.Resource, Kind: shown.Kind(), Namespace: shown.Namespace(),
 		Name: strings.Clone(shown.Name()), // It shares the memory of the object's JSON, all of which would stay as long as the name.
 	})
 	t.version = shownBy(before, after)
 	if before != nil && after != nil && before.UID() == after.UID() {
-		t = t.WithFields(Fields(before, after))
+		t.ChangedAt(Fields(before, after))
 	}
 	return t
 }
@@ -136,7 +134,7 @@ func OfParent(e cache.Event) Trigger {
 		return t
 	}
 	c := changeOf(e.Old.JSON(), e.New.JSON())
-	t = t.WithFields(c.fields, c.more)
+	t.ChangedAt(c.fields, c.more)
 	t.Reason = c.reason
 	if e.New.Deleting() && !e.Old.Deleting() {
 		t.Reason = v1alpha1.SyncParentDeleted
@@ -152,7 +150,9 @@ func ofParent(reason v1alpha1.SyncReason, e cache.Event) Trigger {
 	if shown == nil {
 		shown = e.Old
 	}
-	return Trigger{Reason: reason, Parent: true, version: shownBy(e.Old, e.New)}.WithObject(v1alpha1.SyncObject{Kind: shown.Kind()})
+	t := Trigger{Reason: reason, Parent: true, version: shownBy(e.Old, e.New)}
+	t.About(v1alpha1.SyncObject{Kind: shown.Kind()})
+	return t
 }
 
 // shownBy stands for the state that a change of an object shows, of which one state may be nil.
