@@ -22,6 +22,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -72,10 +73,11 @@ func NewTrust(config *rest.Config, service types.NamespacedName) (*Trust, error)
 }
 
 // Trusted returns the caBundle and the APIService's resourceVersion. The error is servingcert.ErrNotRegistered if there is no APIService, or
-// that of another server.
+// that of another server or of CustomResourceDefinitions.
 func (t *Trust) Trusted(ctx context.Context) (bundle []byte, version string, err error) {
 	existing, err := t.get(ctx)
-	if apierrors.IsNotFound(err) {
+	var served *ServedByDefinitionsError
+	if apierrors.IsNotFound(err) || errors.As(err, &served) {
 		return nil, "", servingcert.ErrNotRegistered
 	}
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http/httptest"
 	"os"
 	"slices"
@@ -28,6 +29,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -98,6 +100,33 @@ func (p *pods) trusted() string {
 		}
 	}
 	return string(names)
+}
+
+func TestOnlyAnAPIServiceOfAServerHasATrustedAuthority(t *testing.T) {
+	for name, test := range map[string]struct {
+		apiService string
+		want       error
+	}{
+		"none":           {"", servingcert.ErrNotRegistered},
+		"of definitions": {`{"metadata":{"resourceVersion":"7","labels":{"kube-aggregator.kubernetes.io/automanaged":"true"}}}`, servingcert.ErrNotRegistered},
+		"of a server":    {`{"metadata":{"resourceVersion":"7"},"spec":{"service":{"namespace":"ns","name":"self"},"caBundle":"eA=="}}`, nil},
+		"of another one": {`{"metadata":{"resourceVersion":"7"},"spec":{"service":{"namespace":"ns","name":"other"},"caBundle":"eA=="}}`, servingcert.ErrNotRegistered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPods(t)
+			if test.apiService != "" {
+				p.cluster.apiService = []byte(strings.Replace(test.apiService, "{", `{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService",`, 1))
+			}
+			trust, err := NewTrust(p.config, types.NamespacedName{Namespace: "ns", Name: "self"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			bundle, version, err := trust.Trusted(t.Context())
+			if !errors.Is(err, test.want) || err == nil && (string(bundle) != "x" || version != "7") {
+				t.Errorf("bundle %q, version %q, error %v", bundle, version, err)
+			}
+		})
+	}
 }
 
 func TestServersTrustEachOthersAuthorities(t *testing.T) {
