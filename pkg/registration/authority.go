@@ -77,7 +77,11 @@ func NewTrust(config *rest.Config, service types.NamespacedName) (*Trust, error)
 func (t *Trust) Trusted(ctx context.Context) (bundle []byte, version string, err error) {
 	existing, err := t.get(ctx)
 	var served *ServedByDefinitionsError
-	if apierrors.IsNotFound(err) || errors.As(err, &served) {
+	if errors.As(err, &served) {
+		klog.FromContext(ctx).Info("The serving authority is not published", "reason", err.Error())
+		return nil, "", servingcert.ErrNotRegistered
+	}
+	if apierrors.IsNotFound(err) {
 		return nil, "", servingcert.ErrNotRegistered
 	}
 	if err != nil {

@@ -92,28 +92,27 @@ func (o *Object) Finalizers() []string {
 
 // ControllerUID is the UID of the first owner that is marked as the controller, and whether there is such an owner.
 func (o *Object) ControllerUID() (uid types.UID, controlled bool) {
-	return types.UID(o.textAt(o.controllerUID)), !o.controller.none()
+	return types.UID(o.textAt(o.controllerUID)), !o.controllerUID.none()
 }
 
 // Controller decodes the first owner that is marked as the controller, nil if there is none. [Object.ControllerUID] costs less.
-func (o *Object) Controller() *OwnerReference {
-	if o.controller.none() {
+func (o *Object) Controller() (controller *OwnerReference) {
+	if o.controllerUID.none() {
 		return nil
 	}
-	data := o.json[o.controller.start:o.controller.end]
-	s := scanner{data: bytesOf(data)}
-	owner, _, err := s.owner(data)
-	if err != nil {
-		// Not reached: Parse read it before.
-		return nil
-	}
-	return &owner
+	_ = o.eachOwner(func(owner OwnerReference, _ span) { // Parse read them before.
+		if owner.Controller && controller == nil {
+			found := owner
+			controller = &found
+		}
+	})
+	return controller
 }
 
 // OwnerReferences decodes all owners into a new slice, nil if there are none.
 func (o *Object) OwnerReferences() []OwnerReference {
 	var owners []OwnerReference
-	if err := o.eachOwner(func(owner *OwnerReference, _, _ span) { owners = append(owners, *owner) }); err != nil {
+	if err := o.eachOwner(func(owner OwnerReference, _ span) { owners = append(owners, owner) }); err != nil {
 		// Not reached: Parse read them before.
 		return nil
 	}
@@ -121,9 +120,9 @@ func (o *Object) OwnerReferences() []OwnerReference {
 }
 
 func (o *Object) readController() error {
-	err := o.eachOwner(func(owner *OwnerReference, at, uid span) {
-		if owner.Controller && o.controller.none() {
-			o.controller, o.controllerUID = at, uid
+	err := o.eachOwner(func(owner OwnerReference, uid span) {
+		if owner.Controller && o.controllerUID.none() {
+			o.controllerUID = uid
 		}
 	})
 	if err != nil {
@@ -132,8 +131,8 @@ func (o *Object) readController() error {
 	return nil
 }
 
-// eachOwner calls each for every owner, with where it and its UID are in the object's JSON.
-func (o *Object) eachOwner(each func(owner *OwnerReference, at, uid span)) error {
+// eachOwner calls each for every owner, with where its UID is in the object's JSON; without a UID that is an empty span, which is more than none.
+func (o *Object) eachOwner(each func(owner OwnerReference, uid span)) error {
 	if o.owners.none() {
 		return nil
 	}
@@ -144,20 +143,21 @@ func (o *Object) eachOwner(each func(owner *OwnerReference, at, uid span)) error
 		switch s.space() {
 		case '{':
 		case 'n':
-			each(&owner, span{}, span{})
+			each(owner, span{})
 			return s.literal("null")
 		default:
 			return s.fail("an object as owner")
 		}
-		start := s.pos
-		owner, uid, err := s.owner(data)
-		each(&owner, span{uint32(start), uint32(s.pos)}, uid) //nolint:gosec // parse checked the length.
+		uid, err := s.owner(data, &owner)
+		each(owner, uid)
 		return err
 	})
 }
 
-// owner reads an owner reference, and where its UID is in the data; the zero span for none.
-func (s *scanner) owner(data string) (owner OwnerReference, uid span, err error) {
+// owner reads an owner reference, and where its UID is in the data; an empty span for none.
+func (s *scanner) owner(data string, owner *OwnerReference) (uid span, err error) {
+	empty := span{uint32(s.pos), uint32(s.pos)} //nolint:gosec // parse checked the length.
+	uid = empty
 	err = s.members(func(at span, _ bool) error {
 		value, err := s.value()
 		if err != nil {
@@ -166,12 +166,12 @@ func (s *scanner) owner(data string) (owner OwnerReference, uid span, err error)
 		key, raw := unquote(data[at.start:at.end]), data[value.start:value.end]
 		if key == "uid" {
 			if uid = value; isNull(raw) {
-				uid = span{}
+				uid = empty
 			}
 		}
 		return owner.set(key, raw)
 	})
-	return owner, uid, err
+	return uid, err
 }
 
 func (r *OwnerReference) set(key, raw string) error {

@@ -34,15 +34,16 @@ import (
 // that it has little beside its JSON: most texts are read from there, at no cost as long as nothing in them is escaped.
 type Object struct {
 	json       string
-	common     unique.Handle[common]
+	typ        unique.Handle[typeMeta]
+	namespace  unique.Handle[string]
 	generation int64
 	// applied has the fields of field managers of interest, nil in most objects.
 	applied *string
 
 	name, uid, resourceVersion                                span
 	labels, annotations, owners, finalizers, created, deleted span
-	// controller is the first owner that is marked as the controller.
-	controller, controllerUID span
+	// controllerUID is the UID of the first owner that is marked as the controller. Of one that has none it is empty, and more than no span.
+	controllerUID span
 }
 
 // complete checks and decodes what is more than text.
@@ -64,13 +65,13 @@ func (o *Object) complete(generation span) error {
 }
 
 // APIVersion is the group and version that the object was read in, for example apps/v1.
-func (o *Object) APIVersion() string { return o.common.Value().apiVersion }
+func (o *Object) APIVersion() string { return o.typ.Value().apiVersion }
 
 // Kind is the object's kind.
-func (o *Object) Kind() string { return o.common.Value().kind }
+func (o *Object) Kind() string { return o.typ.Value().kind }
 
-// Namespace is empty for a cluster-scoped object. The string is shared by all objects of the type in the namespace.
-func (o *Object) Namespace() string { return o.common.Value().namespace }
+// Namespace is empty for a cluster-scoped object. The string is shared by all objects of the namespace.
+func (o *Object) Namespace() string { return o.namespace.Value() }
 
 // Name is the object's metadata.name.
 func (o *Object) Name() string { return o.textAt(o.name) }
@@ -175,14 +176,7 @@ func (o *Object) timeAt(at span) time.Time {
 	return t
 }
 
-// common is shared by all objects of a type in a namespace.
-type common struct {
-	typeMeta
-
-	namespace string
-}
-
-// typeMeta names a type.
+// typeMeta is shared by all objects of a type.
 type typeMeta struct{ apiVersion, kind string }
 
 // prefix is how the JSON of an object begins to which what t names is added.

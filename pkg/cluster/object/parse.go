@@ -291,7 +291,8 @@ func (f *fields) object(options ParseOptions) (*Object, error) {
 	at := mover{cut: cut, start: start, prefix: uint32(len(prefix))} //nolint:gosec // A type's name is short.
 	o := &Object{
 		json:            b.String(),
-		common:          unique.Make(common{meta, f.textAt(f.namespace)}),
+		typ:             unique.Make(meta),
+		namespace:       unique.Make(f.textAt(f.namespace)),
 		name:            at.move(f.name),
 		uid:             at.move(f.uid),
 		resourceVersion: at.move(f.resourceVersion),

@@ -165,6 +165,10 @@ func (k *kind) Owns(*object.Object) bool { return true }
 
 // Selects implements reconciler.Kind.
 func (k *kind) Selects(p, o *object.Object) bool {
+	if k.generate {
+		uid, labelled := o.Label(rollout.LabelControllerUID)
+		return labelled && uid == string(p.UID())
+	}
 	selector, err := k.of(parent.KeyOf(k.source.Resource.GroupResource(), p), p)
 	return err == nil && selector.Matches(o.LabelSet())
 }

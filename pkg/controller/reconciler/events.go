@@ -143,13 +143,10 @@ func (c *Controller) enqueueOwner(child *object.Object, reason v1alpha1.SyncReas
 
 // owner returns the parent that controls a child, if it is one of this controller.
 func (c *Controller) owner(child *object.Object) (*Source, *object.Object, bool) {
-	if !c.config.Kind.Owns(child) {
+	if _, controlled := child.ControllerUID(); !controlled || !c.config.Kind.Owns(child) {
 		return nil, nil, false
 	}
 	owner := child.Controller()
-	if owner == nil {
-		return nil, nil, false
-	}
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
 		return nil, nil, false

@@ -168,12 +168,12 @@ type Tracker struct {
 	start time.Time
 }
 
-// since is called with the lock held.
+// since returns the time since the tracker's start, which is not negative. It is called with the lock held.
 func (t *Tracker) since(at time.Time) time.Duration {
 	if t.start.IsZero() {
 		t.start = at
 	}
-	return at.Sub(t.start)
+	return max(0, at.Sub(t.start))
 }
 
 // Wrote takes note of a sync that wrote something. If the parent does not settle, it returns why, and for how long the parent is held
@@ -392,7 +392,7 @@ func (t *Tracker) HeldUntil(key parent.Key, at time.Time) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e, ok := t.entries[key]; ok && t.since(at) < e.until {
-		return t.start.Add(e.until)
+		return at.Add(e.until - t.since(at)) // By the present clock, which may have been set since the start.
 	}
 	return time.Time{}
 }

@@ -40,9 +40,9 @@ type Trigger struct {
 	// MoreFields says that the object changed at more places than [Trigger.Fields] returns.
 	MoreFields bool
 
-	// where has all of the object that changed but its name; the zero handle if the trigger is no change of an object.
-	where unique.Handle[v1alpha1.SyncObject]
-	name  string
+	// kind has all of the object that changed but its namespace and name; the zero handle if the trigger is no change of an object.
+	kind            unique.Handle[v1alpha1.SyncObject]
+	namespace, name string
 	// version stands for the state of the object that the trigger shows, as [Version] and [Deleted] compute it; zero for none.
 	version uint64
 	// more is nil in most.
@@ -59,11 +59,11 @@ type more struct {
 
 // Object is the one that changed; the zero value if the trigger is no change of an object. Of the parent that is synced it has the kind only.
 func (t *Trigger) Object() v1alpha1.SyncObject {
-	if t.where == (unique.Handle[v1alpha1.SyncObject]{}) {
+	if t.kind == (unique.Handle[v1alpha1.SyncObject]{}) {
 		return v1alpha1.SyncObject{}
 	}
-	o := t.where.Value()
-	o.Name = t.name
+	o := t.kind.Value()
+	o.Namespace, o.Name = t.namespace, t.name
 	return o
 }
 
@@ -77,8 +77,8 @@ func (t *Trigger) Fields() []string {
 
 // About sets the object.
 func (t *Trigger) About(o v1alpha1.SyncObject) {
-	t.name, o.Name = o.Name, ""
-	t.where = unique.Make(o)
+	t.namespace, t.name = o.Namespace, o.Name
+	t.kind = unique.Make(v1alpha1.SyncObject{Group: o.Group, Resource: o.Resource, Kind: o.Kind})
 }
 
 // ChangedAt sets the places, which it keeps, and whether there are more of them.
@@ -253,7 +253,7 @@ func (s *Set) Kept() []Trigger {
 
 // same reports whether another trigger is for the same reason about the same object.
 func (t *Trigger) same(as *Trigger) bool {
-	return t.Reason == as.Reason && t.Parent == as.Parent && t.name == as.name && t.where == as.where
+	return t.Reason == as.Reason && t.Parent == as.Parent && t.name == as.name && t.namespace == as.namespace && t.kind == as.kind
 }
 
 // join adds the fields of a later trigger about the same object.
