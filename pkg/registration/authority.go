@@ -76,8 +76,7 @@ func NewTrust(config *rest.Config, service types.NamespacedName) (*Trust, error)
 // that of another server or of CustomResourceDefinitions.
 func (t *Trust) Trusted(ctx context.Context) (bundle []byte, version string, err error) {
 	existing, err := t.get(ctx)
-	var served *ServedByDefinitionsError
-	if errors.As(err, &served) {
+	if _, served := errors.AsType[*ServedByDefinitionsError](err); served {
 		klog.FromContext(ctx).Info("The serving authority is not published", "reason", err.Error())
 		return nil, "", servingcert.ErrNotRegistered
 	}
