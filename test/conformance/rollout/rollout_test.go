@@ -152,6 +152,11 @@ func follows(t *testing.T, w *world) {
 	s.update("2")
 	s.awaitUpdated("False", "RolloutWaiting", "s03")
 	s.update("3")
+	// The server may be told of the ship before it is told of the parent.
+	s.await("the server to have seen version 3", func() (bool, string) {
+		stored := s.revisions()
+		return slices.ContainsFunc(stored, func(r v1alpha1.ControllerRevision) bool { return strings.Contains(string(r.ParentPatch.Raw), `"3"`) }), fmt.Sprint(len(stored))
+	})
 	s.dock.release(t.Context(), "s03")
 	s.await("all ships to be of version 3", func() (bool, string) { return s.dock.ready("3") == 6, s.dock.String() })
 	s.awaitUpdated("True", "OnLatestRevision", "")
