@@ -317,7 +317,7 @@ func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.T
 	if err != nil {
 		return fmt.Errorf("reading the object of that name: %w", err)
 	}
-	if owner, controlled := existing.ControllerUID(); !controlled || owner != p.Parent {
+	if !existing.ControlledBy(p.Parent) {
 		return NewConflict(outcome.Key, p.ParentName, existing)
 	}
 	outcome.Stale, outcome.Existing = true, existing
@@ -376,10 +376,9 @@ func (a *Applier) insist(ctx context.Context, p plan.Plan, outcome *plan.Outcome
 
 // stays reports whether a child that has changed is still one of the parent and of its controller.
 func stays(before, now *object.Object, parent types.UID) bool {
-	owner, controlled := now.ControllerUID()
 	mark, marked := before.Annotation(claim.DecoratorMark)
 	markNow, markedNow := now.Annotation(claim.DecoratorMark)
-	return now.UID() == before.UID() && controlled && owner == parent && now.Deleting() == before.Deleting() && mark == markNow && marked == markedNow &&
+	return now.UID() == before.UID() && now.ControlledBy(parent) && now.Deleting() == before.Deleting() && mark == markNow && marked == markedNow &&
 		maps.Equal(now.Labels(), before.Labels())
 }
 

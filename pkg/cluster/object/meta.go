@@ -95,6 +95,12 @@ func (o *Object) ControllerUID() (uid types.UID, controlled bool) {
 	return types.UID(o.textAt(o.controllerUID)), !o.controllerUID.none()
 }
 
+// ControlledBy reports whether the first owner that is marked as the controller has a UID.
+func (o *Object) ControlledBy(uid types.UID) bool {
+	owner, controlled := o.ControllerUID()
+	return controlled && owner == uid
+}
+
 // Controller decodes the first owner that is marked as the controller, nil if there is none. [Object.ControllerUID] costs less.
 func (o *Object) Controller() (controller *OwnerReference) {
 	if o.controllerUID.none() {

@@ -282,7 +282,7 @@ func (c *Control) Conflict(key parent.Key, parent *object.Object, child children
 	if !ok {
 		return nil
 	}
-	if owner, controlled := existing.ControllerUID(); controlled && owner == parent.UID() {
+	if existing.ControlledBy(parent.UID()) {
 		if c.config.Mine(parent, existing) {
 			return nil
 		}

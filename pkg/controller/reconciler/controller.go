@@ -350,7 +350,7 @@ func (c *Controller) workers() int { return c.shared.Options.WorkersOr(c.config.
 
 // mine reports whether an object that has the name of a child is observed as a child of the parent.
 func (c *Controller) mine(p, existing *object.Object) bool {
-	return controls(p, existing) && c.config.Kind.Selects(p, existing)
+	return existing.ControlledBy(p.UID()) && c.config.Kind.Selects(p, existing)
 }
 
 // Redefine takes up a definition with the same spec, or one that differs in spec.paused and spec.deletionGuard: hooks are shown it from

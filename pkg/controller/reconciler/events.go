@@ -128,12 +128,6 @@ func sameController(before, after *object.Object) bool {
 	return was == is && a == b
 }
 
-// controls reports whether a parent is the controlling owner of an object.
-func controls(parent, o *object.Object) bool {
-	owner, controlled := o.ControllerUID()
-	return controlled && owner == parent.UID()
-}
-
 // enqueueOwner enqueues the parent that controls a child, if it is one of this controller (docs/reference/contract.md#s5.2).
 func (c *Controller) enqueueOwner(child *object.Object, reason v1alpha1.SyncReason, e cache.Event) {
 	if s, o, ok := c.owner(child); ok {

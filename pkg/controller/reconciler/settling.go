@@ -102,7 +102,7 @@ func (c *Controller) relatedChanged(key parent.Key, o *object.Object, why trigge
 		return
 	}
 	p, found := s.informer.Get(key.Namespace, key.Name)
-	if !found || o.UID() != p.UID() && (!controls(p, o) || !c.config.Kind.Owns(o)) {
+	if !found || o.UID() != p.UID() && (!o.ControlledBy(p.UID()) || !c.config.Kind.Owns(o)) {
 		c.settling.Outside(key)
 	}
 	c.pool.EnqueueBecause(key, workqueue.Live, why)
