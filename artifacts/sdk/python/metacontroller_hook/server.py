@@ -117,12 +117,17 @@ def serve(hooks: Hooks, environment: Optional[Dict[str, str]] = None) -> None:
     """
     values = os.environ if environment is None else environment
     server = make_server(hooks, values.get("HOST", ""), int(values.get("PORT") or "8080"))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # Before anybody is told that the hook runs.
+    # A signal raises in this thread, wherever it is; in the thread that takes connections it would cut the one just taken.
+    serving = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
+    serving.start()
     try:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # Before anybody is told that the hook runs.
         print("hook listens on port %d" % server.server_address[1], flush=True)
-        server.serve_forever()
+        while serving.is_alive():
+            serving.join(0.5)  # On Windows, Ctrl-C waits for a join to return.
     except KeyboardInterrupt:
         pass
     finally:
+        server.shutdown()
         server.server_close()
         server.finish(GRACE)

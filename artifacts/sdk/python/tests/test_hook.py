@@ -114,6 +114,28 @@ class Serve(unittest.TestCase):
             "    return {'status': {'late': True}}\n"
             "serve({'/sync': sync})\n"
         )
+        self.answers_and_ends(program)
+
+    def test_answers_a_call_that_is_taken_while_the_signal_comes(self):
+        program = (
+            "import os, signal, threading, time\n"
+            "from metacontroller_hook import serve, server\n"
+            "taken, called = server.HookServer.process_request, threading.Event()\n"
+            "def process_request(*arguments):\n"
+            "    taken(*arguments)\n"
+            "    called.wait()\n"
+            "    os.kill(os.getpid(), signal.SIGTERM)\n"
+            "    time.sleep(0.1)\n"
+            "server.HookServer.process_request = process_request\n"
+            "def sync(request):\n"
+            "    called.set()\n"
+            "    time.sleep(0.4)\n"
+            "    return {'status': {'late': True}}\n"
+            "serve({'/sync': sync})\n"
+        )
+        self.answers_and_ends(program)
+
+    def answers_and_ends(self, program):
         environment = dict(os.environ, PORT="0", HOST="127.0.0.1", PYTHONPATH=str(ROOT))
         with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True) as process:
             port = process.stdout.readline().split()[-1]
