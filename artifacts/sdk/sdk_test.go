@@ -17,7 +17,10 @@ limitations under the License.
 package sdk_test
 
 import (
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
@@ -38,11 +41,28 @@ func TestModulesForAuthorsOfHooks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			read(t, tc.folder)
+			read(t, filepath.Join("..", "..", "docs", "reference", "hook-schema"))
 			command := exec.CommandContext(t.Context(), program, tc.command[1:]...)
 			command.Dir = tc.folder
 			if output, err := command.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, output)
 			}
 		})
+	}
+}
+
+// read reads the files of a folder, since go test keeps the result of a test as long as the files that the test itself reads stay the same.
+func read(t *testing.T, folder string) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		_, err = os.ReadFile(path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -205,9 +205,9 @@ func (h *hookRunner) run(ctx context.Context) {
 // edited returns which of the files that changed are edits, and not what the start of the hook writes.
 func (h *hookRunner) edited(changed change) []string {
 	if h.running != nil && !h.listening || changed.told.Before(h.started.Add(lateness)) {
-		return h.edits.DuringStart(changed.folder, changed.names)
+		return h.edits.DuringUse(changed.folder, changed.names)
 	}
-	h.edits.WhileRunning(changed.folder, changed.names)
+	h.edits.ByAuthor(changed.folder, changed.names)
 	return changed.names
 }
 

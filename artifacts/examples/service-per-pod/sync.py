@@ -51,7 +51,8 @@ class Hook(BaseHTTPRequestHandler):
     """Serves the functions of HOOKS as JSON webhooks, each at the path of its name."""
 
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # Headers and body leave together.
+    wbufsize = -1  # Headers and a small body leave together,
+    disable_nagle_algorithm = True  # and what a large one leaves behind is not held back.
 
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
@@ -78,6 +79,7 @@ def main():
     host = os.environ.get("HOST", "")
     if not host and socket.has_dualstack_ipv6():
         ThreadingHTTPServer.address_family = socket.AF_INET6  # The addresses of IPv4 are among those.
+    ThreadingHTTPServer.request_queue_size = 128  # A controller that starts opens many connections at once.
     server = ThreadingHTTPServer((host, port), Hook)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     print("hook listens on port %d" % server.server_address[1], flush=True)

@@ -36,12 +36,24 @@ export function makeServer(hooks) {
       return answer(response, 400, "text/plain", `the request is not JSON: ${error.message}\n`);
     }
     try {
-      const text = JSON.stringify(await hooks[path](body));
-      answer(response, 200, "application/json", text);
+      answer(response, 200, "application/json", encode(await hooks[path](body)));
     } catch (error) {
       console.error(error);
       answer(response, 500, "text/plain", `${error}\n`);
     }
+  });
+}
+
+// Returns the JSON of what a hook returned. What JSON.stringify leaves out in silence is an error.
+function encode(returned) {
+  if (returned === undefined) {
+    throw new TypeError("the hook returned nothing: does it lack a return?");
+  }
+  return JSON.stringify(returned, (key, value) => {
+    if (typeof value === "number" && !Number.isFinite(value)) {
+      throw new RangeError(`${key} is ${value}, which JSON does not have`);
+    }
+    return value;
   });
 }
 
@@ -99,7 +111,7 @@ export async function differences(folder, hooks) {
     }
     const wanted = read(folder, name + RESPONSE);
     // As the server of the API reads it: fields that are undefined are not sent.
-    const got = JSON.parse(JSON.stringify(await hooks[path](read(folder, file))));
+    const got = JSON.parse(encode(await hooks[path](read(folder, file))));
     hideSecrets(wanted, got);
     if (!isDeepStrictEqual(wanted, got)) {
       texts.push(`${file}: the hook returned\n${JSON.stringify(got, null, 2)}\nand ${name}${RESPONSE} is\n${JSON.stringify(wanted, null, 2)}`);

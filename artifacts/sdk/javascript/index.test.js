@@ -15,8 +15,8 @@ function sync(request) {
   return { status: { name }, children: [{ apiVersion: "v1", kind: "ConfigMap", metadata: { name } }], finalized: undefined };
 }
 
-async function call(t, path, body) {
-  const server = makeServer({ "/sync": sync });
+async function call(t, path, body, hooks = { "/sync": sync }) {
+  const server = makeServer(hooks);
   await once(server.listen(0, "127.0.0.1"), "listening");
   t.after(() => server.close());
   const response = await fetch(`http://127.0.0.1:${server.address().port}${path}`, body === undefined ? {} : { method: "POST", body });
@@ -45,6 +45,21 @@ test("says what the hook threw", async (t) => {
   const { status, text } = await call(t, "/sync", "{}");
   assert.equal(status, 500);
   assert.match(text, /^TypeError: /);
+});
+
+test("says what is missing in a response", async (t) => {
+  t.mock.method(console, "error", () => {});
+  const folder = mkdtempSync(join(tmpdir(), "hook-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  writeFileSync(join(folder, "sync.request.json"), "{}");
+  writeFileSync(join(folder, "sync.response.json"), '{"status": {"load": null}}');
+  for (const [hook, want] of [
+    [() => {}, "TypeError: the hook returned nothing: does it lack a return?"],
+    [() => ({ status: { load: NaN } }), "RangeError: load is NaN, which JSON does not have"],
+  ]) {
+    assert.deepEqual(await call(t, "/sync", "{}", { "/sync": hook }), { status: 500, text: `${want}\n` });
+    await assert.rejects(differences(folder, { "/sync": hook }), (error) => `${error}` === want);
+  }
 });
 
 test("refuses what is no JSON", async (t) => {

@@ -22,17 +22,18 @@ import (
 	"path/filepath"
 )
 
-// maxRepeats is how many starts in a row may follow from edits during the one before: a start may write another text each time.
+// maxRepeats is how many uses in a row may follow from edits during the one before: a start or a call may write another text each time.
 const maxRepeats = 3
 
-// Edits tells what the author of a hook changed while it was started from what the start itself writes, such as the program that it builds,
-// after which it would be started again for ever. Create it with NewEdits. It is for one goroutine.
+// Edits tells what the author of a hook changed while it was started and called from what that itself writes, such as the program that the
+// start builds, or the notes that the hook keeps, after which it would be started again for ever. Create it with NewEdits. It is for one
+// goroutine.
 type Edits struct {
 	// texts are what is in files that changed.
 	texts map[string]string
-	// authored are files that changed while the hook ran, and written are those that starts write.
+	// authored are files that changed while nothing was written, and written are those that uses write.
 	authored, written map[string]bool
-	// repeats counts the starts in a row that follow from edits during starts.
+	// repeats counts the uses in a row that follow from edits during uses.
 	repeats int
 }
 
@@ -41,9 +42,10 @@ func NewEdits() *Edits {
 	return &Edits{texts: map[string]string{}, authored: map[string]bool{}, written: map[string]bool{}}
 }
 
-// DuringStart returns the edits among the files in a folder that changed during a start of the hook, which is to be repeated for them. What is no
-// text was built. What a repeated start leaves as it was is written by starts.
-func (e *Edits) DuringStart(folder string, names []string) []string {
+// DuringUse returns the edits among the files in a folder that changed while the hook was started or called, which is to be repeated for them.
+// What is no text was built, and what is gone was needed for a moment; a new folder may hold texts. What a repetition leaves as it was is
+// written by uses.
+func (e *Edits) DuringUse(folder string, names []string) []string {
 	var edits []string
 	for _, name := range names {
 		path := filepath.Join(folder, name)
@@ -61,8 +63,8 @@ func (e *Edits) DuringStart(folder string, names []string) []string {
 	return edits
 }
 
-// WhileRunning notes that files in a folder changed while the hook ran, so that no start writes them.
-func (e *Edits) WhileRunning(folder string, names []string) {
+// ByAuthor notes that files in a folder changed at another time, so that no use writes them.
+func (e *Edits) ByAuthor(folder string, names []string) {
 	e.repeats = 0
 	for _, name := range names {
 		path := filepath.Join(folder, name)
@@ -72,9 +74,12 @@ func (e *Edits) WhileRunning(folder string, names []string) {
 	}
 }
 
-// read remembers what is in a file, and tells whether that is a text, and the same as before.
+// read remembers what is in a file, and tells whether that is a text, or a folder, and the same as before.
 func (e *Edits) read(path string) (text, same bool) {
 	content, err := os.ReadFile(path)
+	if info, statErr := os.Stat(path); statErr == nil && info.IsDir() {
+		content, err = nil, nil
+	}
 	if err != nil || bytes.IndexByte(content, 0) >= 0 {
 		return false, false
 	}

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -96,20 +97,26 @@ func (f *Flags) untilTheEnd(ctx context.Context, h *Hook, w *Watch, errOut io.Wr
 	for {
 		var names []string
 		var failed error
-		err := f.once(ctx, h, errOut, func() {
-			names, failed = w.Changed(ctx)
-			names = edits.DuringStart(w.Folder(), names)
-		}, use)
+		changed := func() {
+			if failed != nil {
+				return
+			}
+			var more []string
+			more, failed = w.Changed(ctx)
+			names = append(names, edits.DuringUse(w.Folder(), more)...)
+		}
+		err := f.once(ctx, h, errOut, changed, use)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // Ctrl-C is how it ends.
 		}
 		if _, message := exitstatus.Of(err); message != nil {
 			fmt.Fprintln(errOut, "Error:", message)
 		}
+		changed()
 		if failed == nil && len(names) == 0 {
 			fmt.Fprintf(errOut, "Waiting for changes of files in %s. Ctrl-C ends it.\n", f.directory)
 			names, failed = w.Wait(ctx)
-			edits.WhileRunning(w.Folder(), names)
+			edits.ByAuthor(w.Folder(), names)
 		}
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // The same.
@@ -117,7 +124,7 @@ func (f *Flags) untilTheEnd(ctx context.Context, h *Hook, w *Watch, errOut io.Wr
 		if failed != nil {
 			return failed
 		}
-		fmt.Fprintf(errOut, "Changed: %s\n", strings.Join(names, ", "))
+		fmt.Fprintf(errOut, "Changed: %s\n", strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", "))
 		if f.exec == "" {
 			f.awaitListening(ctx, h)
 		}

@@ -38,7 +38,7 @@ const many = "many files"
 // generated are folders and ends of files that programs write when they run. Folders from which hooks run, such as dist, are none of them.
 var (
 	generatedFolders = []string{"node_modules", "__pycache__", "vendor", "target"}
-	generatedEnds    = []string{".pyc", "~", ".swp", ".swx", ".tmp"}
+	generatedEnds    = []string{".pyc", ".log", "~", ".swp", ".swx", ".tmp"}
 )
 
 // A Watch tells which files of a folder, and the folders in it, change. It is for one goroutine. Close it.

@@ -50,25 +50,29 @@ func (a *author) Write(text []byte) (int, error) {
 	return a.Buffer.Write(text)
 }
 
-// A hook that writes files when it is started is not started again for ever: each row has the changes that are told.
-func TestWhatTheStartOfAHookWritesIsNoEdit(t *testing.T) {
+// A hook that writes files when it is started or called is not started again for ever: each row has the changes that are told.
+func TestWhatAHookWritesIsNoEdit(t *testing.T) {
 	const run = "exec python3 hook.py"
 	for what, tc := range map[string]struct {
 		exec string
-		want []string
+		// called is a file to which each call appends.
+		called string
+		want   []string
 	}{
-		"a program": {"printf '\\000' > program; " + run, []string{"edited.py"}},
+		"a program": {exec: "printf '\\000' > program; " + run, want: []string{"edited.py"}},
 		// As far as is known, its author has written it.
-		"a text":                 {"cp hook.py built.py; " + run, []string{"built.py", "edited.py"}},
-		"another text each time": {"date +%s%N > stamp; " + run, []string{"stamp", "stamp", "stamp", "edited.py"}},
-		"and then it ends":       {"printf '\\000' > program; exit 3", []string{"edited.py"}},
+		"a text":                 {exec: "cp hook.py built.py; " + run, want: []string{"built.py", "edited.py"}},
+		"another text each time": {exec: "date +%s%N > stamp; " + run, want: []string{"stamp", "stamp", "stamp", "edited.py"}},
+		"and then it ends":       {exec: "printf '\\000' > program; exit 3", want: []string{"edited.py"}},
+		"a text with each call":  {exec: run, called: "calls", want: []string{"calls", "calls", "calls", "edited.py"}},
+		"a log":                  {exec: run, called: "hook.log", want: []string{"edited.py"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			a := &author{folder: hookFolder(t), end: cancel}
 			err := flagsOf(t, "--hook", freeAddress(t), "--exec", tc.exec, "--directory", a.folder, "--watch").Run(ctx, a,
-				func(context.Context, *Hook) error { return nil })
+				func(context.Context, *Hook) error { return appendTo(a.folder, tc.called) })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,33 +89,46 @@ func TestWhatTheStartOfAHookWritesIsNoEdit(t *testing.T) {
 	}
 }
 
-// What an author saves while the hook starts is not lost, however often he does.
-func TestEditsDuringStarts(t *testing.T) {
+// appendTo appends to a file in a folder, if it has a name.
+func appendTo(folder, name string) error {
+	if name == "" {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(folder, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("called\n")
+	return errors.Join(err, f.Close())
+}
+
+// What an author saves while the hook is used is not lost, however often he does.
+func TestEditsDuringUses(t *testing.T) {
 	folder := t.TempDir()
 	e := NewEdits()
 	start := func(what, name, text string, want bool) {
 		t.Helper()
 		write(t, folder, name, text)
-		if got := slices.Contains(e.DuringStart(folder, []string{name}), name); got != want {
+		if got := slices.Contains(e.DuringUse(folder, []string{name}), name); got != want {
 			t.Errorf("%s: it is an edit: %t, want %t", what, got, want)
 		}
 	}
 	write(t, folder, "hook.py", "0")
-	e.WhileRunning(folder, []string{"hook.py"})
+	e.ByAuthor(folder, []string{"hook.py"})
 	for range maxRepeats {
-		start("a text that every start changes", "stamp", strings.Repeat("x", e.repeats), true)
+		start("a text that every use changes", "stamp", strings.Repeat("x", e.repeats), true)
 	}
-	start("a text that every start changes, still", "stamp", "y", false)
+	start("a text that every use changes, still", "stamp", "y", false)
 	for _, text := range []string{"1", "2", "3", "4", "5"} {
 		start("what is saved often", "hook.py", text, true)
 	}
 	start("what is saved as it is", "hook.py", "5", false)
 	start("what is saved then", "hook.py", "6", true)
 	write(t, folder, "hook.py", "7")
-	e.WhileRunning(folder, []string{"hook.py"})
+	e.ByAuthor(folder, []string{"hook.py"})
 	start("what is taken back", "hook.py", "6", true)
 	write(t, folder, "stamp", "z")
-	e.WhileRunning(folder, []string{"stamp"})
+	e.ByAuthor(folder, []string{"stamp"})
 	start("what the author edits after all", "stamp", "a", true)
 }
 
@@ -144,7 +161,7 @@ func TestMoreChangesThanCanBeToldAreAChange(t *testing.T) {
 func TestWhatIsIgnored(t *testing.T) {
 	for path, want := range map[string]bool{
 		".": false, "manifests": false, "a/../manifests": false, "dist/manifests": false,
-		".k8s": true, ".k8s/base": true, "base/.k8s": true, "vendor": true, "a/vendor/b": true, "target/debug": true, "a.tmp": true,
+		".k8s": true, ".k8s/base": true, "base/.k8s": true, "vendor": true, "a/vendor/b": true, "target/debug": true, "a.tmp": true, "hook.log": true,
 	} {
 		if got := Ignores(path); got != want {
 			t.Errorf("%s: it is ignored: %t, want %t", path, got, want)

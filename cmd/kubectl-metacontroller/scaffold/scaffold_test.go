@@ -258,3 +258,20 @@ func TestBaseImagesAreArguments(t *testing.T) {
 		}
 	}
 }
+
+// The image that builds a hook has folders, such as /go and /home, and a hook may have their names.
+func TestTheProgramOfAHookIsBuiltInAFolderOfItsOwn(t *testing.T) {
+	folder, err := start(t, "home", "--parent=Website.example.com", "--child=pods", "--lang=go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "Containerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"WORKDIR /source\n", " -o /built/home .\n", "COPY --from=build /built/home /home\n", `ENTRYPOINT ["/home"]`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}

@@ -17,5 +17,5 @@ limitations under the License.
 // Package metacontroller is for hooks of metacontroller.k8s.io in Go: typed requests and responses, a server, and a replay of recorded
 // requests. It needs nothing but Go's standard library, and is copied beside a hook by kubectl metacontroller init --lang go.
 //
-// Objects are maps here. Those who want Kubernetes' own types import pkg/hook of github.com/metacontroller/metacontroller-apiserver.
+// Objects are maps here, as encoding/json makes them: numbers are float64, which has no integers above 2^53 but every other one. Those who want Kubernetes' own types import pkg/hook of github.com/metacontroller/metacontroller-apiserver.
 package metacontroller

@@ -37,6 +37,7 @@ func sync(request *metacontroller.CompositeRequest) (*metacontroller.CompositeRe
 	if request.Parent == nil {
 		return nil, errors.New("there is no parent")
 	}
+	_ = request.Parent["kind"].(string) // As authors do who expect it.
 	return &metacontroller.CompositeResponse{Status: map[string]any{"kind": request.Parent["kind"]}}, nil
 }
 
@@ -53,6 +54,7 @@ func TestHook(t *testing.T) {
 		"a request":               {http.MethodPost, `{"parent": {"kind": "Website"}}`, http.StatusOK, `{"status":{"kind":"Website"}}`},
 		"a readiness probe":       {http.MethodGet, "", http.StatusOK, `{"ready": true}`},
 		"an error of the hook":    {http.MethodPost, `{}`, http.StatusInternalServerError, "there is no parent\n"},
+		"a panic of the hook":     {http.MethodPost, `{"parent": {}}`, http.StatusInternalServerError, "panic: interface conversion: interface {} is nil, not string\n"},
 		"what is no JSON":         {http.MethodPost, `{`, http.StatusBadRequest, "the request is not JSON of its type: unexpected EOF\n"},
 		"a field of another type": {http.MethodPost, `{"parent": 1}`, http.StatusBadRequest, "the request is not JSON of its type: json: cannot unmarshal number into Go struct field CompositeRequest.parent of type metacontroller.Object\n"},
 	} {
@@ -111,6 +113,37 @@ func TestDifferences(t *testing.T) {
 		if !strings.Contains(texts[i], want) {
 			t.Errorf("got\n%s\nwant in it %q", texts[i], want)
 		}
+	}
+}
+
+// JSON has one value for 1, 1.0 and 1e0, and Go's float64 one for integers that are not equal.
+func TestDifferencesComparesNumbersAsTheyAre(t *testing.T) {
+	for what, tc := range map[string]struct {
+		recorded, returned string
+		equal              bool
+	}{
+		"an integer":                        {`3`, `3`, true},
+		"an integer written as another":     {`3`, `3.0`, true},
+		"integers that float64 makes equal": {`9007199254740993`, `9007199254740992`, false},
+		"a fraction":                        {`1.50`, `15e-1`, true},
+		"fractions":                         {`1.5`, `1.6`, false},
+		"more than an integer holds":        {`1e300`, `1e300`, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			folder := t.TempDir()
+			for name, text := range map[string]string{"sync.request.json": `{}`, "sync.response.json": `{"status":{"n":[` + tc.recorded + `]}}`} {
+				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte(`{"status":{"n":[` + tc.returned + `]}}`))
+			})
+			texts, err := metacontroller.Differences(t.Context(), folder, map[string]http.Handler{"/sync": handler})
+			if err != nil || (len(texts) == 0) != tc.equal {
+				t.Errorf("got %v, error %v, want none: %v", texts, err, tc.equal)
+			}
+		})
 	}
 }
 

@@ -84,11 +84,12 @@ func difference(ctx context.Context, base string, hooks map[string]http.Handler)
 	if recorder.Code != http.StatusOK {
 		return fmt.Sprintf("%s: the hook returned status %d: %s", name+requestSuffix, recorder.Code, recorder.Body), nil
 	}
-	var wanted, got any
-	if err := json.Unmarshal(recorded, &wanted); err != nil {
+	wanted, err := decoded(recorded)
+	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", name+responseSuffix, err)
 	}
-	if err := json.Unmarshal(recorder.Body.Bytes(), &got); err != nil {
+	got, err := decoded(recorder.Body.Bytes())
+	if err != nil {
 		return "", fmt.Errorf("reading the response of the hook: %w", err)
 	}
 	HideSecrets(wanted, got)
@@ -96,6 +97,44 @@ func difference(ctx context.Context, base string, hooks map[string]http.Handler)
 		return "", nil
 	}
 	return fmt.Sprintf("%s: the hook returned\n%s\nand %s is\n%s", name+requestSuffix, indented(got), name+responseSuffix, indented(wanted)), nil
+}
+
+// decoded decodes JSON with integers as int64, which are not equal where they differ.
+func decoded(body []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil, err
+	}
+	return withNumbers(value), nil
+}
+
+// withNumbers returns a value with an int64 in place of each number that is an integer, and a float64 of each other one.
+func withNumbers(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, field := range value {
+			value[key] = withNumbers(field)
+		}
+	case []any:
+		for i, element := range value {
+			value[i] = withNumbers(element)
+		}
+	case json.Number:
+		if integer, err := value.Int64(); err == nil {
+			return integer
+		}
+		number, err := value.Float64()
+		if err != nil {
+			return value
+		}
+		if integer := int64(number); float64(integer) == number {
+			return integer
+		}
+		return number
+	}
+	return value
 }
 
 func indented(value any) string {

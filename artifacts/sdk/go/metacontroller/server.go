@@ -24,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"time"
 )
 
@@ -32,7 +33,7 @@ const shutdownTimeout = 10 * time.Second
 
 // Hook makes an HTTP handler of a function that returns a response for a request, such as
 // func(*CompositeRequest) (*CompositeResponse, error). An error is status 500 with its text, which the API server shows in an event.
-// A request other than POST gets status 200, for readiness probes.
+// A panic is one, too, and its stack is printed. A request other than POST gets status 200, for readiness probes.
 func Hook[Request, Response any](respond func(*Request) (*Response, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost {
@@ -44,7 +45,7 @@ func Hook[Request, Response any](respond func(*Request) (*Response, error)) http
 			http.Error(w, "the request is not JSON of its type: "+err.Error(), http.StatusBadRequest)
 			return
 		}
-		response, err := respond(&request)
+		response, err := called(respond, &request)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -57,6 +58,17 @@ func Hook[Request, Response any](respond func(*Request) (*Response, error)) http
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(encoded) // Who does not wait for the response calls again.
 	})
+}
+
+// called returns what a function responds, and a panic as an error: net/http would close the connection, and its text reach nobody but the log.
+func called[Request, Response any](respond func(*Request) (*Response, error), request *Request) (response *Response, err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			fmt.Fprintf(os.Stderr, "panic: %v\n%s", value, debug.Stack())
+			err = fmt.Errorf("panic: %v", value)
+		}
+	}()
+	return respond(request)
 }
 
 func ready(w http.ResponseWriter, _ *http.Request) {

@@ -38,6 +38,9 @@ def respond(hooks: Hooks, path: str, body: bytes) -> Tuple[int, str, bytes]:
 class HookServer(ThreadingHTTPServer):
     """A server of hooks, which knows how many calls are in flight."""
 
+    request_queue_size = 128  # A controller that starts opens many connections at once.
+    ending = False  # Whether connections are closed after the call in flight.
+
     def __init__(self, *args: Any) -> None:
         self._calls = 0
         self._changed = threading.Condition()
@@ -73,16 +76,27 @@ def make_server(hooks: Hooks, host: str = "", port: int = 0) -> HookServer:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # Headers and body leave together.
+        wbufsize = -1  # Headers and a small body leave together,
+        disable_nagle_algorithm = True  # and what a large one leaves behind is not held back.
 
         def do_POST(self) -> None:
             server.count(1)
             try:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                self.answer(*respond(hooks, self.path, body))
+                self.answer(*respond(hooks, self.path, self.body()))
                 self.wfile.flush()
             finally:
                 server.count(-1)
+
+        def body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            chunks = []
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                chunks.append(self.rfile.read(size))
+                self.rfile.readline()
+            while self.rfile.readline().strip():
+                pass  # Trailers say nothing about JSON.
+            return b"".join(chunks)
 
         def do_GET(self) -> None:
             self.answer(200, "application/json", b'{"ready": true}')
@@ -91,6 +105,8 @@ def make_server(hooks: Hooks, host: str = "", port: int = 0) -> HookServer:
             self.send_response(status)
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
+            if server.ending:
+                self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
 
@@ -128,6 +144,7 @@ def serve(hooks: Hooks, environment: Optional[Dict[str, str]] = None) -> None:
     except KeyboardInterrupt:
         pass
     finally:
+        server.ending = True
         server.shutdown()
         server.server_close()
         server.finish(GRACE)

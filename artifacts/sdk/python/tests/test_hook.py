@@ -1,9 +1,11 @@
 """Tests of metacontroller_hook. Run them with: python3 -m unittest, in the folder of pyproject.toml."""
 
 import contextlib
+import http.client
 import io
 import json
 import os
+import queue
 import signal
 import socket
 import subprocess
@@ -95,6 +97,32 @@ class Server(unittest.TestCase):
         self.assertIn("the request is not JSON", body)
 
 
+    def test_reads_requests_in_chunks(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.server_address[1])
+        self.addCleanup(connection.close)
+        for chunks in [b'{"parent": {"meta', b'data": {"name": "web"}}}'], [b'{"parent": {"metadata": {"name": "db"}}}']:
+            connection.request("POST", "/sync", iter(chunks), encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
+            response = connection.getresponse()
+            self.assertEqual((200, json.loads(b"".join(chunks))["parent"]["metadata"]), (response.status, json.load(response)["status"]))
+
+    def test_takes_many_connections_at_once(self):
+        # As many as the API server calls hooks at a time, before the first one is accepted.
+        with make_server({"/sync": sync}, "127.0.0.1") as other:
+            for _ in range(20):
+                self.addCleanup(socket.create_connection(other.server_address[:2], timeout=10).close)
+
+    def test_sends_a_large_response_without_waiting_for_what_was_sent_before(self):
+        options, finish = queue.Queue(), self.server.finish_request
+
+        def finish_request(connection, address):
+            finish(connection, address)
+            options.put(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+        with mock.patch.object(self.server, "finish_request", finish_request):
+            self.call("/sync", b'{"parent": {"metadata": {"name": "web"}}}')
+            self.assertNotEqual(0, options.get(timeout=60))
+
+
 class Serve(unittest.TestCase):
     def test_ends_with_sigterm(self):
         program = "from metacontroller_hook import serve; serve({})"
@@ -134,6 +162,21 @@ class Serve(unittest.TestCase):
             "serve({'/sync': sync})\n"
         )
         self.answers_and_ends(program)
+
+    def test_lets_connections_go_when_it_ends(self):
+        with make_server({"/sync": sync}, "127.0.0.1") as server:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1])
+            self.addCleanup(connection.close)
+            for ending in False, True:
+                server.ending = ending
+                connection.request("POST", "/sync", b'{"parent": {"metadata": {"name": "web"}}}')
+                response = connection.getresponse()
+                response.read()
+                self.assertEqual("close" if ending else None, response.getheader("Connection"))
+            server.shutdown()
+            thread.join()
 
     def answers_and_ends(self, program):
         environment = dict(os.environ, PORT="0", HOST="127.0.0.1", PYTHONPATH=str(ROOT))
