@@ -46,8 +46,8 @@ const (
 
 	// startTimeout is generous: the binary has the race detector in it, and other tests run at the same time.
 	startTimeout = 2 * time.Minute
-	// stopTimeout is what an operator is promised after SIGTERM, and the race detector's share.
-	stopTimeout = 30 * time.Second
+	// stopTimeout is what an operator is promised after SIGTERM, and the share of the race detector and of what runs beside it.
+	stopTimeout = time.Minute
 	// verification has the engine check itself while it runs; what it finds is an error in the log.
 	verification = "METACONTROLLER_VERIFY=plans"
 	// logLines is how much of the log is shown when a test fails.

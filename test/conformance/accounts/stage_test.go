@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,7 +76,7 @@ func setUp(t *testing.T, rules ...rbacv1.PolicyRule) *fixture.Environment {
 	if err == nil {
 		t.Fatalf("the server may write: %s", output)
 	}
-	return fixture.SetUp(t, fixture.Options{Server: server.Options{Kubeconfig: kubeconfig(t, c)}})
+	return fixture.SetUp(t, fixture.Options{Server: server.Options{Kubeconfig: kubeconfig(t, c)}, Limit: limit})
 }
 
 // kubeconfig returns a file with the access of the server's service account.
@@ -95,6 +96,9 @@ func kubeconfig(t *testing.T, c *cluster.Cluster) string {
 	}
 	return file
 }
+
+// limit has room for several reviews of rights, one of which is made every 28 seconds.
+const limit = 3 * time.Minute
 
 // A stage is a controller of Things with ConfigMaps as children, and its service account.
 type stage struct {

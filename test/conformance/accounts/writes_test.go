@@ -17,6 +17,8 @@ limitations under the License.
 package accounts
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -154,9 +156,11 @@ func withoutAccount(t *testing.T, e *fixture.Environment) {
 	awaitPermitted(c, "True", v1alpha1.ReasonServerRights)
 	s.Parent("a", map[string]any{"who": "Alice"})
 	s.AwaitEvent("a", "Warning", "SyncError", `User "`+serverUser+`" cannot create resource "configmaps"`)
-	if !slices.ContainsFunc(s.writes(), func(e auditv1.Event) bool {
-		return e.ImpersonatedUser == nil && e.ResponseStatus != nil && e.ResponseStatus.Code == 403
-	}) {
-		t.Errorf("the audit log has %v", s.writes())
-	}
+	// The kube-apiserver logs a request after it has answered.
+	cluster.Eventually(t, limit, "a refusal in the audit log", func(context.Context) (bool, string) {
+		writes := s.writes()
+		return slices.ContainsFunc(writes, func(e auditv1.Event) bool {
+			return e.ImpersonatedUser == nil && e.ResponseStatus != nil && e.ResponseStatus.Code == 403
+		}), fmt.Sprint(writes)
+	})
 }

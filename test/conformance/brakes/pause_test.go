@@ -83,6 +83,7 @@ func middleOfASync(s *stage) {
 			cut.Add(1)
 		}
 	}))
+	s.definition.Sync.Webhook.Timeout = &metav1.Duration{Duration: limit} // Nothing else may end the call.
 	s.run()
 	s.Parent("a", map[string]any{"n": 1})
 	s.eventually("the hook to be called", func() bool { return begun.Load() == 1 })
@@ -202,7 +203,7 @@ func middleOfARollout(s *stage) {
 	s.Await(fixture.ConfigMaps, "b-0", "to be there", cluster.Exists)
 }
 
-// versions are the names and versions of children and revisions.
+// versions are the names and versions of children and revisions. The ConfigMap that Kubernetes makes in each namespace is none of them.
 func (s *stage) versions() []string {
 	s.T.Helper()
 	var list []string
@@ -215,6 +216,9 @@ func (s *stage) versions() []string {
 		s.T.Fatal(err)
 	}
 	for _, o := range slices.Concat(configMaps.Items, revisions.Items) {
+		if len(o.GetOwnerReferences()) == 0 {
+			continue
+		}
 		list = append(list, o.GetName()+"@"+o.GetResourceVersion())
 	}
 	return list

@@ -33,6 +33,7 @@ func TestChecklist(t *testing.T) {
 	s := fixture.SetUp(t, fixture.Options{Limit: limit})
 	// Normal events of the whole process have one budget, which the others spend.
 	t.Run("18_NormalEvents", func(t *testing.T) { testNormalEvents(t, s) })
+	t.Run("11_NamespacesBeforeWhatIsInThem", func(t *testing.T) { testNamespaceChild(t, s) })
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *fixture.Environment)
@@ -61,7 +62,6 @@ func TestChecklist(t *testing.T) {
 		{"16_RelatedObjects", testRelated},
 		{"18_HostileHooksHarmNobodyElse", testHostile},
 		{"ClusterScopedParents", testClusterParent},
-		{"11_NamespacesBeforeWhatIsInThem", testNamespaceChild},
 		{"ChildrenThatChangeFasterThanTheHookResponds", testFastChild},
 		{"ParentsThatChangeFasterThanTheHookResponds", testFastParent},
 		{"ResyncAfterARefusedResponseOfARollout", testResyncOfRollout},

@@ -27,7 +27,7 @@ import (
 )
 
 // patience is how far away the next retry is when tests mend a cause: long enough to tell a retry at once from one that is due.
-const patience = 8 * time.Second
+const patience = 16 * time.Second
 
 // mends mends what makes the hook at a path fail as soon as its next retry is far away, and checks that the hook is called before it is due.
 func (s *stage) mends(path string, mend func()) {

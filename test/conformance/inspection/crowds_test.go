@@ -290,22 +290,25 @@ func flapping() map[string]state {
 // flap has somebody else change a child of each parent until the controller leaves it alone for a while.
 func flap(s *stage, names []string) {
 	left := func(p v1alpha1.ParentPlan) bool { return strings.Contains(sorted(&p), "Leave Flapping") }
-	for _, name := range names {
-		selection := &v1alpha1.ParentSelection{Namespace: s.Name, Name: name}
-		alone := func(context.Context) (bool, string) {
-			if !has("x")(s.Get(fixture.ConfigMaps, name+"-one")) {
-				if !slices.ContainsFunc(s.planned(v1alpha1.ControllerPlanSpec{Parents: selection}).Parents, left) {
-					return false, "the plan does not leave it alone"
-				}
-				s.Idle(s.controller) // The last write may be under way, which the plan counts already.
-				return !has("x")(s.Get(fixture.ConfigMaps, name+"-one")), "it was written"
-			}
+	alone := func(name string) bool {
+		if has("x")(s.Get(fixture.ConfigMaps, name+"-one")) {
 			drifted(fixture.ConfigMaps)(s, name)
-			return false, "it was changed back"
+			return false
 		}
-		// Writes are counted for a minute, so there may be no long pauses between them.
-		cluster.EventuallyEvery(s.T, 50*time.Millisecond, limit, "the child of "+name+" to be left alone", alone)
+		selection := &v1alpha1.ParentSelection{Namespace: s.Name, Name: name}
+		if !slices.ContainsFunc(s.planned(v1alpha1.ControllerPlanSpec{Parents: selection}).Parents, left) {
+			return false
+		}
+		s.Idle(s.controller) // The last write may be under way, which the plan counts already.
+		return !has("x")(s.Get(fixture.ConfigMaps, name+"-one"))
 	}
+	// Writes are counted for a minute, so there may be no long pauses between them, and a child is left alone for a minute, so that it has to
+	// happen to all of them at the same time.
+	rest := slices.Clone(names)
+	cluster.EventuallyEvery(s.T, 50*time.Millisecond, limit, "the children to be left alone", func(context.Context) (bool, string) {
+		rest = slices.DeleteFunc(rest, alone)
+		return len(rest) == 0, fmt.Sprintf("those of %v are written", rest)
+	})
 }
 
 // sorted are the actions of a plan of children with their reasons.

@@ -138,6 +138,7 @@ func oneNamespace(s *stage) {
 	if err := jane.RESTClient().Get().Resource(s.resource()).Name(s.controller.Name).Do(s.T.Context()).Error(); err != nil {
 		s.T.Errorf("she reads the controller: %v", err)
 	}
+	s.Idle(s.controller)
 	calls := s.script.Calls("b")
 	if done, err := s.resync(jane, nil); err != nil || done.Status.Parents != 1 || done.Status.Hidden != 1 {
 		s.T.Errorf("she resynced %+v, error %v", done, err)

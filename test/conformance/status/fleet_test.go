@@ -52,7 +52,7 @@ const (
 	// fleet is the label that tells the controller of a parent.
 	fleet = "example.com/fleet"
 	// conditionsLimit and numbersLimit are far beyond what is promised, which is 2 s and 30 s on a machine that has time.
-	conditionsLimit, numbersLimit = 30 * time.Second, 90 * time.Second
+	conditionsLimit, numbersLimit = 90 * time.Second, 90 * time.Second
 	// clients is how many clients of the test write at the same time.
 	clients = 16
 )
@@ -88,6 +88,7 @@ func followFleet(t *testing.T, e *fixture.Environment) {
 		f.await(c, "to be healthy", func(s seen) bool { return s.ready && s.healthy == metav1.ConditionTrue && s.counts(0) && s.settled })
 	}
 	t.Logf("%d controllers with %d parents each were settled after %s", *controllersOfFleet, *parentsOfEach, time.Since(began).Round(time.Second))
+	f.Settle()
 	before := callsOfGood(script)
 	f.change(true, "1")
 	f.change(false, "2")

@@ -57,7 +57,8 @@ var declaring = []mistake{
 		name: "typo-in-resource", title: "A misspelled resource",
 		text: "Resources are named by their plural in lower case, as `kubectl api-resources` prints them.",
 		play: func(s *session) {
-			s.apply("controller.yaml", strings.Replace(s.composite(s.hook(fine()).URL("/sync"), "", configMaps), "resource: things", "resource: thing", 1))
+			controller := strings.Replace(s.composite(s.hook(fine()).URL("/sync"), "", configMaps), "resource: things", "resource: thing", 1)
+			s.warned("controller.yaml", controller, "did you mean things?")
 			s.condition("Ready", "False", "thing")
 			s.get()
 			s.describe("compositecontroller")
@@ -71,6 +72,7 @@ var declaring = []mistake{
 			h := s.hook(hooktest.Body("application/json", `{"children": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orphan"}}]}`))
 			s.start(s.composite(h.URL("/sync"), "", configMaps))
 			s.exists(configMapsResource, "orphan", s.name)
+			s.awaitWarning("their children stay", "", "delete", "compositecontroller", s.name)
 			s.run("delete", "compositecontroller", s.name)
 			s.run("get", "configmap", "orphan", "-o", "jsonpath={.metadata.ownerReferences[0].name}")
 			s.says("Warning: spec.parentResource: ", "things.example.com", "their children stay", "create")
@@ -86,6 +88,7 @@ var declaring = []mistake{
 			s.exists(thingsResource, s.name, "metacontroller.io/compositecontroller-"+s.name)
 			s.run("delete", "thing", s.name, "--wait=false")
 			s.exists(thingsResource, s.name, "deletionTimestamp")
+			s.awaitWarning("their children stay", "", "delete", "compositecontroller", s.name)
 			s.run("delete", "compositecontroller", s.name)
 			s.event(s.name, "FinalizeSkipped", s.name)
 			s.events("thing/" + s.name)

@@ -148,7 +148,8 @@ var owning = []mistake{
 		text: "The kind of the parents has no status subresource, and the hook returns a status.",
 		play: func(s *session) {
 			h := s.hook(hooktest.JSON(map[string]any{"status": map[string]any{"phase": "done"}, "children": []any{}}))
-			s.apply("controller.yaml", strings.Replace(s.composite(h.URL("/sync"), "", configMaps), "resource: things", "resource: rings", 1))
+			controller := strings.Replace(s.composite(h.URL("/sync"), "", configMaps), "resource: things", "resource: rings", 1)
+			s.warned("controller.yaml", controller, "rings have no status subresource")
 			s.ready()
 			s.apply("ring.yaml", strings.Replace(s.parent(s.name, "{size: 1}"), "kind: Thing", "kind: Ring", 1))
 			s.event(s.name, "StatusIgnored", "subresource")
@@ -220,7 +221,8 @@ var settling = []mistake{
 			h.Handle("/second", returning(func(*hook.CompositeRequest) string { return `{"children": [], "status": {"phase": "second"}}` }))
 			s.start(s.composite(h.URL("/sync"), "", configMaps))
 			s.exists(thingsResource, s.name, `"phase":"first"`)
-			s.apply("second.yaml", strings.Replace(s.composite(h.URL("/second"), "", configMaps), "name: "+s.name, "name: second-on-status", 1))
+			second := strings.Replace(s.composite(h.URL("/second"), "", configMaps), "name: "+s.name, "name: second-on-status", 1)
+			s.warned("second.yaml", second, "handles things.example.com too")
 			s.event(s.name, "ParentFlapping", "second-on-status")
 			s.event(s.name, "ParentFlapping", "CompositeController "+s.name)
 			s.condition("Progressing", "True", "status.phase")

@@ -90,6 +90,7 @@ var reaching = []mistake{
 		text: "The hook is given by its Service, whose name only Pods of the cluster can resolve.",
 		play: func(s *session) {
 			controller := strings.Replace(s.composite("", "", configMaps), `url: ""`, "service: {name: hook, namespace: default}, path: /sync", 1)
+			s.awaitWarning("default/hook does not exist", controller, "apply", "-f", "-")
 			s.start(controller)
 			s.failed("outside")
 			s.says("HookFailing", "hook.default", "outside of the cluster", "webhook.url")

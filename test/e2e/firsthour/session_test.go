@@ -99,6 +99,23 @@ func (s *session) start(controller string) {
 	s.apply("thing.yaml", s.parent(s.name, "{size: 1}"))
 }
 
+// awaitWarning waits until kubectl would print a warning: an answer has none whose lookup takes too long.
+func (s *session) awaitWarning(text, manifest string, args ...string) {
+	s.t.Helper()
+	args = append(args, "--dry-run=server")
+	cluster.Eventually(s.t, limit, "a warning of "+text, func(ctx context.Context) (bool, string) {
+		output, _ := s.cluster.TryKubectl(ctx, manifest, args...)
+		return strings.Contains(output, text), output
+	})
+}
+
+// warned applies a manifest of which a warning tells.
+func (s *session) warned(file, manifest, text string) {
+	s.t.Helper()
+	s.awaitWarning(text, manifest, "apply", "-f", "-")
+	s.apply(file, manifest)
+}
+
 // apply applies a manifest, whatever comes of it.
 func (s *session) apply(file, manifest string) {
 	s.t.Helper()

@@ -73,6 +73,10 @@ func TestOneReplicaRunsTheControllers(t *testing.T) {
 	both := tcpproxy.Start(t, fmt.Sprintf("127.0.0.1:%d", p.second.Port()), fmt.Sprintf("127.0.0.1:%d", p.first.Port()))
 	p.Kubectl(t, "patch", "apiservice", apiService, "--type=merge",
 		fmt.Sprintf(`--patch={"spec":{"caBundle":null,"insecureSkipTLSVerify":true,"service":{"port":%d}}}`, both.Port()))
+	cluster.Eventually(t, limit, "the kube-apiserver to ask both", func(ctx context.Context) (bool, string) {
+		output, err := p.TryKubectl(ctx, "", "get", "--raw", path)
+		return err == nil, output
+	})
 	for range 3 {
 		if output := p.Kubectl(t, "get", "--raw", path); !strings.Contains(output, p.parents[0]) {
 			t.Errorf("kubectl prints\n%s", output)
