@@ -47,3 +47,8 @@ kube::codegen::gen_client \
     --output-pkg "${module}/pkg/generated" \
     --boilerplate "${boilerplate}" \
     "${root}/pkg/apis"
+
+# The generator looks for models by the names of their Go types, and a scheme by those that the types give themselves.
+find "${root}/pkg/generated/applyconfiguration" -name '*.go' -exec \
+    sed -i.bak 's/com\.github\.metacontroller\.metacontroller-apiserver\.pkg\.apis\.metacontroller\.v1alpha1\./io.k8s.metacontroller.v1alpha1./g' {} +
+find "${root}/pkg/generated/applyconfiguration" -name '*.bak' -delete

@@ -105,16 +105,22 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	}
 	switch {
 	case printer != nil:
-		return printer.PrintObj(list, c.Out)
+		err = printer.PrintObj(list, c.Out)
 	case names:
-		return printNames(c.Out, list.Items)
+		err = printNames(c.Out, list.Items)
+	}
+	if printer != nil || names {
+		if err == nil && len(list.Items) == 0 && selected.Name != "" {
+			err = o.nothing(ctx, c, object, selected, client, list.Hidden > 0)
+		}
+		return err
 	}
 	t := tableOf(object, selected, o.format.Is(outputformat.Wide))
 	if len(list.Items) > 0 {
 		if err := t.print(c.Out, time.Now(), list.Items, !o.noHeaders); err != nil {
 			return err
 		}
-	} else if err := o.nothing(c, object, selected, list.Hidden > 0); err != nil || !o.watch {
+	} else if err := o.nothing(ctx, c, object, selected, client, list.Hidden > 0); err != nil || !o.watch {
 		return err
 	}
 	if !o.watch {
@@ -123,8 +129,19 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	return o.follow(ctx, c, client, asked, t, list.Items)
 }
 
-// nothing says that there are no such parents.
-func (o *options) nothing(c *connection.Connection, object controllerobject.Object, selected subresource.Selected, hidden bool) error {
+// nothing says that there are no such parents. That there is none of a name is an error.
+func (o *options) nothing(
+	ctx context.Context, c *connection.Connection, object controllerobject.Object, selected subresource.Selected, client *subresource.Client, hidden bool,
+) error {
+	if o.state != "" && selected.Name != "" {
+		list, err := client.Parents(ctx, selected.ParentOptions())
+		if err != nil {
+			return err
+		}
+		if len(list.Items) == 0 && list.Hidden == 0 {
+			return selected.Nothing(c.ErrOut, object)
+		}
+	}
 	switch {
 	case o.state != "":
 		fmt.Fprintf(c.ErrOut, "No parent is %s.\n", o.state)

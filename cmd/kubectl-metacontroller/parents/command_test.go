@@ -18,6 +18,7 @@ package parents
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -58,6 +59,28 @@ func TestFormats(t *testing.T) {
 				t.Errorf("printed %q, error %v; want %q, %q", printed, err, tc.want, tc.err)
 			}
 		})
+	}
+}
+
+// Whoever asks for one parent by its name, as in a script, learns that it is not there in every format.
+func TestAParentThatIsNotThereIsAnError(t *testing.T) {
+	empty := connectiontest.Documents{}
+	maps.Copy(empty, cluster)
+	empty["/apis/metacontroller.k8s.io/v1alpha1/decoratorcontrollers/labels/parents"] = `{"kind":"ControllerParentList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[]}`
+	for what, args := range map[string][]string{
+		"no format": nil, "names": {"-o", "name"}, "JSON": {"-o", "json"}, "a path": {"-o", "jsonpath={.items[*].name}"}, "a state": {"--state", "Failing"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			if printed, err := connectiontest.Run(t, NewCommand, empty, append(args, "dc/labels", "shop/typo")...); err == nil || !strings.Contains(err.Error(), "typo") {
+				t.Errorf("printed %q, error %v", printed, err)
+			}
+		})
+	}
+	if printed, err := connectiontest.Run(t, NewCommand, empty, "dc/labels", "--state", "Failing"); err != nil || printed != "No parent is Failing.\n" {
+		t.Errorf("of all, it printed %q, error %v", printed, err)
+	}
+	if printed, err := connectiontest.Run(t, NewCommand, cluster, "dc/labels", ""); err == nil || !strings.Contains(err.Error(), "the name of the parent is empty") {
+		t.Errorf("with an empty name, it printed %q, error %v", printed, err)
 	}
 }
 

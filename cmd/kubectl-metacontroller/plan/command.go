@@ -78,7 +78,7 @@ calls the hooks and writes nothing. The parents are one, those of the namespace,
 With -f, the definition in the file is taken in place of the stored one. It has to pass a dry run of its write, so that it takes the
 rights to write it.
 
-The exit status is 0 if nothing would change, 1 if something would, and greater if that could not be found out, or if a sync would fail.
+The exit status is 0 if nothing would change, 1 if something would, or waits for the deletion guard, and greater if that could not be found out, or if a sync would fail.
 Parents that you may not get are left out, which is said on the error stream.`,
 		Example: `  # What would a change of the definition do to all parents?
   kubectl metacontroller plan -f controller.yaml --all
@@ -132,6 +132,9 @@ func (o *options) arguments(
 		}
 		if len(args) == 2 {
 			parent = args[1]
+			if err := subresource.Named(parent); err != nil {
+				return object, "", err
+			}
 		}
 		object, err = c.Find(ctx, args[0])
 		return object, parent, err

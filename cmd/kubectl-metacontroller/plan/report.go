@@ -82,7 +82,7 @@ func (r *Report) End(object controllerobject.Object, selected subresource.Select
 	case s.Failing > 0:
 		return &exitstatus.Error{Status: exitstatus.Trouble, Err: fmt.Errorf("%s would fail, as it says above; see how the parents are with '%s parents %s --all'",
 			plural(s.Failing, "sync", "syncs"), connection.Program, object.Argument())}
-	case s.Changing > 0:
+	case s.Changing > 0 || s.Refuse > 0: // What is refused without an error is held back, and wanted.
 		return exitstatus.ErrDifferent
 	}
 	return nil

@@ -158,6 +158,10 @@ func TestStatusAndSummary(t *testing.T) {
 			parts: []v1alpha1.ControllerPlanStatus{{}}, name: "a", status: 1,
 			err: "cc/website has no parent a in namespace shop: list all of them with 'kubectl metacontroller parents cc/website --all'",
 		},
+		"deletions that the guard holds": {
+			parts:   []v1alpha1.ControllerPlanStatus{{Summary: v1alpha1.PlanSummary{Parents: 1, Refuse: 2}}},
+			printed: "Of 1 parent, 0 would change. Children: 2 refused.\n", status: 1,
+		},
 		"hidden parents": {
 			parts:   []v1alpha1.ControllerPlanStatus{{Hidden: 1}, {Hidden: 1, Summary: v1alpha1.PlanSummary{Parents: 1}}},
 			printed: "Of 1 parent, 0 would change. There are no children.\n",

@@ -82,6 +82,9 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if selected.Namespace != "" {
 		parent = selected.Namespace + "/" + parent
 	}
+	if len(done.Changes) == 0 && done.From != done.Revision {
+		return fmt.Errorf("%s is still on revision %s: what admits it gave its fields back; see the admission webhooks and policies of its kind", parent, done.From)
+	}
 	o.print(c.Out, object, parent, done)
 	return nil
 }

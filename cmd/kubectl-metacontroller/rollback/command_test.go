@@ -22,6 +22,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
@@ -57,5 +58,20 @@ Nothing is written. What the children would become by that is not shown; they fo
 				t.Errorf("printed\n%s\nwant\n%s", out.String(), tc.want)
 			}
 		})
+	}
+}
+
+func TestARollbackThatAdmissionTookBackIsAnError(t *testing.T) {
+	const controller = "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/web"
+	cluster := connectiontest.Documents{
+		"/api":  `{"kind":"APIVersions","versions":[]}`,
+		"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+		controller: `{"kind":"CompositeController","apiVersion":"metacontroller.k8s.io/v1alpha1","metadata":{"name":"web"},` +
+			`"spec":{"parentResource":{"apiVersion":"example.com/v1","resource":"websites"}}}`,
+		controller + "/rollback": `{"kind":"ControllerRollback","apiVersion":"metacontroller.k8s.io/v1alpha1","status":{"revision":"old","from":"new"}}`,
+	}
+	printed, err := connectiontest.Run(t, NewCommand, cluster, "cc/web", "shop/a")
+	if printed != "" || err == nil || !strings.HasPrefix(err.Error(), "shop/a is still on revision new") {
+		t.Errorf("printed %q, error %v", printed, err)
 	}
 }

@@ -60,8 +60,14 @@ func (c *Client) resource() string {
 	return "decoratorcontrollers"
 }
 
+// mostParents is how many parents the server puts into a page at most. For each page it looks at all of them.
+const mostParents = 500
+
 // EachPage calls f with all parents that the options select, page by page.
 func (c *Client) EachPage(ctx context.Context, o v1alpha1.ControllerParentOptions, f func(*v1alpha1.ControllerParentList) error) error {
+	if o.Limit == 0 {
+		o.Limit = mostParents
+	}
 	for {
 		list, err := c.reads.GetParents(ctx, c.object.Name(), o)
 		if err != nil {

@@ -132,6 +132,9 @@ func (f *Flags) Open(ctx context.Context, c *connection.Connection, args []strin
 	parent := ""
 	if len(args) == 2 {
 		parent = args[1]
+		if err := Named(parent); err != nil {
+			return object, Selected{}, nil, err
+		}
 	}
 	selected, err := f.Of(ctx, c, object, parent)
 	if err != nil {
@@ -139,6 +142,14 @@ func (f *Flags) Open(ctx context.Context, c *connection.Connection, args []strin
 	}
 	client, err := New(c, object)
 	return object, selected, client, err
+}
+
+// Named returns an error if an argument that is to name a parent is empty, as a variable is that is not set: it would mean all of a namespace.
+func Named(argument string) error {
+	if argument == "" {
+		return errors.New("the name of the parent is empty: write NAMESPACE/NAME, or NAME, or leave it out")
+	}
+	return nil
 }
 
 // Of reads which parents of a controller a command is about. The argument is NAMESPACE/NAME, NAME for one in the namespace of the command or, if

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
@@ -85,6 +86,15 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if list.Hidden > 0 {
 		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
 	}
+	if len(list.Items) == 0 && list.Hidden == 0 && selected.Name != "" {
+		parents, err := client.Parents(ctx, selected.ParentOptions())
+		if err != nil {
+			return err
+		}
+		if len(parents.Items) == 0 {
+			return selected.Nothing(c.ErrOut, object)
+		}
+	}
 	if printer != nil {
 		return printer.PrintObj(list, c.Out)
 	}
@@ -94,5 +104,11 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	}
 	wide := o.format.Is(outputformat.Wide)
 	t := table{namespace: selected.Namespace == "", resource: wide || len(object.Parents()) > 1, wide: wide}
-	return t.print(c.Out, time.Now(), list.Items, !o.noHeaders)
+	if err := t.print(c.Out, time.Now(), list.Items, !o.noHeaders); err != nil {
+		return err
+	}
+	if older := ptr.Deref(list.RemainingItemCount, 0); older > 0 {
+		_, err = fmt.Fprintf(c.ErrOut, "%d older ones are not printed: --limit takes up to %d, and the name of a parent leaves out the others.\n", older, mostSyncs)
+	}
+	return err
 }

@@ -59,6 +59,39 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// What is not printed, and what cannot be there, is said.
+func TestSyncsThatAreNotPrinted(t *testing.T) {
+	const controller = "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/website"
+	with := func(syncs, parents string) connectiontest.Documents {
+		other := connectiontest.Documents{
+			controller + "/syncs":   `{"kind":"ControllerSyncList","apiVersion":"metacontroller.k8s.io/v1alpha1",` + syncs + `}`,
+			controller + "/parents": `{"kind":"ControllerParentList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[` + parents + `]}`,
+		}
+		for path, document := range cluster {
+			if _, ok := other[path]; !ok {
+				other[path] = document
+			}
+		}
+		return other
+	}
+	for what, tc := range map[string]struct {
+		cluster connectiontest.Documents
+		want    string
+		err     string
+	}{
+		"older ones":                    {with(`"metadata":{"remainingItemCount":3},"items":[{"name":"a"}]`, ""), "3 older ones are not printed: --limit takes up to 500", ""},
+		"those of a parent without":     {with(`"items":[]`, `{"name":"a"}`), "No sync is remembered", ""},
+		"those of what is not a parent": {with(`"items":[]`, ""), "", "a"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			printed, err := connectiontest.Run(t, NewCommand, tc.cluster, "cc/website", "shop/a")
+			if !strings.Contains(printed, tc.want) || (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("printed %q, error %v; want %q, %q", printed, err, tc.want, tc.err)
+			}
+		})
+	}
+}
+
 // recorder notes what is asked of the subresource.
 type recorder struct{ asked []string }
 

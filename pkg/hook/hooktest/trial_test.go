@@ -307,8 +307,12 @@ func TestTrialFindsWrongResponses(t *testing.T) {
 		want   string
 	}{
 		"an unknown field": {func(tr *hooktest.Trial) { tr.Sync = hooktest.Body("", `{"childs":[]}`) }, rest, "childs"},
-		"an error":         {func(tr *hooktest.Trial) { tr.Sync = hooktest.Status(500, "oh") }, rest, "responds with 500: oh"},
-		"never finalized":  {func(tr *hooktest.Trial) { tr.Finalize = hooktest.Body("", `{}`) }, remove, "does not say that it is finalized"},
+		"no JSON":          {func(tr *hooktest.Trial) { tr.Sync = hooktest.Body("", `ok`) }, rest, "the response of the sync hook"},
+		"a panic": {func(tr *hooktest.Trial) {
+			tr.Sync = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oh") })
+		}, rest, "the hook panics: oh"},
+		"an error":        {func(tr *hooktest.Trial) { tr.Sync = hooktest.Status(500, "oh") }, rest, "responds with 500: oh"},
+		"never finalized": {func(tr *hooktest.Trial) { tr.Finalize = hooktest.Body("", `{}`) }, remove, "does not say that it is finalized"},
 		"labels that do not match": {func(tr *hooktest.Trial) {
 			tr.Composite.Spec.GenerateSelector = nil
 			tr.Parent.Object["spec"].(map[string]any)["selector"] = map[string]any{"matchLabels": map[string]any{"app": "a"}}

@@ -39,7 +39,7 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.AnnotationSelector
+- name: io.k8s.metacontroller.v1alpha1.AnnotationSelector
   map:
     fields:
     - name: matchAnnotations
@@ -54,19 +54,19 @@ var schemaYAML = typed.YAMLObject(`types:
             namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement
           elementRelationship: atomic
     elementRelationship: atomic
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundle
+- name: io.k8s.metacontroller.v1alpha1.CABundle
   map:
     fields:
     - name: configMapRef
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundleReference
+        namedType: io.k8s.metacontroller.v1alpha1.CABundleReference
     - name: inline
       type:
         scalar: string
     - name: secretRef
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundleReference
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundleReference
+        namedType: io.k8s.metacontroller.v1alpha1.CABundleReference
+- name: io.k8s.metacontroller.v1alpha1.CABundleReference
   map:
     fields:
     - name: key
@@ -81,16 +81,16 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ChildUpdateStatusChecks
+- name: io.k8s.metacontroller.v1alpha1.ChildUpdateStatusChecks
   map:
     fields:
     - name: conditions
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.StatusConditionCheck
+            namedType: io.k8s.metacontroller.v1alpha1.StatusConditionCheck
           elementRelationship: atomic
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ClientTLS
+- name: io.k8s.metacontroller.v1alpha1.ClientTLS
   map:
     fields:
     - name: certKey
@@ -103,9 +103,9 @@ var schemaYAML = typed.YAMLObject(`types:
       default: tls.key
     - name: secretRef
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.SecretReference
+        namedType: io.k8s.metacontroller.v1alpha1.SecretReference
       default: {}
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeController
+- name: io.k8s.metacontroller.v1alpha1.CompositeController
   map:
     fields:
     - name: apiVersion
@@ -120,13 +120,13 @@ var schemaYAML = typed.YAMLObject(`types:
       default: {}
     - name: spec
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerSpec
+        namedType: io.k8s.metacontroller.v1alpha1.CompositeControllerSpec
       default: {}
     - name: status
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerStatus
+        namedType: io.k8s.metacontroller.v1alpha1.CompositeControllerStatus
       default: {}
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerChildResourceRule
+- name: io.k8s.metacontroller.v1alpha1.CompositeControllerChildResourceRule
   map:
     fields:
     - name: apiVersion
@@ -139,8 +139,8 @@ var schemaYAML = typed.YAMLObject(`types:
       default: ""
     - name: updateStrategy
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerChildUpdateStrategy
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerChildUpdateStrategy
+        namedType: io.k8s.metacontroller.v1alpha1.CompositeControllerChildUpdateStrategy
+- name: io.k8s.metacontroller.v1alpha1.CompositeControllerChildUpdateStrategy
   map:
     fields:
     - name: apply
@@ -157,27 +157,27 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
     - name: statusChecks
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ChildUpdateStatusChecks
+        namedType: io.k8s.metacontroller.v1alpha1.ChildUpdateStatusChecks
       default: {}
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerHooks
+- name: io.k8s.metacontroller.v1alpha1.CompositeControllerHooks
   map:
     fields:
     - name: customize
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+        namedType: io.k8s.metacontroller.v1alpha1.Hook
     - name: finalize
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+        namedType: io.k8s.metacontroller.v1alpha1.Hook
     - name: postUpdateChild
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+        namedType: io.k8s.metacontroller.v1alpha1.Hook
     - name: preUpdateChild
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+        namedType: io.k8s.metacontroller.v1alpha1.Hook
     - name: sync
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerParentResourceRule
+        namedType: io.k8s.metacontroller.v1alpha1.Hook
+- name: io.k8s.metacontroller.v1alpha1.CompositeControllerParentResourceRule
   map:
     fields:
     - name: apiVersion
@@ -196,8 +196,8 @@ var schemaYAML = typed.YAMLObject(`types:
       default: ""
     - name: revisionHistory
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerRevisionHistory
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerRevisionHistory
+        namedType: io.k8s.metacontroller.v1alpha1.CompositeControllerRevisionHistory
+- name: io.k8s.metacontroller.v1alpha1.CompositeControllerRevisionHistory
   map:
     fields:
     - name: fieldPaths
@@ -206,33 +206,33 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerSpec
+- name: io.k8s.metacontroller.v1alpha1.CompositeControllerSpec
   map:
     fields:
     - name: childResources
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerChildResourceRule
+            namedType: io.k8s.metacontroller.v1alpha1.CompositeControllerChildResourceRule
           elementRelationship: atomic
     - name: deletionGuard
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DeletionGuard
+        namedType: io.k8s.metacontroller.v1alpha1.DeletionGuard
     - name: endpointConfigs
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.EndpointConfig
+            namedType: io.k8s.metacontroller.v1alpha1.EndpointConfig
           elementRelationship: atomic
     - name: generateSelector
       type:
         scalar: boolean
     - name: hooks
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerHooks
+        namedType: io.k8s.metacontroller.v1alpha1.CompositeControllerHooks
     - name: parentResource
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerParentResourceRule
+        namedType: io.k8s.metacontroller.v1alpha1.CompositeControllerParentResourceRule
       default: {}
     - name: paused
       type:
@@ -242,11 +242,11 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: numeric
     - name: serviceAccountRef
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ServiceAccountReference
+        namedType: io.k8s.metacontroller.v1alpha1.ServiceAccountReference
     - name: workers
       type:
         scalar: numeric
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeControllerStatus
+- name: io.k8s.metacontroller.v1alpha1.CompositeControllerStatus
   map:
     fields:
     - name: conditions
@@ -259,18 +259,18 @@ var schemaYAML = typed.YAMLObject(`types:
           - type
     - name: counters
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerCounters
+        namedType: io.k8s.metacontroller.v1alpha1.ControllerCounters
     - name: finalizedResources
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.FinalizedResource
+            namedType: io.k8s.metacontroller.v1alpha1.FinalizedResource
           elementRelationship: atomic
     - name: hooks
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.HookStatus
+            namedType: io.k8s.metacontroller.v1alpha1.HookStatus
           elementRelationship: associative
           keys:
           - name
@@ -278,12 +278,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ParentError
+            namedType: io.k8s.metacontroller.v1alpha1.ParentError
           elementRelationship: atomic
     - name: observedGeneration
       type:
         scalar: numeric
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerCounters
+- name: io.k8s.metacontroller.v1alpha1.ControllerCounters
   map:
     fields:
     - name: conflicts
@@ -316,7 +316,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: unsettled
       type:
         scalar: numeric
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerRevision
+- name: io.k8s.metacontroller.v1alpha1.ControllerRevision
   map:
     fields:
     - name: apiVersion
@@ -326,7 +326,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerRevisionChildren
+            namedType: io.k8s.metacontroller.v1alpha1.ControllerRevisionChildren
           elementRelationship: atomic
     - name: kind
       type:
@@ -338,7 +338,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: parentPatch
       type:
         namedType: __untyped_atomic_
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerRevisionChildren
+- name: io.k8s.metacontroller.v1alpha1.ControllerRevisionChildren
   map:
     fields:
     - name: apiGroup
@@ -355,7 +355,7 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorController
+- name: io.k8s.metacontroller.v1alpha1.DecoratorController
   map:
     fields:
     - name: apiVersion
@@ -370,13 +370,13 @@ var schemaYAML = typed.YAMLObject(`types:
       default: {}
     - name: spec
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerSpec
+        namedType: io.k8s.metacontroller.v1alpha1.DecoratorControllerSpec
       default: {}
     - name: status
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerStatus
+        namedType: io.k8s.metacontroller.v1alpha1.DecoratorControllerStatus
       default: {}
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerAttachmentRule
+- name: io.k8s.metacontroller.v1alpha1.DecoratorControllerAttachmentRule
   map:
     fields:
     - name: apiVersion
@@ -389,8 +389,8 @@ var schemaYAML = typed.YAMLObject(`types:
       default: ""
     - name: updateStrategy
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerAttachmentUpdateStrategy
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerAttachmentUpdateStrategy
+        namedType: io.k8s.metacontroller.v1alpha1.DecoratorControllerAttachmentUpdateStrategy
+- name: io.k8s.metacontroller.v1alpha1.DecoratorControllerAttachmentUpdateStrategy
   map:
     fields:
     - name: apply
@@ -402,19 +402,19 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: method
       type:
         scalar: string
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerHooks
+- name: io.k8s.metacontroller.v1alpha1.DecoratorControllerHooks
   map:
     fields:
     - name: customize
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+        namedType: io.k8s.metacontroller.v1alpha1.Hook
     - name: finalize
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+        namedType: io.k8s.metacontroller.v1alpha1.Hook
     - name: sync
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerResourceRule
+        namedType: io.k8s.metacontroller.v1alpha1.Hook
+- name: io.k8s.metacontroller.v1alpha1.DecoratorControllerResourceRule
   map:
     fields:
     - name: allowDelete
@@ -422,7 +422,7 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: boolean
     - name: annotationSelector
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.AnnotationSelector
+        namedType: io.k8s.metacontroller.v1alpha1.AnnotationSelector
     - name: apiVersion
       type:
         scalar: string
@@ -437,27 +437,27 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerSpec
+- name: io.k8s.metacontroller.v1alpha1.DecoratorControllerSpec
   map:
     fields:
     - name: attachments
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerAttachmentRule
+            namedType: io.k8s.metacontroller.v1alpha1.DecoratorControllerAttachmentRule
           elementRelationship: atomic
     - name: deletionGuard
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DeletionGuard
+        namedType: io.k8s.metacontroller.v1alpha1.DeletionGuard
     - name: endpointConfigs
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.EndpointConfig
+            namedType: io.k8s.metacontroller.v1alpha1.EndpointConfig
           elementRelationship: atomic
     - name: hooks
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerHooks
+        namedType: io.k8s.metacontroller.v1alpha1.DecoratorControllerHooks
     - name: paused
       type:
         scalar: boolean
@@ -465,18 +465,18 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerResourceRule
+            namedType: io.k8s.metacontroller.v1alpha1.DecoratorControllerResourceRule
           elementRelationship: atomic
     - name: resyncPeriodSeconds
       type:
         scalar: numeric
     - name: serviceAccountRef
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ServiceAccountReference
+        namedType: io.k8s.metacontroller.v1alpha1.ServiceAccountReference
     - name: workers
       type:
         scalar: numeric
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DecoratorControllerStatus
+- name: io.k8s.metacontroller.v1alpha1.DecoratorControllerStatus
   map:
     fields:
     - name: conditions
@@ -489,18 +489,18 @@ var schemaYAML = typed.YAMLObject(`types:
           - type
     - name: counters
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ControllerCounters
+        namedType: io.k8s.metacontroller.v1alpha1.ControllerCounters
     - name: finalizedResources
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.FinalizedResource
+            namedType: io.k8s.metacontroller.v1alpha1.FinalizedResource
           elementRelationship: atomic
     - name: hooks
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.HookStatus
+            namedType: io.k8s.metacontroller.v1alpha1.HookStatus
           elementRelationship: associative
           keys:
           - name
@@ -508,37 +508,37 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ParentError
+            namedType: io.k8s.metacontroller.v1alpha1.ParentError
           elementRelationship: atomic
     - name: observedGeneration
       type:
         scalar: numeric
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.DeletionGuard
+- name: io.k8s.metacontroller.v1alpha1.DeletionGuard
   map:
     fields:
     - name: maxDeletions
       type:
         namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.EndpointConfig
+- name: io.k8s.metacontroller.v1alpha1.EndpointConfig
   map:
     fields:
     - name: authorization
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookAuthorization
+        namedType: io.k8s.metacontroller.v1alpha1.WebhookAuthorization
     - name: basicAuth
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookBasicAuth
+        namedType: io.k8s.metacontroller.v1alpha1.WebhookBasicAuth
     - name: caBundle
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundle
+        namedType: io.k8s.metacontroller.v1alpha1.CABundle
     - name: clientTLS
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ClientTLS
+        namedType: io.k8s.metacontroller.v1alpha1.ClientTLS
     - name: host
       type:
         scalar: string
       default: ""
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.FinalizedResource
+- name: io.k8s.metacontroller.v1alpha1.FinalizedResource
   map:
     fields:
     - name: group
@@ -549,7 +549,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Hook
+- name: io.k8s.metacontroller.v1alpha1.Hook
   map:
     fields:
     - name: version
@@ -558,8 +558,8 @@ var schemaYAML = typed.YAMLObject(`types:
       default: v1
     - name: webhook
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Webhook
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.HookStatus
+        namedType: io.k8s.metacontroller.v1alpha1.Webhook
+- name: io.k8s.metacontroller.v1alpha1.HookStatus
   map:
     fields:
     - name: calls
@@ -584,7 +584,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: p99Milliseconds
       type:
         scalar: numeric
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ParentError
+- name: io.k8s.metacontroller.v1alpha1.ParentError
   map:
     fields:
     - name: group
@@ -608,7 +608,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: time
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.SecretKeyReference
+- name: io.k8s.metacontroller.v1alpha1.SecretKeyReference
   map:
     fields:
     - name: key
@@ -623,7 +623,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.SecretReference
+- name: io.k8s.metacontroller.v1alpha1.SecretReference
   map:
     fields:
     - name: name
@@ -634,7 +634,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ServiceAccountReference
+- name: io.k8s.metacontroller.v1alpha1.ServiceAccountReference
   map:
     fields:
     - name: name
@@ -645,7 +645,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ServiceReference
+- name: io.k8s.metacontroller.v1alpha1.ServiceReference
   map:
     fields:
     - name: name
@@ -662,7 +662,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: protocol
       type:
         scalar: string
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.StatusConditionCheck
+- name: io.k8s.metacontroller.v1alpha1.StatusConditionCheck
   map:
     fields:
     - name: reason
@@ -675,24 +675,24 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.Webhook
+- name: io.k8s.metacontroller.v1alpha1.Webhook
   map:
     fields:
     - name: authorization
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookAuthorization
+        namedType: io.k8s.metacontroller.v1alpha1.WebhookAuthorization
     - name: basicAuth
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookBasicAuth
+        namedType: io.k8s.metacontroller.v1alpha1.WebhookBasicAuth
     - name: caBundle
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CABundle
+        namedType: io.k8s.metacontroller.v1alpha1.CABundle
     - name: clientTLS
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ClientTLS
+        namedType: io.k8s.metacontroller.v1alpha1.ClientTLS
     - name: etag
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookEtagConfig
+        namedType: io.k8s.metacontroller.v1alpha1.WebhookEtagConfig
     - name: path
       type:
         scalar: string
@@ -701,25 +701,25 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
     - name: service
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.ServiceReference
+        namedType: io.k8s.metacontroller.v1alpha1.ServiceReference
     - name: timeout
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: url
       type:
         scalar: string
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookAuthorization
+- name: io.k8s.metacontroller.v1alpha1.WebhookAuthorization
   map:
     fields:
     - name: secretRef
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.SecretKeyReference
+        namedType: io.k8s.metacontroller.v1alpha1.SecretKeyReference
       default: {}
     - name: type
       type:
         scalar: string
       default: Bearer
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookBasicAuth
+- name: io.k8s.metacontroller.v1alpha1.WebhookBasicAuth
   map:
     fields:
     - name: passwordKey
@@ -728,13 +728,13 @@ var schemaYAML = typed.YAMLObject(`types:
       default: password
     - name: secretRef
       type:
-        namedType: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.SecretReference
+        namedType: io.k8s.metacontroller.v1alpha1.SecretReference
       default: {}
     - name: usernameKey
       type:
         scalar: string
       default: username
-- name: com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.WebhookEtagConfig
+- name: io.k8s.metacontroller.v1alpha1.WebhookEtagConfig
   map:
     fields:
     - name: cacheCleanupSeconds

@@ -61,7 +61,7 @@ func CompositeController(name string) *CompositeControllerApplyConfiguration {
 // applied if another fieldManager has updated or force applied any of the previously applied fields.
 func ExtractCompositeControllerFrom(compositeController *metacontrollerv1alpha1.CompositeController, fieldManager string, subresource string) (*CompositeControllerApplyConfiguration, error) {
 	b := &CompositeControllerApplyConfiguration{}
-	err := managedfields.ExtractInto(compositeController, internal.Parser().Type("com.github.metacontroller.metacontroller-apiserver.pkg.apis.metacontroller.v1alpha1.CompositeController"), fieldManager, b, subresource)
+	err := managedfields.ExtractInto(compositeController, internal.Parser().Type("io.k8s.metacontroller.v1alpha1.CompositeController"), fieldManager, b, subresource)
 	if err != nil {
 		return nil, err
 	}

@@ -19,10 +19,12 @@ package fake_test
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	applymetacontrollerv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/applyconfiguration/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/fake"
 	typedfake "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1/fake"
 )
@@ -50,5 +52,31 @@ func TestReactorsAnswerReadsOfSubresources(t *testing.T) {
 	})
 	if _, err := controllers.GetSyncs(t.Context(), "website", v1alpha1.ControllerSyncOptions{}); err == nil {
 		t.Error("a reactor that returns another type is no error")
+	}
+}
+
+// The clientset that tracks fields knows the types by the names of their models.
+func TestTheFakeStoresControllers(t *testing.T) {
+	controllers := fake.NewClientset().MetacontrollerV1alpha1().CompositeControllers()
+	controller := &v1alpha1.CompositeController{
+		ObjectMeta: metav1.ObjectMeta{Name: "website"},
+		Spec:       v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://hook/sync")}}}},
+	}
+	created, err := controllers.Create(t.Context(), controller, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created.Spec.Paused = new(true)
+	if _, err := controllers.Update(t.Context(), created, metav1.UpdateOptions{}); err != nil {
+		t.Error(err)
+	}
+	applied := applymetacontrollerv1alpha1.CompositeController("website").WithSpec(applymetacontrollerv1alpha1.CompositeControllerSpec().WithWorkers(3))
+	got, err := controllers.Apply(t.Context(), applied, metav1.ApplyOptions{FieldManager: "test"})
+	if err != nil || got.Spec.Workers == nil || *got.Spec.Workers != 3 || got.Spec.Paused == nil || !*got.Spec.Paused {
+		t.Errorf("got %+v, error %v", got, err)
+	}
+	extracted, err := applymetacontrollerv1alpha1.ExtractCompositeController(got, "test")
+	if err != nil || extracted.Spec == nil || extracted.Spec.Workers == nil || extracted.Spec.Paused != nil {
+		t.Errorf("extracted %+v, error %v", extracted, err)
 	}
 }
