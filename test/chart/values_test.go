@@ -229,6 +229,50 @@ func TestNotesSayWhatIsNext(t *testing.T) {
 	}
 }
 
+// What is to be done before the release goes is told in the order in which it has to be done.
+func TestNotesSayHowToUninstall(t *testing.T) {
+	const controllers, server, apiService = "delete the controllers first", "Uninstalling takes the server out of the cluster", "kubectl delete apiservice"
+	for name, test := range map[string]struct {
+		values         string
+		want, unwanted []string
+	}{
+		"as it is":          {"", []string{controllers, server, "Its volume stays."}, []string{apiService, "your etcd"}},
+		"an etcd of yours":  {externalValues, []string{controllers, server, "What it stored stays in your etcd."}, []string{apiService, "volume"}},
+		"roles of your own": {"rbac: {create: false}", []string{controllers, apiService, "Its volume stays."}, []string{server}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Render(t.Context(), test.values, "metacontroller")
+			if err != nil {
+				t.Fatal(err)
+			}
+			rest := r.Notes
+			for _, want := range test.want {
+				_, after, found := strings.Cut(rest, want)
+				if !found {
+					t.Fatalf("there is no %q in its place in\n%s", want, r.Notes)
+				}
+				rest = after
+			}
+			for _, unwanted := range test.unwanted {
+				if strings.Contains(r.Notes, unwanted) {
+					t.Errorf("there is %q in\n%s", unwanted, r.Notes)
+				}
+			}
+		})
+	}
+}
+
+// Nobody but this flag takes a server that runs out of the cluster for a time, and the last of two flags counts.
+func TestTheRegistrationCanBeSwitchedOff(t *testing.T) {
+	r, err := Render(t.Context(), "commandArgs: [--register=false]", "metacontroller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if on, off := strings.Index(r.Text, "- --register\n"), strings.Index(r.Text, `"--register=false"`); on < 0 || off < on {
+		t.Errorf("--register is at %d, and --register=false at %d of\n%s", on, off, r.Text)
+	}
+}
+
 // The bindings give the account all rights, and the names of accounts may have dots.
 func TestTheAccountIsTheSameEverywhere(t *testing.T) {
 	for name, test := range map[string]struct{ values, want string }{

@@ -160,14 +160,15 @@ func (m *model) call(name hook.Name, handler http.Handler) (response wire.Respon
 const callLimit = 10 * time.Second
 
 func (m *model) post(handler http.Handler, body []byte) (response []byte, err error) {
-	ctx, cancel := context.WithTimeout(m.ctx, callLimit)
-	defer cancel()
 	defer func() {
 		if value := recover(); value != nil {
 			err = fmt.Errorf("the hook panics: %v\n%s", value, debug.Stack())
 		}
 	}()
-	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body))
+	r := httptest.NewRequestWithContext(m.ctx, http.MethodPost, "/", bytes.NewReader(body))
+	ctx, cancel := context.WithTimeout(r.Context(), callLimit)
+	defer cancel()
+	r = r.WithContext(ctx)
 	r.Header.Set("Content-Type", "application/json")
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, r)

@@ -165,7 +165,7 @@ func (tr Trial) play(ctx context.Context, steps []Step) (int, error) {
 		return 0, err
 	}
 	for i, s := range steps {
-		if err := m.do(s); err != nil {
+		if err := m.do(s); err != nil { //nolint:contextcheck // The model has it.
 			return i + 1, fmt.Errorf("%s: %w", s, err)
 		}
 	}

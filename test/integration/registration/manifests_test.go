@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,13 @@ func TestOverlaysAreAccepted(t *testing.T) {
 					"-o", `jsonpath={.items[*].status.conditions[?(@.type=="Dangling")].status}`)
 				return err == nil && output == "False False False", output
 			})
+			// The documentation has the server scaled to 0 before something is applied: a scale to 0, other than one to more, owns nothing.
+			plane.Kubectl(t, "scale", "deployment,statefulset", "-n", "metacontroller", "-l", "app.kubernetes.io/name=metacontroller-apiserver", "--replicas=0")
+			plane.Kubectl(t, "apply", "--server-side", "-k", folder)
+			replicas := plane.Kubectl(t, "get", "deployment,statefulset", "-n", "metacontroller", "-o", "jsonpath={.items[*].spec.replicas}")
+			if replicas != strconv.Itoa(want.pods) {
+				t.Errorf("after a scale to 0, an apply makes %s replicas, want %d", replicas, want.pods)
+			}
 			// What is in the namespace may be gone with it already.
 			plane.Kubectl(t, "delete", "--wait=false", "--ignore-not-found", "-k", folder)
 			// The controller of namespaces looks again half of the Pods' grace period later, which is up to 100 seconds.
@@ -203,5 +211,55 @@ func TestServiceAccountHasTheRightsOfTheServer(t *testing.T) {
 		{Verb: "get", Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: "metacontroller-apiserver"},
 	} {
 		plane.AwaitAccess(t, account, right, true)
+	}
+}
+
+// storage is a volume for the claim of the server, of a class that allows it to be enlarged.
+const storage = `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: expandable}, provisioner: example.com/none, allowVolumeExpansion: true}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: store}
+spec:
+  capacity: {storage: 6Gi}
+  accessModes: [ReadWriteOnce]
+  storageClassName: expandable
+  hostPath: {path: /nowhere}
+  claimRef: {namespace: metacontroller, name: data-metacontroller-apiserver-0}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-metacontroller-apiserver-0, namespace: metacontroller}
+spec: {accessModes: [ReadWriteOnce], storageClassName: expandable, volumeName: store, resources: {requests: {storage: 6Gi}}}
+`
+
+// TestTheVolumeIsEnlarged runs the commands of docs/operations/storage.md: the Pod stays, and the next apply takes it up.
+func TestTheVolumeIsEnlarged(t *testing.T) {
+	plane := cluster.Shared(t)
+	t.Cleanup(func() {
+		_, _ = plane.TryKubectl(context.WithoutCancel(t.Context()), "", "delete", "--wait=false", "pv/store", "storageclass/expandable")
+	})
+	plane.Kubectl(t, "create", "namespace", "metacontroller")
+	plane.KubectlInput(t, storage, "apply", "-f", "-")
+	applied(t, plane, filepath.Join("overlays", "single-node"))
+	pod := func() string {
+		var uid string
+		cluster.Eventually(t, time.Minute, "the Pod to be there", func(ctx context.Context) (bool, string) {
+			var err error
+			uid, err = plane.TryKubectl(ctx, "", "get", "pod", "metacontroller-apiserver-0", "-n", "metacontroller", "-o", "jsonpath={.metadata.uid}")
+			return err == nil, uid
+		})
+		return uid
+	}
+	before := pod()
+	plane.Kubectl(t, "wait", "--for=jsonpath={.status.phase}=Bound", "--timeout=1m", "pvc/data-metacontroller-apiserver-0", "-n", "metacontroller")
+	plane.Kubectl(t, "patch", "persistentvolumeclaim", "data-metacontroller-apiserver-0", "--namespace", "metacontroller", "--type", "merge",
+		"--patch", `{"spec": {"resources": {"requests": {"storage": "20Gi"}}}}`)
+	plane.Kubectl(t, "delete", "statefulset", "metacontroller-apiserver", "--namespace", "metacontroller", "--cascade=orphan")
+	larger := strings.Replace(plane.Kubectl(t, "kustomize", filepath.Join(cluster.Root(), "artifacts", "overlays", "single-node")), "storage: 6Gi", "storage: 20Gi", 1)
+	plane.KubectlInput(t, larger, "apply", "--server-side", "-f", "-")
+	plane.Kubectl(t, "wait", "--for=jsonpath={.status.replicas}=1", "--timeout=1m", "statefulset/metacontroller-apiserver", "-n", "metacontroller")
+	if now := pod(); now != before {
+		t.Errorf("the Pod %s is %s now", before, now)
 	}
 }

@@ -184,11 +184,15 @@ topologySpreadConstraints:
   {{- toYaml .Values.topologySpreadConstraints | nindent 2 }}
 {{- else if include "server.isReplicated" . }}
 topologySpreadConstraints:
-- topologyKey: topology.kubernetes.io/zone
+# Each Pod template for itself: during a rollout the Pods that go count no more.
+{{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+- topologyKey: {{ . }}
   maxSkew: 1
   whenUnsatisfiable: ScheduleAnyway
+  matchLabelKeys: [pod-template-hash]
   labelSelector:
     matchLabels:
-      app.kubernetes.io/name: {{ include "server.name" . | quote }}
+      app.kubernetes.io/name: {{ include "server.name" $ | quote }}
+{{- end }}
 {{- end }}
 {{- end }}
