@@ -140,6 +140,9 @@ func (m *model) call(name hook.Name, handler http.Handler) (response wire.Respon
 	if !bytes.Equal(first, second) && !equalJSON(first, second) {
 		return response, nil, fmt.Errorf("the same request gets different responses: %s and %s", first, second)
 	}
+	if m.first == nil {
+		m.first = &call{handler, body, first, time.Now()}
+	}
 	options := wire.ResponseOptions{Strict: true}
 	if m.trial.Decorator != nil {
 		response, err = wire.DecodeDecorator(first, options)
@@ -154,6 +157,29 @@ func (m *model) call(name hook.Name, handler http.Handler) (response wire.Respon
 		return response, nil, fmt.Errorf("the response of the %s hook: %w", name, err)
 	}
 	return response, children, nil
+}
+
+// later is after which time a response with a time in it is another one: most are in seconds.
+const later = 1100 * time.Millisecond
+
+// callLater sends the first request once more, some time after it was sent, and compares the responses.
+func (m *model) callLater() error {
+	if m.first == nil {
+		return nil
+	}
+	select {
+	case <-time.After(time.Until(m.first.at.Add(later))):
+	case <-m.ctx.Done():
+		return context.Cause(m.ctx)
+	}
+	response, err := m.post(m.first.handler, m.first.request)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(m.first.response, response) && !equalJSON(m.first.response, response) {
+		return fmt.Errorf("the same request gets different responses some time later: %s and %s", m.first.response, response)
+	}
+	return nil
 }
 
 // callLimit is how long a hook may take, as long as a server waits where its webhook has no timeout.

@@ -24,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,6 +56,15 @@ type model struct {
 	children map[childKey]*hook.Object
 	applied  map[childKey]map[string]any
 	writes   int
+	// first is the first call of a hook.
+	first *call
+}
+
+// call is a call of a hook.
+type call struct {
+	handler           http.Handler
+	request, response []byte
+	at                time.Time
 }
 
 type childKey struct{ group, kind, namespace, name string }
@@ -287,6 +297,7 @@ func (m *model) remove() error {
 func (m *model) apply(wanted []*hook.Object) (changed string) {
 	keep := map[childKey]bool{}
 	for _, want := range wanted {
+		want = applicable(want)
 		key := keyOf(want)
 		keep[key] = true
 		child := m.children[key]
@@ -328,15 +339,87 @@ func mergeMaps(o, formerly, wanted map[string]any) {
 		}
 	}
 	for field, value := range wanted {
-		inner, isMap := value.(map[string]any)
-		into, has := o[field].(map[string]any)
-		if !isMap || !has {
-			o[field] = value
-			continue
-		}
-		was, _ := formerly[field].(map[string]any) // Absent: nothing was wanted.
-		mergeMaps(into, was, inner)
+		o[field] = merged(o[field], formerly[field], value)
 	}
+}
+
+// merged returns a wanted value with what others have added to maps in it, also to those that are elements of lists and have a key.
+func merged(observed, formerly, wanted any) any {
+	switch wanted := wanted.(type) {
+	case map[string]any:
+		if into, ok := observed.(map[string]any); ok {
+			was, _ := formerly.(map[string]any) // Absent: nothing was wanted.
+			mergeMaps(into, was, wanted)
+			return into
+		}
+	case []any:
+		into, _ := observed.([]any)
+		was, _ := formerly.([]any)
+		if key := keyOfElements(slices.Concat(into, was, wanted)); key != "" {
+			return mergedList(key, into, was, wanted)
+		}
+	}
+	return wanted
+}
+
+// keyOfElements returns the field by which the elements of a list are told apart, as docs/reference/contract.md#s12 guesses it, empty if there is none.
+func keyOfElements(elements []any) string {
+	for _, key := range []string{"containerPort", "port", "mountPath", "name", "uid", "ip", "path"} {
+		if len(elements) > 0 && !slices.ContainsFunc(elements, func(e any) bool { return elementKey(e, key) == "" }) {
+			return key
+		}
+	}
+	return ""
+}
+
+// elementKey is the value of an element's key as a text, empty if it has none.
+func elementKey(element any, key string) string {
+	content, _ := element.(map[string]any)
+	if value, ok := content[key]; ok {
+		return fmt.Sprint(value)
+	}
+	return ""
+}
+
+// mergedList keeps the order of the observed elements; what is new comes after them.
+func mergedList(key string, observed, formerly, wanted []any) []any {
+	find := func(list []any, element any) any {
+		i := slices.IndexFunc(list, func(e any) bool { return elementKey(e, key) == elementKey(element, key) })
+		if i < 0 {
+			return nil
+		}
+		return list[i]
+	}
+	list := make([]any, 0, len(wanted))
+	for _, element := range observed {
+		want, was := find(wanted, element), find(formerly, element)
+		switch {
+		case want != nil:
+			list = append(list, merged(element, was, want))
+		case was == nil:
+			list = append(list, element) // It is of somebody else.
+		}
+	}
+	for _, element := range wanted {
+		if find(observed, element) == nil {
+			list = append(list, element)
+		}
+	}
+	return list
+}
+
+// applicable returns what of a child that a hook returned is applied: not its status, nor what the cluster says in its metadata, as a hook returns
+// it that changes and returns an object which it was sent (docs/reference/contract.md#s12.5).
+func applicable(want *hook.Object) *hook.Object {
+	want = want.DeepCopy()
+	delete(want.Object, "status")
+	metadata, _ := want.Object["metadata"].(map[string]any) // It has a name.
+	for _, field := range []string{
+		"selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "ownerReferences",
+	} {
+		delete(metadata, field)
+	}
+	return want
 }
 
 func sameJSON(a, b any) bool {

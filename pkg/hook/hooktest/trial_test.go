@@ -23,8 +23,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -256,6 +259,52 @@ func changed(change func(*hook.CompositeRequest, *hook.CompositeResponse)) func(
 	}
 }
 
+// The server applies nothing of a status or of what the cluster says in metadata, and what others add to elements with keys stays.
+func TestTrialTakesWhatTheServerTakes(t *testing.T) {
+	t.Parallel()
+	ports := func(first map[string]any) []any { return []any{first, map[string]any{"port": int64(81)}} }
+	for name, tc := range map[string]struct {
+		change   func(*hook.CompositeRequest, *hook.CompositeResponse)
+		progress func(*hook.Object)
+	}{
+		"a status of a child": {func(_ *hook.CompositeRequest, r *hook.CompositeResponse) {
+			r.Children[0].Object["status"] = map[string]any{"replicas": int64(0)}
+		}, func(o *hook.Object) { o.Object["status"] = map[string]any{"replicas": int64(3)} }},
+		"a field that is added to an element": {func(_ *hook.CompositeRequest, r *hook.CompositeResponse) {
+			r.Children[0].Object["ports"] = ports(map[string]any{"port": int64(80)})
+		}, func(o *hook.Object) {
+			if _, has := o.Object["ports"]; has {
+				o.Object["ports"] = ports(map[string]any{"port": int64(80), "nodePort": int64(30080)})
+			}
+		}},
+		"the observed child": {func(q *hook.CompositeRequest, r *hook.CompositeResponse) {
+			if q.Parent.Object["spec"].(map[string]any)["color"] == "blue" {
+				return
+			}
+			for i, child := range r.Children {
+				if observed := q.Children.Find("v1", "ConfigMap", "sea", child.GetName()); observed != nil {
+					observed.Object["data"] = child.Object["data"]
+					r.Children[i] = observed
+				}
+			}
+		}, func(o *hook.Object) {
+			if o.GetUID() == "" || len(o.GetOwnerReferences()) != 1 {
+				t.Errorf("the child is %v", o.Object)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := trial()
+			tr.Sync, tr.Progress = hooktest.Composite(changed(tc.change)), tc.progress
+			for seed := uint64(1); seed <= 5; seed++ {
+				if err := tr.Play(t.Context(), tr.Generate(seed)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
 func TestTrialFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -295,6 +344,39 @@ func TestTrialFindsWhatIsWrong(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// fatal keeps what a test says when it fails, and ends its goroutine.
+type fatal struct {
+	testing.TB
+
+	text string
+}
+
+func (f *fatal) Helper() {}
+
+func (f *fatal) Fatal(args ...any) {
+	f.text = fmt.Sprint(args...)
+	runtime.Goexit()
+}
+
+func (f *fatal) Fatalf(format string, args ...any) { f.Fatal(fmt.Sprintf(format, args...)) }
+
+func TestTrialFindsTheTimeInResponses(t *testing.T) {
+	t.Parallel()
+	started := sync.OnceValue(time.Now)
+	tr := trial()
+	tr.Sync = hooktest.Composite(changed(func(_ *hook.CompositeRequest, r *hook.CompositeResponse) {
+		// As a time in seconds does, and without a second that begins between two calls.
+		r.Status["late"] = time.Since(started()) > time.Second
+	}))
+	f := &fatal{TB: t}
+	var ended sync.WaitGroup
+	ended.Go(func() { tr.Run(f, 1) })
+	ended.Wait()
+	if !strings.Contains(f.text, "different responses") {
+		t.Errorf("it says %q", f.text)
 	}
 }
 
