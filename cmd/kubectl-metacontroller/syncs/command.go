@@ -91,7 +91,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 		if err != nil {
 			return err
 		}
-		if len(parents.Items) == 0 {
+		if len(parents.Items) == 0 && parents.Hidden == 0 {
 			return selected.Nothing(c.ErrOut, object)
 		}
 	}
