@@ -133,12 +133,10 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 func (o *options) nothing(
 	ctx context.Context, c *connection.Connection, object controllerobject.Object, selected subresource.Selected, client *subresource.Client, hidden bool,
 ) error {
-	if o.state != "" && selected.Name != "" {
-		list, err := client.Parents(ctx, selected.ParentOptions())
-		if err != nil {
+	if o.state != "" {
+		if missing, err := client.Missing(ctx, selected); err != nil {
 			return err
-		}
-		if len(list.Items) == 0 && list.Hidden == 0 {
+		} else if missing {
 			return selected.Nothing(c.ErrOut, object)
 		}
 	}

@@ -64,8 +64,7 @@ func TestFormats(t *testing.T) {
 
 // Whoever asks for one parent by its name, as in a script, learns that it is not there in every format.
 func TestAParentThatIsNotThereIsAnError(t *testing.T) {
-	empty := connectiontest.Documents{}
-	maps.Copy(empty, cluster)
+	empty := maps.Clone(cluster)
 	empty["/apis/metacontroller.k8s.io/v1alpha1/decoratorcontrollers/labels/parents"] = `{"kind":"ControllerParentList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[]}`
 	for what, args := range map[string][]string{
 		"no format": nil, "names": {"-o", "name"}, "JSON": {"-o", "json"}, "a path": {"-o", "jsonpath={.items[*].name}"}, "a state": {"--state", "Failing"},

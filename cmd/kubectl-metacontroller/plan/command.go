@@ -126,15 +126,17 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 func (o *options) arguments(
 	ctx context.Context, c *connection.Connection, args []string, spec *v1alpha1.ControllerPlanSpec,
 ) (object controllerobject.Object, parent string, err error) {
+	if last := len(args) - 1; last == 1 || last == 0 && o.filename != "" {
+		if err := subresource.Named(args[last]); err != nil {
+			return object, "", err
+		}
+	}
 	if o.filename == "" {
 		if len(args) == 0 {
 			return object, "", fmt.Errorf("name a controller, or a file with -f: %s plan cc/NAME", connection.Program)
 		}
 		if len(args) == 2 {
 			parent = args[1]
-			if err := subresource.Named(parent); err != nil {
-				return object, "", err
-			}
 		}
 		object, err = c.Find(ctx, args[0])
 		return object, parent, err

@@ -95,6 +95,15 @@ func (c *Client) Parents(ctx context.Context, o v1alpha1.ControllerParentOptions
 	return all, err
 }
 
+// Missing reports whether a selection names a parent that does not exist. One that the caller may not see may exist.
+func (c *Client) Missing(ctx context.Context, s Selected) (bool, error) {
+	if s.Name == "" {
+		return false, nil
+	}
+	list, err := c.Parents(ctx, s.ParentOptions())
+	return err == nil && len(list.Items) == 0 && list.Hidden == 0, err
+}
+
 // Syncs returns recent syncs of the parents that the options select, the latest first.
 func (c *Client) Syncs(ctx context.Context, o v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error) {
 	list, err := c.reads.GetSyncs(ctx, c.object.Name(), o)

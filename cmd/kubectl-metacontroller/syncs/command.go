@@ -86,12 +86,10 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if list.Hidden > 0 {
 		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
 	}
-	if len(list.Items) == 0 && list.Hidden == 0 && selected.Name != "" {
-		parents, err := client.Parents(ctx, selected.ParentOptions())
-		if err != nil {
+	if len(list.Items) == 0 && list.Hidden == 0 {
+		if missing, err := client.Missing(ctx, selected); err != nil {
 			return err
-		}
-		if len(parents.Items) == 0 && parents.Hidden == 0 {
+		} else if missing {
 			return selected.Nothing(c.ErrOut, object)
 		}
 	}

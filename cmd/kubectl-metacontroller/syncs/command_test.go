@@ -17,6 +17,7 @@ limitations under the License.
 package syncs
 
 import (
+	"maps"
 	"net/http"
 	"path"
 	"strings"
@@ -63,15 +64,9 @@ func TestFormats(t *testing.T) {
 func TestSyncsThatAreNotPrinted(t *testing.T) {
 	const controller = "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/website"
 	with := func(syncs, parents string) connectiontest.Documents {
-		other := connectiontest.Documents{
-			controller + "/syncs":   `{"kind":"ControllerSyncList","apiVersion":"metacontroller.k8s.io/v1alpha1",` + syncs + `}`,
-			controller + "/parents": `{"kind":"ControllerParentList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[` + parents + `]}`,
-		}
-		for path, document := range cluster {
-			if _, ok := other[path]; !ok {
-				other[path] = document
-			}
-		}
+		other := maps.Clone(cluster)
+		other[controller+"/syncs"] = `{"kind":"ControllerSyncList","apiVersion":"metacontroller.k8s.io/v1alpha1",` + syncs + `}`
+		other[controller+"/parents"] = `{"kind":"ControllerParentList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[` + parents + `]}`
 		return other
 	}
 	for what, tc := range map[string]struct {
