@@ -46,7 +46,8 @@ func main() {
 	// Neither may SIGPIPE end us before what we started. Nobody receives it: the write returns an error, which output heeds.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, closed := context.WithCancelCause(ctx)
-	err := command.New(genericiooptions.IOStreams{In: input{ctx, os.Stdin}, Out: output{os.Stdout, closed}, ErrOut: os.Stderr}).ExecuteContext(ctx)
+	streams := genericiooptions.IOStreams{In: input{ctx, os.Stdin}, Out: output{os.Stdout, closed}, ErrOut: os.Stderr}
+	err := command.Execute(ctx, command.New(streams))
 	stop()
 	if errors.Is(context.Cause(ctx), errClosed) {
 		os.Exit(statusClosed)

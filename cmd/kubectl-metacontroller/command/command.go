@@ -17,7 +17,10 @@ limitations under the License.
 package command
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -63,9 +66,7 @@ A controller is named as cc/NAME (CompositeController), dc/NAME (DecoratorContro
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w: see '%s --help'", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(withHelp)
 	c.AddFlags(root.PersistentFlags())
 	root.AddGroup(
 		&cobra.Group{ID: groupAuthors, Title: "For authors of controllers:"},
@@ -75,14 +76,36 @@ A controller is named as cc/NAME (CompositeController), dc/NAME (DecoratorContro
 		recording.NewRecordCommand(c), recording.NewReplayCommand(streams))
 	add(root, groupOperators, status.NewCommand(c), parents.NewCommand(c), syncs.NewCommand(c), explainloop.NewCommand(c),
 		tree.NewCommand(c), resync.NewCommand(c), rollback.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
-	root.AddCommand(version.NewCommand(c))
+	add(root, "", version.NewCommand(c))
 	return root
 }
 
-// add adds commands of one group.
+// Execute runs the subcommand that the arguments of the process name, or that were set.
+func Execute(ctx context.Context, root *cobra.Command) error {
+	cmd, err := root.ExecuteContextC(ctx)
+	if cmd == root && err != nil && strings.HasPrefix(err.Error(), "unknown command ") { // Cobra has no type for it.
+		return withHelp(root, errors.New(strings.TrimSpace(err.Error())))
+	}
+	return err
+}
+
+// add adds commands of one group, of none if that is empty.
 func add(root *cobra.Command, group string, commands ...*cobra.Command) {
 	for _, cmd := range commands {
 		cmd.GroupID = group
+		if valid := cmd.Args; valid != nil {
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				if err := valid(cmd, args); err != nil {
+					return withHelp(cmd, err)
+				}
+				return nil
+			}
+		}
 		root.AddCommand(cmd)
 	}
+}
+
+// withHelp returns the error of a command line with where it is described what to say.
+func withHelp(cmd *cobra.Command, err error) error {
+	return fmt.Errorf("%w: see '%s --help'", err, cmd.CommandPath())
 }

@@ -70,7 +70,23 @@ func NewCommand() (*cobra.Command, error) {
 	cmd.AddCommand(register.NewRegisterCommand(), register.NewUnregisterCommand(), preflight.NewCommand(), rbac.NewCommand(),
 		snapshot.NewCommand(o.Storage.DataDir, options.EtcdDir), releasefinalizers.NewCommand(),
 		transfer.NewExportCommand(), transfer.NewImportCommand())
+	explainArguments(cmd)
 	return cmd, nil
+}
+
+// explainArguments has the errors about arguments of a command and those below it say where they are described.
+func explainArguments(cmd *cobra.Command) {
+	if valid := cmd.Args; valid != nil {
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			if err := valid(c, args); err != nil {
+				return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		explainArguments(sub)
+	}
 }
 
 func addFlags(cmd *cobra.Command, o *options.Options) {

@@ -95,7 +95,9 @@ func TestWrongSettingsAreSentences(t *testing.T) {
 		want string
 	}{
 		"an unknown flag":                   {[]string{"--workerz=3"}, "unknown flag: --workerz (see metacontroller-apiserver --help)"},
-		"an argument":                       {[]string{"serve"}, `unknown command "serve" for "metacontroller-apiserver"`},
+		"an argument":                       {[]string{"serve"}, `unknown command "serve" for "metacontroller-apiserver" (see metacontroller-apiserver --help)`},
+		"no argument of a subcommand":       {[]string{"snapshot", "save"}, "accepts 1 arg(s), received 0 (see metacontroller-apiserver snapshot save --help)"},
+		"no file of a subcommand":           {[]string{"import"}, "name the file with -f FILE, or pipe it and say -f -"},
 		"a feature gate":                    {[]string{"--feature-gates=metacontroller:Nothing=true"}, "unrecognized feature gate: Nothing"},
 		"another version":                   {[]string{"--emulated-version=metacontroller=9.9"}, "emulation version 9.9 is not between"},
 		"no cluster":                        {[]string{"--data-dir", data}, "no --kubeconfig is given, and this is not a pod: which cluster is meant? KUBECONFIG is not read"},

@@ -87,7 +87,7 @@ func clusterConfig(o *genericoptions.CoreAPIOptions) (*rest.Config, error) {
 	if o.CoreAPIKubeconfigPath == "" {
 		c, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, errors.New("no --kubeconfig is given, and this is not a pod: which cluster is meant? KUBECONFIG is not read")
+			return nil, errors.New("no --kubeconfig is given, and this is not a pod: which cluster is meant? KUBECONFIG is not read: name its file with --kubeconfig")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the pod's credentials: %w", err)

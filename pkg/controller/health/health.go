@@ -261,8 +261,8 @@ func (s *State) progressing() metav1.Condition {
 			"of a parent says what it waits for.", s.Outdated, s.Rolling))
 	}
 	if s.Finalizing > 0 {
-		add(v1alpha1.ReasonFinalizing, fmt.Sprintf("The finalize hook has not returned \"finalized\": true for %d parents since more than a "+
-			"minute, and they stay until it does. See the log of the hook, and the events of the parents.", s.Finalizing))
+		add(v1alpha1.ReasonFinalizing, fmt.Sprintf("The finalize hook has not returned \"finalized\": true for %s for more than a minute, "+
+			"and they stay until it does. See the log of the hook, and the events of the parents.", parents(s.Finalizing)))
 	}
 	if s.ChangedBack > 0 {
 		add(v1alpha1.ReasonChangedBack, fmt.Sprintf("%s not settle, since another client writes as well. Lately %s.",
@@ -284,6 +284,13 @@ func (s *State) progressing() metav1.Condition {
 		return condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSettled, "Nothing is under way.")
 	}
 	return condition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, reason, strings.Join(sentences, " "))
+}
+
+func parents(n int) string {
+	if n == 1 {
+		return "1 parent"
+	}
+	return fmt.Sprintf("%d parents", n)
 }
 
 // parentsDo begins a sentence about what some parents do not do.

@@ -598,7 +598,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerChildUpdateStrat
 				Properties: map[string]spec.Schema{
 					"method": {
 						SchemaProps: spec.SchemaProps{
-							Description: "method is one of OnDelete (never touch an existing child; the default), Recreate (delete it, then create it anew), InPlace (update it), RollingRecreate and RollingInPlace (the same, a few children at a time, each waiting for the children changed before it to pass statusChecks).\n\nPossible enum values:\n - `\"InPlace\"` updates the child.\n - `\"OnDelete\"` leaves an existing child alone; the new desired state is used when the child is deleted.\n - `\"Recreate\"` deletes the child and creates it anew.\n - `\"RollingInPlace\"` updates, a few children at a time.\n - `\"RollingRecreate\"` deletes and creates anew, a few children at a time.",
+							Description: "method is one of OnDelete (never change an existing child; the default), Recreate (delete it, then create it anew), InPlace (update it), RollingRecreate and RollingInPlace (the same, a few children at a time, each waiting for the children changed before it to pass statusChecks).\n\nPossible enum values:\n - `\"InPlace\"` updates the child.\n - `\"OnDelete\"` leaves an existing child alone; the new desired state is used when the child is deleted.\n - `\"Recreate\"` deletes the child and creates it anew.\n - `\"RollingInPlace\"` updates, a few children at a time.\n - `\"RollingRecreate\"` deletes and creates anew, a few children at a time.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"InPlace", "OnDelete", "Recreate", "RollingInPlace", "RollingRecreate"},
@@ -2437,7 +2437,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerAttachmentUpdate
 				Properties: map[string]spec.Schema{
 					"method": {
 						SchemaProps: spec.SchemaProps{
-							Description: "method is one of OnDelete (never touch an existing attachment; the default), Recreate (delete it, then create it anew) and InPlace (update it). RollingRecreate and RollingInPlace are accepted and mean Recreate and InPlace.\n\nPossible enum values:\n - `\"InPlace\"` updates the child.\n - `\"OnDelete\"` leaves an existing child alone; the new desired state is used when the child is deleted.\n - `\"Recreate\"` deletes the child and creates it anew.\n - `\"RollingInPlace\"` updates, a few children at a time.\n - `\"RollingRecreate\"` deletes and creates anew, a few children at a time.",
+							Description: "method is one of OnDelete (never change an existing attachment; the default), Recreate (delete it, then create it anew) and InPlace (update it). RollingRecreate and RollingInPlace are accepted and mean Recreate and InPlace.\n\nPossible enum values:\n - `\"InPlace\"` updates the child.\n - `\"OnDelete\"` leaves an existing child alone; the new desired state is used when the child is deleted.\n - `\"Recreate\"` deletes the child and creates it anew.\n - `\"RollingInPlace\"` updates, a few children at a time.\n - `\"RollingRecreate\"` deletes and creates anew, a few children at a time.",
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"InPlace", "OnDelete", "Recreate", "RollingInPlace", "RollingRecreate"},

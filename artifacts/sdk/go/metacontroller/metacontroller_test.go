@@ -37,7 +37,9 @@ func sync(request *metacontroller.CompositeRequest) (*metacontroller.CompositeRe
 	if request.Parent == nil {
 		return nil, errors.New("there is no parent")
 	}
-	_ = request.Parent["kind"].(string) // As authors do who expect it.
+	if request.Parent["kind"].(string) == "Forgotten" { // As authors ask who expect it.
+		return nil, nil //nolint:nilnil // What authors may do.
+	}
 	return &metacontroller.CompositeResponse{Status: map[string]any{"kind": request.Parent["kind"]}}, nil
 }
 
@@ -55,6 +57,7 @@ func TestHook(t *testing.T) {
 		"a readiness probe":       {http.MethodGet, "", http.StatusOK, `{"ready": true}`},
 		"an error of the hook":    {http.MethodPost, `{}`, http.StatusInternalServerError, "there is no parent\n"},
 		"a panic of the hook":     {http.MethodPost, `{"parent": {}}`, http.StatusInternalServerError, "panic: interface conversion: interface {} is nil, not string\n"},
+		"no response":             {http.MethodPost, `{"parent": {"kind": "Forgotten"}}`, http.StatusInternalServerError, "the hook returned nil and no error: it must return a response, be it an empty one\n"},
 		"what is no JSON":         {http.MethodPost, `{`, http.StatusBadRequest, "the request is not JSON of its type: unexpected EOF\n"},
 		"a field of another type": {http.MethodPost, `{"parent": 1}`, http.StatusBadRequest, "the request is not JSON of its type: json: cannot unmarshal number into Go struct field CompositeRequest.parent of type metacontroller.Object\n"},
 	} {

@@ -50,6 +50,10 @@ func Hook[Request, Response any](respond func(*Request) (*Response, error)) http
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
+		if response == nil {
+			http.Error(w, "the hook returned nil and no error: it must return a response, be it an empty one", http.StatusInternalServerError)
+			return
+		}
 		encoded, err := json.Marshal(response)
 		if err != nil {
 			http.Error(w, "encoding the response: "+err.Error(), http.StatusInternalServerError)

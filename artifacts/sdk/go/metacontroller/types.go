@@ -46,7 +46,7 @@ type CompositeResponse struct {
 	Finalized bool `json:"finalized,omitzero"`
 	// resyncAfterSeconds, when greater than 0, makes the server call again after that many seconds, of which fractions count, even if nothing changed; after a year at the latest. A change calls earlier.
 	ResyncAfterSeconds float64 `json:"resyncAfterSeconds,omitzero"`
-	// status replaces the parent's status as a whole. The server sets observedGeneration in it. Absent or null, the new status holds observedGeneration only.
+	// status replaces the parent's status as a whole. The server sets observedGeneration in it. Absent or null, the new status holds observedGeneration only; a parent of a built-in group without a dot, such as apps, keeps its status then.
 	Status map[string]any `json:"status,omitzero"`
 }
 

@@ -29,7 +29,10 @@ def respond(hooks: Hooks, path: str, body: bytes) -> Tuple[int, str, bytes]:
     except ValueError as error:
         return 400, "text/plain", ("the request is not JSON: %s\n" % error).encode()
     try:
-        return 200, "application/json", json.dumps(hook(request), allow_nan=False).encode()
+        response = hook(request)
+        if response is None:
+            raise TypeError("the hook returned nothing: does it lack a return?")
+        return 200, "application/json", json.dumps(response, allow_nan=False).encode()
     except Exception as error:  # Whatever a hook raises, the next request is answered.
         traceback.print_exc()
         return 500, "text/plain", ("%s: %s\n" % (type(error).__name__, error)).encode()

@@ -41,7 +41,7 @@ class CompositeResponse(TypedDict, total=False):
     # resyncAfterSeconds, when greater than 0, makes the server call again after that many seconds, of which fractions count, even if nothing changed; after a year at the latest. A change calls earlier.
     resyncAfterSeconds: Optional[float]
 
-    # status replaces the parent's status as a whole. The server sets observedGeneration in it. Absent or null, the new status holds observedGeneration only.
+    # status replaces the parent's status as a whole. The server sets observedGeneration in it. Absent or null, the new status holds observedGeneration only; a parent of a built-in group without a dot, such as apps, keeps its status then.
     status: Optional[Dict[str, Any]]
 
 

@@ -82,14 +82,18 @@ class Server(unittest.TestCase):
         self.assertIn("Traceback", printed.getvalue())
         self.test_calls_the_hook()
 
-    def test_names_numbers_that_json_does_not_have(self):
-        with make_server({"/sync": lambda _: {"status": {"load": float("nan")}}}, "127.0.0.1") as other:
-            thread = threading.Thread(target=other.handle_request)
-            thread.start()
-            with contextlib.redirect_stderr(io.StringIO()):
-                status, body = self.call("/sync", b"{}", other)
-            thread.join()
-        self.assertEqual((500, True), (status, body.startswith("ValueError: Out of range float values")), body)
+    def test_says_what_is_wrong_with_a_response(self):
+        for response, message in (
+            ({"status": {"load": float("nan")}}, "ValueError: Out of range float values"),
+            (None, "TypeError: the hook returned nothing: does it lack a return?"),
+        ):
+            with self.subTest(message), make_server({"/sync": lambda _: response}, "127.0.0.1") as other:
+                thread = threading.Thread(target=other.handle_request)
+                thread.start()
+                with contextlib.redirect_stderr(io.StringIO()):
+                    status, body = self.call("/sync", b"{}", other)
+                thread.join()
+                self.assertEqual((500, True), (status, body.startswith(message)), body)
 
     def test_refuses_what_is_no_json(self):
         status, body = self.call("/sync", b"{")

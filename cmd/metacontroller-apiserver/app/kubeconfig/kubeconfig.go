@@ -17,6 +17,7 @@ limitations under the License.
 package kubeconfig
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/client-go/rest"
@@ -32,7 +33,12 @@ func Read(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err) && path != "":
+		return nil, fmt.Errorf("reading kubeconfig %s: it names no cluster: give another file with --kubeconfig", path)
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("there is no kubeconfig: name its file with --kubeconfig or the environment variable KUBECONFIG")
+	case err != nil:
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
 	config.QPS = -1

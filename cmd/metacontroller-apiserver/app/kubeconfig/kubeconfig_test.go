@@ -55,3 +55,20 @@ func TestAFileThatIsMissingIsAnError(t *testing.T) {
 		t.Errorf("got %v, want an error that names %s", err, path)
 	}
 }
+
+func TestWithoutAClusterTheFlagIsNamed(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for name, tc := range map[string]struct{ variable, path, want string }{
+		"without a file":     {"", "", "there is no kubeconfig: name its file with --kubeconfig or the environment variable KUBECONFIG"},
+		"with an empty file": {"", os.DevNull, os.DevNull + ": it names no cluster: give another file with --kubeconfig"},
+		"by the environment": {os.DevNull, "", "there is no kubeconfig: name its file with --kubeconfig or the environment variable KUBECONFIG"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("KUBECONFIG", tc.variable)
+			if _, err := Read(tc.path); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+}

@@ -17,7 +17,6 @@ limitations under the License.
 package rbac
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -90,7 +89,7 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 	var err error
 	switch {
 	case (o.filename == "") == (len(args) == 0):
-		return errors.New("name a controller, or a file with -f")
+		return fmt.Errorf("name a controller, or a file with -f (see %s --help)", cmd.CommandPath())
 	case o.filename != "":
 		list, err = fromFile(o.filename, cmd.InOrStdin())
 	default:

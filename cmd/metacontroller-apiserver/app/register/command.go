@@ -150,7 +150,7 @@ objects, in its store. Namespaces of the cluster can be deleted again, even if t
 }
 
 func (o *options) addKubeconfig(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster, of a user who may create ClusterRoles; "+
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster, of a user who may write ClusterRoles; "+
 		"empty: the environment variable KUBECONFIG, then ~/.kube/config, then the service account of the Pod")
 }
 

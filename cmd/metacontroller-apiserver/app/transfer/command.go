@@ -74,6 +74,9 @@ or was replaced by another object of the name: it would be collected as garbage.
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if filename == "" {
+				return errors.New("name the file with -f FILE, or pipe it and say -f -: it is what export, or kubectl get -o yaml, has printed")
+			}
 			objects, err := readFile(filename, cmd.InOrStdin())
 			if err != nil {
 				return err
@@ -91,7 +94,6 @@ or was replaced by another object of the name: it would be collected as garbage.
 	flags.BoolVar(&o.paused, "paused", false, "create controllers with spec.paused: true, so that they do nothing until they are resumed")
 	flags.BoolVar(&o.replace, "replace", false, "change objects that exist into what the file says")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "have the server check everything, and change nothing")
-	_ = cmd.MarkFlagRequired("filename") // The flag exists.
 	return cmd
 }
 

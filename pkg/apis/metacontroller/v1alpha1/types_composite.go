@@ -161,7 +161,7 @@ type CompositeControllerChildResourceRule struct {
 
 // CompositeControllerChildUpdateStrategy says how an existing child is changed.
 type CompositeControllerChildUpdateStrategy struct {
-	// method is one of OnDelete (never touch an existing child; the default), Recreate (delete it, then create it anew),
+	// method is one of OnDelete (never change an existing child; the default), Recreate (delete it, then create it anew),
 	// InPlace (update it), RollingRecreate and RollingInPlace (the same, a few children at a time, each waiting for the
 	// children changed before it to pass statusChecks).
 	// +optional

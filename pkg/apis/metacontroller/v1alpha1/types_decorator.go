@@ -164,7 +164,7 @@ type DecoratorControllerAttachmentRule struct {
 
 // DecoratorControllerAttachmentUpdateStrategy says how an existing attachment is changed.
 type DecoratorControllerAttachmentUpdateStrategy struct {
-	// method is one of OnDelete (never touch an existing attachment; the default), Recreate (delete it, then create it
+	// method is one of OnDelete (never change an existing attachment; the default), Recreate (delete it, then create it
 	// anew) and InPlace (update it). RollingRecreate and RollingInPlace are accepted and mean Recreate and InPlace.
 	// +optional
 	// +k8s:optional

@@ -28,7 +28,7 @@ import (
 //
 // CompositeControllerChildUpdateStrategy says how an existing child is changed.
 type CompositeControllerChildUpdateStrategyApplyConfiguration struct {
-	// method is one of OnDelete (never touch an existing child; the default), Recreate (delete it, then create it anew),
+	// method is one of OnDelete (never change an existing child; the default), Recreate (delete it, then create it anew),
 	// InPlace (update it), RollingRecreate and RollingInPlace (the same, a few children at a time, each waiting for the
 	// children changed before it to pass statusChecks).
 	Method *metacontrollerv1alpha1.ChildUpdateMethod `json:"method,omitempty"`

@@ -27,7 +27,7 @@ import (
 //
 // DecoratorControllerAttachmentUpdateStrategy says how an existing attachment is changed.
 type DecoratorControllerAttachmentUpdateStrategyApplyConfiguration struct {
-	// method is one of OnDelete (never touch an existing attachment; the default), Recreate (delete it, then create it
+	// method is one of OnDelete (never change an existing attachment; the default), Recreate (delete it, then create it
 	// anew) and InPlace (update it). RollingRecreate and RollingInPlace are accepted and mean Recreate and InPlace.
 	Method *metacontrollerv1alpha1.ChildUpdateMethod `json:"method,omitempty"`
 	// apply says who works out what an existing attachment becomes: Merge (this server, from what the hook returned now and before)
