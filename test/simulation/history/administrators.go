@@ -17,6 +17,7 @@ limitations under the License.
 package history
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -313,6 +314,8 @@ func (r *runner) confirmAll() bool {
 const (
 	// endured is how long a controller has for an edit while writes are denied.
 	endured = 3 * time.Minute
+	// told is how long a controller has to say that a write is refused: longer than a status that does not change is kept.
+	told = time.Minute
 	// forgiven is the time after which the engine has tried again what was denied: longer than the longest back-off.
 	forgiven = 6 * time.Minute
 )
@@ -337,17 +340,30 @@ func (r *runner) denies(a apiserver.Admission) bool {
 	if a.User != world.ClusterUser || a.Operation != "UPDATE" || a.Subresource != "" {
 		return false
 	}
-	kind := hooks.ByResource(a.Group, a.Resource)
-	return kind >= 0 && r.denied[place{kind, a.Namespace, a.Name}]
+	p := place{hooks.ByResource(a.Group, a.Resource), a.Namespace, a.Name}
+	if p.kind < 0 || !r.denied[p] {
+		return false
+	}
+	if _, before := r.refused[p]; !before {
+		r.refused[p] = r.world.Now()
+	}
+	return true
 }
 
 // endure lets everything happen for a while, in which what is denied is tried again and again, and checks that edits of controllers have
-// an effect all the same.
+// an effect all the same, and that somebody says what is denied.
 func (r *runner) endure() {
 	r.faults = faults{}
+	clear(r.refused)
 	r.pass(Step{Millis: endured.Milliseconds()})
-	if !r.check() && r.engine != none {
-		r.result.Violation = r.reportable(r.tracker.EditsSeen(r.world.Now()))
+	if r.check() || r.engine == none {
+		return
+	}
+	r.result.Violation = r.reportable(r.tracker.EditsSeen(r.world.Now()))
+	for _, p := range slices.SortedFunc(maps.Keys(r.refused), place.compare) {
+		if since := r.refused[p]; r.result.Violation == nil && r.world.Now()-since > told {
+			r.result.Violation = r.reportable(r.tracker.ErrorTold(r.world.Now(), since, p.kind, p.namespace, p.name))
+		}
 	}
 }
 

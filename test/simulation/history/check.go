@@ -18,6 +18,7 @@ package history
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -60,19 +61,72 @@ func (r *runner) end() {
 	if !r.restoreAll() || !r.settle() || !r.holdsWanted() || !r.confirmAll() || !r.upgraded() || !r.flush() || !r.confirmAll() || !r.atRest() || !r.retried() {
 		return
 	}
-	r.quiet(invariant.ResyncWritesNothing, func() { r.wait(resyncs + margin) })
+	r.quiet(invariant.ResyncWritesNothing, func() { r.resync(resyncs) })
 	r.world.Configure(func(o *dependencies.Options) { o.CacheFlushInterval = resyncsAfter })
+	said := r.tracker.Statuses()
 	r.quiet(invariant.RestartWritesNothing, func() {
 		r.stopEngine(Step{})
 		r.start()
 	})
 	r.quiet(invariant.ResyncWritesNothing, func() {
-		r.wait(resyncsAfter + margin)
+		r.resync(resyncsAfter)
 		// Once more: a resync may be the last one.
 		r.resynced = r.world.Now()
-		r.wait(resyncsAfter + margin)
+		r.resync(resyncsAfter)
 	})
+	for name, now := range r.tracker.Statuses() {
+		if !r.fails() && r.result.Violation == nil && !reflect.DeepEqual(said[name], now) {
+			r.violatedf(invariant.RestartWritesNothing, "the status of %s is %v, and was %v before the engine started anew", name, now, said[name])
+		}
+	}
 }
+
+const (
+	// askedInVain is how often a hook is asked about a parent at most while everything comes to rest, besides once for each write: retries of what
+	// fails follow each other at growing intervals, and there is a call for each of several revisions.
+	askedInVain = 80
+	// writtenAtMost is how often an engine writes an object at most while everything comes to rest.
+	writtenAtMost = 40
+	// askedToo is how often a hook is asked about a parent at most, at rest, besides once for each period of resyncs.
+	askedToo = 2
+)
+
+// bounded checks that while everything came to rest hooks were asked, and objects written, a limited number of times.
+func (r *runner) bounded(asked map[invariant.Asking]int, written int) {
+	writes, objects := 0, map[string]int{}
+	for _, w := range r.world.API.Journal()[written:] {
+		if passing(w) {
+			continue
+		}
+		writes++
+		if _, engine := r.engineOf(w.User); engine {
+			if objects[w.UID]++; objects[w.UID] > writtenAtMost {
+				r.violatedf(invariant.ComesToRest, "%s %s/%s was written %d times while everything came to rest", w.Resource, w.Namespace, w.Name, objects[w.UID])
+			}
+		}
+	}
+	for of, times := range r.tracker.Asked() {
+		if times -= asked[of]; times > askedInVain+writes {
+			r.violatedf(invariant.ComesToRest, "the %s hook of %s was asked %d times about %s while everything came to rest with %d writes",
+				of.Hook, of.Controller, times, of.Parent, writes)
+		}
+	}
+}
+
+// resync lets a period of resyncs pass, and checks that hooks are asked no more often than that says.
+func (r *runner) resync(period time.Duration) {
+	asked := r.tracker.Asked()
+	r.wait(period + margin)
+	for of, times := range r.tracker.Asked() {
+		own := min(period, r.tracker.ResyncPeriod(of.Controller, period))
+		if times -= asked[of]; times > int((period+margin)/own)+askedToo && !r.fails() {
+			r.violatedf(invariant.ResyncAsks, "the %s hook of %s was asked %d times about %s within %v", of.Hook, of.Controller, times, of.Parent, period+margin)
+		}
+	}
+}
+
+// fails reports whether something cannot be done, which is tried again and again.
+func (r *runner) fails() bool { return r.tracker.Failing() || r.tracker.Leaving(r.cluster()) }
 
 // holdsWanted checks that what controllers say they hold is wanted. What is confirmed then is held no more, whether it was wanted or not.
 func (r *runner) holdsWanted() bool {
@@ -143,7 +197,7 @@ func finalizersOf(o map[string]any) []string {
 
 // cluster is what the tracker has to know.
 func (r *runner) cluster() invariant.Cluster {
-	return invariant.Cluster{At: r.world.Now(), Engine: r.engine, Served: r.served, Resynced: r.resynced, Ended: r.step == none}
+	return invariant.Cluster{At: r.world.Now(), Engine: r.engine, Served: r.served, Resynced: r.resynced, Ended: r.step == none, Retried: r.tried}
 }
 
 // upgraded checks what changes of kinds have led to.
@@ -182,6 +236,7 @@ func (r *runner) retried() bool {
 		}
 		wrote = slices.ContainsFunc(r.world.API.Journal()[before:], func(w apiserver.Write) bool { return !passing(w) && !stored(w) })
 	}
+	r.tried = true
 	return r.atRest()
 }
 
@@ -200,7 +255,8 @@ func (r *runner) reportable(v *invariant.Violation) *invariant.Violation {
 	return v
 }
 
-// quiet checks that something has nothing written but events and the status of controllers, and that everything is as before.
+// quiet checks that something has nothing written but events and the status of controllers, which a resync does not change either but for
+// counts and times, and that everything is as before.
 func (r *runner) quiet(name string, something func()) {
 	if r.result.Violation != nil {
 		return
@@ -211,7 +267,7 @@ func (r *runner) quiet(name string, something func()) {
 		return
 	}
 	for _, w := range r.world.API.Journal()[before:] {
-		if !passing(w) && !stored(w) && !r.tidies(w) {
+		if !passing(w) && !stored(w) && !r.tidies(w) || name == invariant.ResyncWritesNothing && r.tellsAnew(w) {
 			r.violatedf(name, "%s %s %s/%s by %s: %s → %s", w.Verb, w.Resource, w.Namespace, w.Name, w.User, value.Encode(w.Before), value.Encode(w.After))
 			return
 		}
@@ -228,6 +284,17 @@ func passing(w apiserver.Write) bool {
 		return w.Subresource == "status"
 	}
 	return false
+}
+
+// tellsAnew reports whether a write says something else than was said before, though nothing fails.
+func (r *runner) tellsAnew(w apiserver.Write) bool {
+	switch {
+	case !passing(w) || r.fails():
+		return false
+	case w.Resource == "events":
+		return true
+	}
+	return !reflect.DeepEqual(invariant.Lasting(w.Before), invariant.Lasting(w.After))
 }
 
 // tidies reports whether a write deletes a revision that a killed engine created late. The next sync of its parent does so, for which nobody

@@ -107,12 +107,16 @@ type runner struct {
 	events   int
 	editions []hooks.Edition
 	faults   faults
+	// tried says that at the end all that fails was tried again.
+	tried bool
 	// resynced is when the last period of resyncs began.
 	resynced time.Duration
-	// asked has the UID of the parent that a call was about, by when it arrived.
-	asked map[time.Duration]string
+	// asked has the UIDs of the parents that calls are about, by their IDs.
+	asked map[uint64]string
 	// denied are the objects of which the engine's writes are denied.
 	denied map[place]bool
+	// refused has since when the writes of an object are denied, of which the engine has tried one.
+	refused map[place]time.Duration
 	// denials says that some were denied at any time.
 	denials bool
 	// held are the resources whose watches are held back.
@@ -130,8 +134,8 @@ type runner struct {
 
 func newRunner(h History, logged bool) *runner {
 	r := &runner{
-		history: h, logged: logged, engine: none, arriving: none, held: map[string]bool{}, denied: map[place]bool{}, weights: map[string]float64{},
-		asked: map[time.Duration]string{}, latecomers: map[string]bool{},
+		history: h, logged: logged, engine: none, arriving: none, held: map[string]bool{}, denied: map[place]bool{}, refused: map[place]time.Duration{}, weights: map[string]float64{},
+		asked: map[uint64]string{}, latecomers: map[string]bool{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
@@ -260,16 +264,8 @@ func (r *runner) hook(c world.HookCall) world.HookResponse {
 		At: r.world.Now(), Writes: r.tracker.Written(), Engine: c.Engine, Controller: name, Hook: hook.Name(c.Hook), Request: request,
 		Response: reply.response, Pure: reply.pure, InFlight: 1, AboutParent: 1,
 	}
-	parent := hooks.Meta(request.Parent, "uid")
-	for _, p := range r.world.Pending() {
-		if p.Kind == world.CallResponse && p.Engine == c.Engine && p.Controller == c.Controller && !p.Abandoned {
-			call.InFlight++
-			if r.asked[p.Since] == parent {
-				call.AboutParent++
-			}
-		}
-	}
-	r.asked[r.world.Now()] = parent
+	r.asked[c.ID] = hooks.Meta(request.Parent, "uid")
+	r.underWay(c, call)
 	r.tracker.Call(call)
 	r.notef(c.Controller, "%s of %s → %d", c.Hook, hooks.Meta(request.Parent, "name"), reply.code)
 	response := world.HookResponse{Code: reply.code, Body: reply.body}
@@ -277,6 +273,36 @@ func (r *runner) hook(c world.HookCall) world.HookResponse {
 		response.Header = map[string][]string{"Retry-After": {reply.retryAfter}}
 	}
 	return response
+}
+
+// underWay counts the calls that are under way besides one, whether they have arrived or not, and adds the writes.
+func (r *runner) underWay(c world.HookCall, call *invariant.Call) {
+	for _, p := range r.world.UnderWay(c.Engine) {
+		switch {
+		case (p.Kind == world.Call || p.Kind == world.CallResponse) && p.Controller == c.Controller:
+			call.InFlight++
+			if r.about(p) == r.asked[c.ID] {
+				call.AboutParent++
+			}
+		case slices.Contains([]string{"create", "update", "apply"}, p.Verb):
+			// Others may be writes of a controller whose parent the child is.
+			if kind := hooks.ByResource(p.Group, p.Resource); kind >= 0 {
+				call.Writing = append(call.Writing, invariant.Writing{Kind: kind, Namespace: p.Namespace, Name: p.Name, Body: p.Body()})
+			}
+		}
+	}
+}
+
+// about returns the UID of the parent that a call is about.
+func (r *runner) about(p world.Pending) string {
+	uid, known := r.asked[p.ID()]
+	if !known {
+		if request, err := hooks.Decode(p.Body()); err == nil {
+			uid = hooks.Meta(request.Parent, "uid")
+		}
+		r.asked[p.ID()] = uid
+	}
+	return uid
 }
 
 func controllerIndex(name string) int {

@@ -254,10 +254,16 @@ func (r *runner) restful() bool {
 func (r *runner) settle() bool {
 	r.faults = faults{}
 	r.arrive()
+	began, asked, written := r.world.Now(), r.tracker.Asked(), len(r.world.API.Journal())
 	if err := r.world.Settle(patience); err != nil {
 		r.follow()
 		r.violatedf(invariant.ComesToRest, "%v", err)
 		return false
+	}
+	r.follow()
+	r.bounded(asked, written)
+	if d := r.world.Now() - began; d > patience && !r.tracker.Failing() && !r.tracker.Leaving(r.cluster()) {
+		r.violatedf(invariant.ComesToRest, "the engine is at work for %v, and nothing fails", d)
 	}
 	return !r.check()
 }

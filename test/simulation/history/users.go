@@ -45,6 +45,8 @@ func (p place) path() string {
 	return k.Path(k.Versions[0], p.namespace, p.name)
 }
 
+func (p place) compare(q place) int { return strings.Compare(p.path(), q.path()) }
+
 // placeOfObject returns the place of an object of one of the kinds.
 func placeOfObject(o map[string]any) place {
 	apiVersion, _ := o["apiVersion"].(string) // The API server has made it.

@@ -73,9 +73,8 @@ func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation 
 	if v := t.conditionsAtRest(c, d); v != nil && c.Ended {
 		return v
 	}
-	// A controller that says that syncs fail has at least one parent with a Warning, which is not checked.
 	ready, why := readiness(d)
-	failing := strings.HasPrefix(why, syncsFailing) || strings.HasPrefix(why, hookFailing) && d.at("status")["lastErrors"] != nil
+	failing := (strings.HasPrefix(why, syncsFailing) || strings.HasPrefix(why, hookFailing)) && d.at("status")["lastErrors"] != nil
 	if ready != (len(served) > 0) && !failing {
 		return New(Ready, c.At, "%s is ready: %v, and %d of its kinds of parents are served (%s)", d, ready, len(served), why)
 	}
@@ -197,4 +196,89 @@ func (t *Tracker) wantsDeletion(c Cluster, name string, d, o object) bool {
 		want := find(calls[0].Response.Wanted(), child)
 		return want == nil || difference(want, child, *c.Served[child.kind()]) != "" || !wantsAsItIs(calls[0], child)
 	})
+}
+
+// ErrorTold checks that a controller says, in its status or in a Warning, that an object cannot be written: itself, or its parent. It was
+// refused first at a time.
+func (t *Tracker) ErrorTold(at, since time.Duration, kind int, namespace, name string) *Violation {
+	refused := t.named(kind, namespace, name)
+	if refused == nil {
+		return nil
+	}
+	by, _ := refused.controller()
+	for _, o := range []object{refused, t.objects[by.uid]} {
+		if w := t.warned[o.meta("uid")]; o != nil && w.times > 0 && (w.latest >= since || w.times >= eventsBurst) {
+			return nil
+		}
+		for name := range t.definitions {
+			d := t.definition(name)
+			released := conditionOf(d, "FinalizersReleased")
+			if o != nil && d != nil && (fails(d, o) || released != nil && released["status"] != "True") {
+				return nil
+			}
+		}
+	}
+	return New(ErrorsTold, at, "writes of %s are refused since %v, and no status and no event says so", refused, since)
+}
+
+// errorAtRest checks that a parent fails for a reason that is there still, when all that fails was tried again: a child has the name of an
+// object that its parent does not control.
+func (t *Tracker) errorAtRest(c Cluster, call *Call, d, o object) *Violation {
+	if !c.Retried || !fails(d, o) {
+		return nil
+	}
+	for _, want := range call.Response.Wanted() {
+		namespace := hooks.Meta(want, "namespace")
+		if namespace == "" {
+			namespace = o.meta("namespace")
+		}
+		have := t.named(object(want).kind(), namespace, hooks.Meta(want, "name"))
+		if by, _ := have.controller(); have != nil && by.uid != o.meta("uid") {
+			return nil
+		}
+	}
+	return New(ErrorsTold, c.At, "%s says of %s what has no cause any more: %s", d, o, lastError(d, o))
+}
+
+// ResyncPeriod returns the period of a controller's own resyncs, or another one if it has none.
+func (t *Tracker) ResyncPeriod(controller string, other time.Duration) time.Duration {
+	if seconds, ok := t.definition(controller).at("spec")["resyncPeriodSeconds"].(int64); ok && seconds > 0 {
+		return time.Duration(seconds) * time.Second
+	}
+	return other
+}
+
+// Statuses returns what the controllers say in their statuses, by name, but counts, times, and of hooks that were asked before the engine began.
+func (t *Tracker) Statuses() map[string]map[string]any {
+	all := map[string]map[string]any{}
+	for name := range t.definitions {
+		if d := t.definition(name); d != nil {
+			all[name] = Lasting(d)
+			conditions, _ := all[name]["conditions"].([]any) // Absent: none.
+			all[name]["conditions"] = slices.DeleteFunc(conditions, func(each any) bool {
+				condition, _ := each.(map[string]any) // The engine wrote it.
+				return condition["type"] == "HooksHealthy"
+			})
+		}
+	}
+	return all
+}
+
+// Lasting returns what a controller says in its status but counts and times.
+func Lasting(controller map[string]any) map[string]any {
+	status := maps.Clone(object(controller).at("status"))
+	delete(status, "counters")
+	delete(status, "hooks")
+	for field, moment := range map[string]string{"conditions": "lastTransitionTime", "lastErrors": "time"} {
+		list, _ := status[field].([]any) // Absent: none.
+		var lasting []any
+		for _, each := range list {
+			entry, _ := each.(map[string]any) // The engine wrote it.
+			entry = maps.Clone(entry)
+			delete(entry, moment)
+			lasting = append(lasting, entry)
+		}
+		status[field] = lasting
+	}
+	return status
 }

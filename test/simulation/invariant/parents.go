@@ -24,11 +24,29 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
-// checkAlone checks that no other hook is asked about the parent.
+// checkAlone checks that no other hook is asked about the parent, and that no child of it is being written: a sync asks before it writes, and
+// waits for what it writes.
 func (t *Tracker) checkAlone(c *Call) {
 	if c.AboutParent > 1 {
 		t.violated(New(OneSyncAtATime, c.At, "%d calls of %s about %s are under way", c.AboutParent, c.Controller, object(c.Request.Parent)))
 	}
+	for _, w := range c.Writing {
+		if child := t.writing(c, w); child != nil {
+			t.violated(New(OneSyncAtATime, c.At, "the %s hook of %s is asked about %s while its child %s is being written", c.Hook, c.Controller, object(c.Request.Parent), child))
+		}
+	}
+}
+
+// writing returns the child of the parent of a call that is written by its controller, nil if it is another object.
+func (t *Tracker) writing(c *Call, w Writing) object {
+	child := t.named(w.Kind, w.Namespace, w.Name)
+	if w.Name == "" {
+		child = decode(w.Body)
+	}
+	if by, parent := t.writerOf(child); by != c.Controller || parent != hooks.Meta(c.Request.Parent, "uid") {
+		return nil
+	}
+	return child
 }
 
 // checkSelected checks that the controller selects the parent, or has its finalizer on it.

@@ -39,6 +39,14 @@ const (
 	ownedBy = `,"ownerReferences":[{"apiVersion":"sim.example.com/v1","kind":"Thing","name":"t","uid":"`
 )
 
+// asked has the hook asked about the parent while its engine waits for the response to a write.
+func (s *script) asked(w Writing) {
+	s.t.Helper()
+	s.Call(&Call{Controller: "c0", Hook: hook.Sync, InFlight: 1, AboutParent: 1, Writing: []Writing{w}, Request: &hooks.Request{
+		Controller: s.definition("c0"), Parent: s.decode(s.versions["t"]),
+	}})
+}
+
 func TestParentsAndOwners(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happens func(*script)
@@ -66,6 +74,30 @@ func TestParentsAndOwners(t *testing.T) {
 				Controller: s.definition("c0"), Parent: s.decode(s.versions["t"]),
 			}})
 		}, OneSyncAtATime},
+		"AskedWhileAChildIsCreated": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.asked(Writing{Kind: hooks.ConfigMap, Body: []byte(fmt.Sprintf(child, "", ""))})
+		}, OneSyncAtATime},
+		"AskedWhileAChildIsUpdated": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.child("engine", "", "", 0)
+			s.asked(Writing{Kind: hooks.ConfigMap, Namespace: "ns0", Name: "t0-c0-m0"})
+		}, OneSyncAtATime},
+		"AskedWhileTheChildOfAnotherParentIsCreated": {func(s *script) {
+			s.define("InPlace", "")
+			s.thing("user", "", "", 0)
+			s.asked(Writing{Kind: hooks.ConfigMap, Body: []byte(strings.Replace(fmt.Sprintf(child, "", ""), `"uid":"t"`, `"uid":"other"`, 1))})
+		}, ""},
+		"AttachmentDeletedThatOthersControl": {func(s *script) {
+			s.write("user", "create", "configmaps", "x", fmt.Sprintf(marked, strings.NewReplacer("Thing", "Namespace", "sim.example.com/", "").Replace(ownedBy)+`n","controller":true}]`), 0)
+			s.write("engine", "delete", "configmaps", "x", "", 0)
+		}, StrangersUntouched},
+		"AttachmentDeleted": {func(s *script) {
+			s.write("user", "create", "configmaps", "x", fmt.Sprintf(marked, ownedBy+`a","controller":true}]`), 0)
+			s.write("engine", "delete", "configmaps", "x", "", 0)
+		}, ""},
 		"ChildOfOthersChanged": {func(s *script) {
 			s.write("user", "create", "configmaps", "x", fmt.Sprintf(held, "", "red"), 0)
 			s.write("engine", "update", "configmaps", "x", fmt.Sprintf(held, "", "green"), 0)

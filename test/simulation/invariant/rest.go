@@ -40,6 +40,8 @@ type Cluster struct {
 	// Ended says that hooks have been asked again about the parents of which [Tracker.Impure] tells, as at the end of a history. The others
 	// are checked before.
 	Ended bool
+	// Retried says that all that fails was tried again since.
+	Retried bool
 	// Served says of each kind in which edition its definition is; nil for one that is not served.
 	Served []*hooks.Edition
 }
@@ -157,7 +159,7 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 		return v
 	}
 	if t.reported(call, o) {
-		return nil
+		return t.errorAtRest(c, call, d, o)
 	}
 	for _, v := range []*Violation{t.latest(c, call, d, rule, o), t.relatedAtRest(c, call, d, o), t.adoptedAtRest(c, d, o)} {
 		if v != nil {

@@ -17,6 +17,7 @@ limitations under the License.
 package invariant
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -41,9 +42,18 @@ type Call struct {
 	Response *hooks.Response
 	// Pure says that the response is that of package hooks.
 	Pure bool
-	// InFlight is the number of calls of the controller by that engine that had arrived and were not responded to, this one included,
-	// and AboutParent the number of those that are about the same parent.
+	// InFlight is the number of calls of the controller for whose responses that engine waited, this one included, and AboutParent the number
+	// of those that are about the same parent.
 	InFlight, AboutParent int
+	// Writing are the creations, updates and applications of objects for whose responses that engine waited.
+	Writing []Writing
+}
+
+// Writing is a write for whose response an engine waits: Name is empty for one that creates an object, and Body is what was sent.
+type Writing struct {
+	Kind            int
+	Namespace, Name string
+	Body            []byte
 }
 
 // Options configure a Tracker.
@@ -90,6 +100,8 @@ type Tracker struct {
 	unseen map[syncing]map[string]expected
 	// generations are the latest ones of parents that hooks of composites were shown, by UID.
 	generations map[string]int64
+	// asked counts the calls of hooks about each parent.
+	asked map[Asking]int
 	// customized are the last calls of customize hooks.
 	customized map[syncing]*Call
 	// upgraded is when the definition of a kind was changed last.
@@ -107,11 +119,13 @@ type gone struct {
 	object object
 }
 
-// warnings are the Warnings about one object: how many there were, and whether and when one said last that a child is left as it is.
+// warnings are the Warnings about one object: how many there were, when the latest was, and whether and when one said last that a child is
+// left as it is.
 type warnings struct {
-	times int
-	left  bool
-	last  time.Duration
+	times  int
+	latest time.Duration
+	left   bool
+	last   time.Duration
 }
 
 // syncing identifies the syncs of a parent by a controller of an engine.
@@ -120,6 +134,16 @@ type syncing struct {
 	controller string
 	parent     string
 }
+
+// Asking identifies the calls of a hook of a controller about a parent, by its UID.
+type Asking struct {
+	Controller string
+	Hook       hook.Name
+	Parent     string
+}
+
+// Asked returns how often hooks were asked about each parent until now.
+func (t *Tracker) Asked() map[Asking]int { return maps.Clone(t.asked) }
 
 // state is a controller object from a write on; object is nil when it is gone.
 type state struct {
@@ -133,7 +157,7 @@ func NewTracker(o Options) *Tracker {
 		options: o, objects: map[string]object{}, written: map[string]int{}, definitions: map[string][]state{},
 		finalized: map[string]int{}, stranded: map[string]bool{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{}, doubted: map[syncing][]*Call{},
 		unseen: map[syncing]map[string]expected{}, customized: map[syncing]*Call{}, warned: map[string]warnings{},
-		brakes: map[string]*brakes{}, generations: map[string]int64{},
+		brakes: map[string]*brakes{}, generations: map[string]int64{}, asked: map[Asking]int{},
 	}
 }
 
@@ -260,6 +284,7 @@ func (t *Tracker) event(e object, at time.Duration) {
 		uid := text(subject["uid"])
 		w := t.warned[uid]
 		w.times++
+		w.latest = at
 		if leaving[text(e["reason"])] {
 			w.left, w.last = true, at
 		}
@@ -276,6 +301,7 @@ func (t *Tracker) Call(c *Call) {
 	if c.InFlight > limit {
 		t.violated(New(HooksWithinLimit, c.At, "%d calls of %s are under way, and its limit is %d", c.InFlight, c.Controller, limit))
 	}
+	t.asked[Asking{c.Controller, c.Hook, hooks.Meta(c.Request.Parent, "uid")}]++
 	t.checkAlone(c)
 	t.checkSelected(c)
 	if b := t.brakes[c.Controller]; b != nil && b.paused {

@@ -66,7 +66,8 @@ const (
 	// DeletionsGuarded: no more children are deleted within a minute than the controller's guard allows, and deletions are held that
 	// a response wants.
 	DeletionsGuarded = "deletions-guarded"
-	// ComesToRest: what users do has an end, and so has what the engine does about it.
+	// ComesToRest: what users do has an end, and so has what the engine does about it: hooks are asked, and objects written, a limited number
+	// of times for what has changed.
 	ComesToRest = "comes-to-rest"
 	// LatestSeen: at rest, the last request to the hook shows everything as it is now.
 	LatestSeen = "latest-seen"
@@ -76,16 +77,18 @@ const (
 	ParentAsWanted = "parent-as-wanted"
 	// FinalizersAsDefined: at rest, objects have the finalizers of the controllers that finalize them, and no others.
 	FinalizersAsDefined = "finalizers-as-defined"
-	// ResyncWritesNothing: at rest, a resync writes nothing.
+	// ResyncWritesNothing: at rest, a resync writes nothing but counts and times, and tells of nothing.
 	ResyncWritesNothing = "resync-writes-nothing"
-	// ResyncAsks: at rest, the hook is asked about every parent again within the longest period of resyncs.
+	// ResyncAsks: at rest, the hook is asked about every parent again within the longest period of resyncs, and not more often than it says.
 	ResyncAsks = "resync-asks"
-	// RestartWritesNothing: at rest, an engine that starts anew writes nothing.
+	// RestartWritesNothing: at rest, an engine that starts anew writes nothing, and says the same of its controllers.
 	RestartWritesNothing = "restart-writes-nothing"
 	// ConditionsAsIs: at rest, conditions of controllers tell of nothing that has ended.
 	ConditionsAsIs = "conditions-as-is"
 	// Ready: at rest, controllers whose kinds are served are ready.
 	Ready = "ready"
+	// ErrorsTold: an error that lasts is told in a status or an event, and what a status tells of at rest has its cause still.
+	ErrorsTold = "errors-told"
 	// EditsSeen: an edit of a controller has an effect soon, even while one of its parents cannot be written.
 	EditsSeen = "edits-seen"
 	// NothingRemembered: what is remembered of parents that are gone is gone.
@@ -119,6 +122,7 @@ var sources = map[string]string{
 	RestartWritesNothing: "docs/reference/compatibility.md#d13",
 	ConditionsAsIs:       "docs/reference/compatibility.md#d4",
 	Ready:                "docs/reference/compatibility.md#d4",
+	ErrorsTold:           "docs/architecture.md, laws of the engine",
 	EditsSeen:            "docs/architecture.md, laws of the engine",
 	NothingRemembered:    "docs/architecture.md, how a controller starts, changes and stops",
 	EverythingEnds:       "docs/architecture.md, how a controller starts, changes and stops",

@@ -34,8 +34,8 @@ func (t *Tracker) checkStrangers(c *change) {
 		}
 		return
 	case c.after == nil || c.deletes():
-		if by, _ := t.controllerOf(c.before); by == "" && c.deletes() && !t.mayDelete(c.before) {
-			t.violated(New(StrangersUntouched, c.at, "%s was deleted, and belongs to no controller", c.before))
+		if c.deletes() && !t.mayDelete(c.before) {
+			t.checkOwnDeletion(c)
 		}
 		return
 	}
@@ -59,6 +59,15 @@ func (t *Tracker) checkStrangers(c *change) {
 		}
 		t.violated(New(StrangersUntouched, c.at, "%s of %s was changed by %s, from %v to %v, and no controller owns it",
 			field, c.after, c.Verb, c.before.at("metadata"), c.after.at("metadata")))
+	}
+}
+
+// checkOwnDeletion checks that what is deleted belongs to a controller, and not to a stranger whose attachment it has become.
+func (t *Tracker) checkOwnDeletion(c *change) {
+	if by, _ := t.controllerOf(c.before); by == "" {
+		t.violated(New(StrangersUntouched, c.at, "%s was deleted, and belongs to no controller", c.before))
+	} else if owner, _ := c.before.controller(); hooks.ByName(owner.group, owner.kind) < 0 {
+		t.violated(New(StrangersUntouched, c.at, "%s was deleted, which %s %s controls", c.before, owner.kind, owner.name))
 	}
 }
 

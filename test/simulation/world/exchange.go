@@ -163,6 +163,7 @@ func (w *World) add(i *item) error {
 	}
 	w.orders++
 	i.order, i.item, i.Since = w.orders, i, w.Now()
+	i.exchange.call.ID = i.order
 	w.items.insert(i)
 	w.wake()
 	return nil

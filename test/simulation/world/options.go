@@ -89,6 +89,8 @@ type Faults struct {
 
 // HookCall is a call of a hook that arrived.
 type HookCall struct {
+	// ID is the number of the call, as [Pending.ID] says.
+	ID uint64
 	// At is the time since the world began.
 	At time.Duration
 	// Engine is the number of the engine that calls.

@@ -71,6 +71,17 @@ type Pending struct {
 	item *item
 }
 
+// ID is the number of a request or a call, which it keeps until its response is delivered. It is the ID of the [HookCall].
+func (p Pending) ID() uint64 { return p.item.order }
+
+// Body is what was sent with a request or a call. It must not be modified.
+func (p Pending) Body() []byte {
+	if x := p.item.exchange; p.Kind == Call || p.Kind == CallResponse {
+		return x.call.Request
+	}
+	return p.item.exchange.request.Body
+}
+
 // String describes it in a line.
 func (p Pending) String() string {
 	var b strings.Builder

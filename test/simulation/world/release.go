@@ -105,6 +105,20 @@ func (w *World) Pending() []Pending {
 	return list
 }
 
+// UnderWay returns the requests and calls of an engine for whose responses it waits, those that cannot be released yet included, in an order that
+// does not depend on how goroutines ran.
+func (w *World) UnderWay(engine int) []Pending {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []Pending
+	for _, i := range w.items {
+		if i.Engine == engine && !i.Abandoned {
+			list = append(list, i.Pending)
+		}
+	}
+	return list
+}
+
 // ready returns the items that can be released now, in stable order.
 func (w *World) ready() items {
 	streams := w.reap()
