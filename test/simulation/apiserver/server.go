@@ -86,7 +86,7 @@ type AdmissionResult struct {
 	Object []byte
 	// Name replaces the name of what is created, unless it is empty.
 	Name string
-	// Denied refuses the write with this message, unless it is empty.
+	// Denied refuses the write with this message, as a ValidatingAdmissionPolicy does, unless it is empty.
 	Denied string
 }
 

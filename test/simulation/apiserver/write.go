@@ -318,7 +318,9 @@ func (w *write) admit(o, old value.Object) (value.Object, error) {
 	}
 	result := w.server.options.Admit(a)
 	if result.Denied != "" {
-		return nil, apierrors.NewForbidden(w.target.kind().GroupResource(), a.Name, errors.New(result.Denied))
+		denied := apierrors.NewForbidden(w.target.kind().GroupResource(), a.Name, errors.New(result.Denied))
+		denied.ErrStatus.Details.Causes = append(denied.ErrStatus.Details.Causes, metav1.StatusCause{Message: result.Denied})
+		return nil, denied
 	}
 	if result.Name != "" && a.Operation == "CREATE" {
 		metadataOf(o)["name"] = result.Name

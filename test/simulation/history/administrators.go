@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/world"
@@ -350,6 +351,73 @@ func (r *runner) denies(a apiserver.Admission) bool {
 	return true
 }
 
+// inject has a webhook put something into children of a kind from now on, or do so no more.
+func (r *runner) inject(s Step) {
+	r.injecting[s.Kind] = !r.injecting[s.Kind]
+	r.notef("admin", "a webhook puts a label into children, of %s: %v", hooks.Kinds[s.Kind].Resource, r.injecting[s.Kind])
+	r.happened()
+}
+
+// injected returns the JSON of a child that an engine writes, with what a webhook puts into it; nil if it leaves it as it is.
+func (r *runner) injected(a apiserver.Admission) []byte {
+	written := a.Old
+	if a.Operation == "CREATE" {
+		written = a.Object
+	}
+	kind := hooks.ByResource(a.Group, a.Resource)
+	if kind < 0 || !r.injecting[kind] || a.User != world.ClusterUser || a.Object == nil || a.Subresource != "" || !controlled(written) {
+		return nil
+	}
+	o := value.Shallow(a.Object)
+	meta := value.Shallow(value.Map(o, "metadata"))
+	labels := value.Shallow(value.Map(o, "metadata", "labels"))
+	labels["injected"] = "yes"
+	meta["labels"], o["metadata"] = labels, meta
+	if kind == hooks.ConfigMap {
+		data := value.Shallow(value.Map(o, "data"))
+		data["injected"] = "yes"
+		o["data"] = data
+	}
+	return value.Encode(o)
+}
+
+// controlled reports whether an object has a controller.
+func controlled(o map[string]any) bool {
+	references, _ := value.Map(o, "metadata")["ownerReferences"].([]any) // Absent: none.
+	return slices.ContainsFunc(references, func(each any) bool {
+		reference, _ := each.(map[string]any) // The API server has validated it.
+		return reference["controller"] == true
+	})
+}
+
+// right is a verb of a kind.
+type right struct {
+	kind int
+	verb string
+}
+
+// verbs are the rights that engines lose.
+var verbs = []string{"create", "patch", "update", "delete", "get", "list", "watch"}
+
+func (r *runner) revoke(s Step) {
+	r.revoked[right{s.Kind, s.How}], r.denials = true, true
+	r.notef("admin", "the engine may not %s %s any more", s.How, hooks.Kinds[s.Kind].Resource)
+	r.happened()
+}
+
+func (r *runner) grant(Step) {
+	if len(r.revoked) > 0 {
+		clear(r.revoked)
+		r.notef("admin", "the engine may do everything again")
+		r.happened()
+	}
+}
+
+// authorize reports whether a user may do something.
+func (r *runner) authorize(a apiserver.Attributes) bool {
+	return a.User != world.ClusterUser || !r.revoked[right{hooks.ByResource(a.Group, a.Resource), a.Verb}]
+}
+
 // endure lets everything happen for a while, in which what is denied is tried again and again, and checks that edits of controllers have
 // an effect all the same, and that somebody says what is denied.
 func (r *runner) endure() {
@@ -367,10 +435,12 @@ func (r *runner) endure() {
 	}
 }
 
-// forgive ends denials, and waits until the engine tries again.
+// forgive ends denials, gives rights back, and waits until the engine tries again.
 func (r *runner) forgive() {
 	if r.denials {
 		clear(r.denied)
+		clear(r.revoked)
 		r.wait(forgiven)
+		r.denials = false
 	}
 }

@@ -310,6 +310,13 @@ func userChoices() []choice {
 		{weight: 2, make: on(FreeObject)},
 		{weight: 1.5, make: on(DenyWrites)},
 		{weight: 1, make: on(AllowWrites)},
+		{weight: 1.5, make: onAny(Inject, hooks.Gadget, hooks.ConfigMap)},
+		{weight: 1, make: func(g *generator) Step {
+			s := onAny(Revoke, hooks.Thing, hooks.Realm, hooks.Gadget, hooks.Gadget, hooks.ConfigMap, hooks.ConfigMap)(g)
+			s.How = verbs[g.IntN(len(verbs))]
+			return s
+		}},
+		{weight: 2, make: some(Grant, 1), essential: true},
 		{weight: 10, make: onChild(EditChild)},
 		{weight: 5, make: onChild(ContestChild)},
 		{weight: 3, make: onChild(ApplyChild)},

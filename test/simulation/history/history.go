@@ -182,6 +182,11 @@ const (
 	// DenyWrites has a webhook deny what the engine writes of an object itself, until AllowWrites.
 	DenyWrites  Action = "deny-writes"
 	AllowWrites Action = "allow-writes"
+	// Inject has a webhook put a label, and data, into the children of a kind that the engine creates or changes, and Inject again ends that.
+	Inject Action = "inject"
+	// Revoke takes a right on a kind, which How names, from the engine, and Grant gives all rights back.
+	Revoke Action = "revoke"
+	Grant  Action = "grant"
 
 	// CreateRelated creates or replaces a related object, and DeleteRelated deletes it.
 	CreateRelated Action = "create-related"
@@ -338,7 +343,7 @@ func acting() []Action {
 	var all []Action
 	for _, a := range slices.Sorted(maps.Keys(actions)) {
 		switch a {
-		case RunOn, Pass, Rest, StaleAfterWrite, SkipEvents, KillAfterWrite, KillLate:
+		case RunOn, Pass, Rest:
 		default:
 			all = append(all, a)
 		}

@@ -117,7 +117,10 @@ type runner struct {
 	denied map[place]bool
 	// refused has since when the writes of an object are denied, of which the engine has tried one.
 	refused map[place]time.Duration
-	// denials says that some were denied at any time.
+	// injecting are the kinds into whose children a webhook puts something, and revoked the verbs of kinds that the engine may not use.
+	injecting map[int]bool
+	revoked   map[right]bool
+	// denials says that some were denied at any time, or rights revoked.
 	denials bool
 	// held are the resources whose watches are held back.
 	held map[string]bool
@@ -134,13 +137,13 @@ type runner struct {
 
 func newRunner(h History, logged bool) *runner {
 	r := &runner{
-		history: h, logged: logged, engine: none, arriving: none, held: map[string]bool{}, denied: map[place]bool{}, refused: map[place]time.Duration{}, weights: map[string]float64{},
+		history: h, logged: logged, engine: none, arriving: none, held: map[string]bool{}, denied: map[place]bool{}, injecting: map[int]bool{}, revoked: map[right]bool{}, refused: map[place]time.Duration{}, weights: map[string]float64{},
 		asked: map[uint64]string{}, latecomers: map[string]bool{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
 	r.world = world.New(world.Options{
-		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Requests: restless, API: apiserver.Options{Now: time.Now, Admit: r.admit},
+		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Requests: restless, API: apiserver.Options{Now: time.Now, Admit: r.admit, Authorize: r.authorize},
 		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1, CacheFlushInterval: resyncs, KindsRecheck: resyncs},
 	})
 	r.seed(0)
@@ -155,6 +158,7 @@ func (r *runner) admit(a apiserver.Admission) (result apiserver.AdmissionResult)
 		return apiserver.AdmissionResult{Denied: "a webhook does not like it"}
 	}
 	if a.Resource != "events" || a.Operation != "CREATE" {
+		result.Object = r.injected(a)
 		return result
 	}
 	r.events++
@@ -353,6 +357,7 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, ReplaceObject: (*runner).replaceObject,
 		EditStatus:      (*runner).editStatus,
 		StripFinalizers: (*runner).stripFinalizers, DenyWrites: (*runner).denyWrites, AllowWrites: (*runner).allowWrites,
+		Inject: (*runner).inject, Revoke: (*runner).revoke, Grant: (*runner).grant,
 		HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
 		EditChild: (*runner).editChild, ContestChild: (*runner).contestChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
 		OrphanChild: (*runner).orphanChild, StealChild: (*runner).stealChild, DeleteChild: (*runner).deleteChild,

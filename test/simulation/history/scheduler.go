@@ -78,8 +78,11 @@ func (r *runner) ready() []world.Pending {
 
 // decide lets one thing happen. It returns what that was, false if nothing can happen now.
 func (r *runner) decide() (world.Pending, bool) {
-	if r.random.IntN(30) == 0 {
+	switch r.random.IntN(30) {
+	case 0:
 		r.world.API.Collect()
+	case 1:
+		r.world.API.Bookmark()
 	}
 	ready := r.ready()
 	if len(ready) == 0 {
@@ -229,10 +232,11 @@ func (r *runner) pass(s Step) {
 func (r *runner) rest(Step) {
 	r.notef("world", "comes to rest")
 	r.freeWatches(Step{})
-	if len(r.denied) > 0 {
+	if len(r.denied) > 0 || len(r.revoked) > 0 {
 		r.endure()
 		return
 	}
+	r.forgive()
 	if r.settle() && r.restful() {
 		if r.result.Violation = r.reportable(r.tracker.AtRest(r.cluster())); r.result.Violation == nil {
 			r.upgraded()
@@ -247,7 +251,7 @@ func (r *runner) restful() bool {
 			return false
 		}
 	}
-	return r.engine != none && !r.denials && r.tracker.AllPure(r.engine) && r.result.Violation == nil
+	return r.engine != none && r.tracker.AllPure(r.engine) && r.result.Violation == nil
 }
 
 // settle lets everything happen until nothing does any more.

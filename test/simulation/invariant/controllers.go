@@ -248,23 +248,25 @@ func (t *Tracker) ResyncPeriod(controller string, other time.Duration) time.Dura
 	return other
 }
 
-// Statuses returns what the controllers say in their statuses, by name, but counts, times, and of hooks that were asked before the engine began.
+// Rolls reports whether a controller says that a rollout is under way, for which it asks its hook from time to time.
+func (t *Tracker) Rolls(controller string) bool {
+	progressing := conditionOf(t.definition(controller), "Progressing")
+	return progressing["status"] == "True" && progressing["reason"] == "RollingUpdate"
+}
+
+// Statuses returns what is [Lasting] in the statuses of the controllers, by name.
 func (t *Tracker) Statuses() map[string]map[string]any {
 	all := map[string]map[string]any{}
 	for name := range t.definitions {
 		if d := t.definition(name); d != nil {
 			all[name] = Lasting(d)
-			conditions, _ := all[name]["conditions"].([]any) // Absent: none.
-			all[name]["conditions"] = slices.DeleteFunc(conditions, func(each any) bool {
-				condition, _ := each.(map[string]any) // The engine wrote it.
-				return condition["type"] == "HooksHealthy"
-			})
 		}
 	}
 	return all
 }
 
-// Lasting returns what a controller says in its status but counts and times.
+// Lasting returns what a controller says in its status but counts, times, and how its hooks are doing: that is what the last call of each has
+// shown, which the next one may show otherwise.
 func Lasting(controller map[string]any) map[string]any {
 	status := maps.Clone(object(controller).at("status"))
 	delete(status, "counters")
@@ -274,6 +276,9 @@ func Lasting(controller map[string]any) map[string]any {
 		var lasting []any
 		for _, each := range list {
 			entry, _ := each.(map[string]any) // The engine wrote it.
+			if entry["type"] == "HooksHealthy" {
+				continue
+			}
 			entry = maps.Clone(entry)
 			delete(entry, moment)
 			lasting = append(lasting, entry)

@@ -60,7 +60,7 @@ func TestTheSimulationAgreesWithTheServers(t *testing.T) {
 	server.Start(t, cluster.Shared(t), server.Options{Tolerate: []string{"Controller does not run"}})
 	run(t, connect(t), slices.Concat(
 		// Those that wait for controllers of the cluster come first.
-		deletionRows, definitionRows, versionRows, customRows, objectRows, patchRows, applyRows, readRows, watchRows, discoveryRows,
+		deletionRows, definitionRows, versionRows, customRows, objectRows, admissionRows, patchRows, applyRows, readRows, watchRows, discoveryRows,
 		builtinRows, workloadRows, metacontrollerRows))
 }
 
@@ -82,6 +82,7 @@ func connect(t *testing.T) connection {
 	c := connection{host: strings.TrimSuffix(config.Host, "/"), http: &http.Client{Transport: transport}}
 	// The rows share these definitions.
 	cluster.Shared(t).DefineManifests(t, manifests(sharedDefinitions))
+	awaitPolicies(t, c)
 	return c
 }
 
@@ -114,7 +115,7 @@ func run(t *testing.T, server connection, rows []row) {
 func newSimulated(t *testing.T) *client {
 	t.Helper()
 	var policies policies
-	handler := overhttp.New(apiserver.New(apiserver.Options{Now: time.Now, Authorize: policies.authorize}))
+	handler := overhttp.New(apiserver.New(apiserver.Options{Now: time.Now, Authorize: policies.authorize, Admit: admit}))
 	listening := httptest.NewServer(handler)
 	t.Cleanup(listening.Close)
 	c := newClient(t, "simulation", listening.URL, listening.Client(), "")
