@@ -124,6 +124,14 @@ func Forbidden(group, resource, name, reason string) Response {
 	return failure(apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: resource}, name, errors.New(reason)))
 }
 
+// Conflict is the response to a write that is refused for the state of the cluster, for the reason given.
+func Conflict(group, resource, name, reason string) Response {
+	return failure(apierrors.NewConflict(schema.GroupResource{Group: group, Resource: resource}, name, errors.New(reason)))
+}
+
+// Expired is the response to a request for a version that is known no more, for the reason given.
+func Expired(reason string) Response { return failure(apierrors.NewResourceExpired(reason)) }
+
 // GatewayTimeout is the response to a request that took too long.
 func GatewayTimeout() Response {
 	return failure(apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0))

@@ -179,6 +179,8 @@ func TestInjectedErrorsAreThoseOfAPIServers(t *testing.T) {
 		"internal error":      {apiserver.InternalError("boom"), 500, "", `"reason":"InternalError"`},
 		"service unavailable": {apiserver.ServiceUnavailable(), 503, "", `"reason":"ServiceUnavailable"`},
 		"forbidden":           {apiserver.Forbidden("", "configmaps", "a", "no"), 403, "", `configmaps \"a\" is forbidden: no`},
+		"conflict":            {apiserver.Conflict("", "configmaps", "a", "no"), 409, "", `"reason":"Conflict"`},
+		"expired":             {apiserver.Expired("too old"), 410, "", `"reason":"Expired"`},
 		"timeout":             {apiserver.GatewayTimeout(), 504, "", `"reason":"Timeout"`},
 	} {
 		if r := test.response; r.Code != test.code || r.RetryAfter != test.after || !strings.Contains(string(r.Body), test.text) {

@@ -17,12 +17,13 @@ limitations under the License.
 package world
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"testing/synctest"
 	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 )
 
 // Fault is what goes wrong when something is released. The zero value: nothing.
@@ -209,23 +210,32 @@ func (w *World) releaseEvent(s *stream, f Fault) (outcome string) {
 	return outcome
 }
 
-// refusals are the faults that refuse a Request or Call.
-var refusals = map[FaultKind]struct {
-	code   int
-	reason string
-}{
-	TooManyRequests: {http.StatusTooManyRequests, "TooManyRequests"},
-	InternalError:   {http.StatusInternalServerError, "InternalError"},
-	Unavailable:     {http.StatusServiceUnavailable, "ServiceUnavailable"},
-	Expire:          {http.StatusGone, "Expired"},
-	Forbidden:       {http.StatusForbidden, "Forbidden"},
-	Conflict:        {http.StatusConflict, "Conflict"},
+// refusal is the response to a Request or Call that a fault refuses, false if it refuses none.
+func refusal(p Pending, f FaultKind) (apiserver.Response, bool) {
+	const why = "refused by the simulation"
+	switch f {
+	case TooManyRequests:
+		return apiserver.TooManyRequests(1), true
+	case InternalError:
+		return apiserver.InternalError(why), true
+	case Unavailable:
+		return apiserver.ServiceUnavailable(), true
+	case Expire:
+		return apiserver.Expired(why), true
+	case Forbidden:
+		return apiserver.Forbidden(p.Group, p.Resource, p.Name, why), true
+	case Conflict:
+		return apiserver.Conflict(p.Group, p.Resource, p.Name, why), true
+	default:
+		return apiserver.Response{}, false
+	}
 }
 
 func (w *World) releaseRequest(i *item, f Fault) string {
 	x := i.exchange
-	if r, ok := refusals[f.Kind]; ok {
-		return x.refuse(r.code, r.reason)
+	if r, ok := refusal(i.Pending, f.Kind); ok {
+		x.respond(r)
+		return ""
 	}
 	switch f.Kind {
 	case Disconnect:
@@ -264,7 +274,9 @@ func (w *World) releaseRequest(i *item, f Fault) string {
 		x.drop()
 		return outcome
 	case f.Kind == Fail:
-		x.respond(http.StatusServiceUnavailable, "ServiceUnavailable", true)
+		r := apiserver.ServiceUnavailable()
+		r.RetryAfter = "1"
+		x.respond(r)
 		return outcome
 	}
 	w.again(i, i.Kind+1, x.latency)
@@ -328,21 +340,11 @@ func (x *exchange) drop() {
 	x.fail(errDisconnected)
 }
 
-// refuse responds in place of the API server or the hook.
-func (x *exchange) refuse(code int, reason string) string {
-	x.respond(code, reason, code == http.StatusTooManyRequests)
-	return ""
-}
-
-// respond responds with an error, and with Retry-After if again is set.
-func (x *exchange) respond(code int, reason string, again bool) {
-	header := http.Header{"Content-Type": {"application/json"}}
-	details := ""
-	if again {
-		header.Set("Retry-After", "1")
-		details = `,"details":{"retryAfterSeconds":1}`
+// respond responds in place of the API server or the hook.
+func (x *exchange) respond(r apiserver.Response) {
+	header := http.Header{"Content-Type": {r.ContentType}}
+	if r.RetryAfter != "" {
+		header.Set("Retry-After", r.RetryAfter)
 	}
-	body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"refused by the simulation",`+
-		`"reason":%q,"code":%d%s}`, reason, code, details)
-	x.done <- outcome{response: httpResponse(x.http, code, header, []byte(body))} //nolint:bodyclose // The engine closes it.
+	x.done <- outcome{response: httpResponse(x.http, r.Code, header, r.Body)} //nolint:bodyclose // The engine closes it.
 }
