@@ -96,7 +96,7 @@ func (o object) remaining(but ...string) map[string]any {
 func pauses(d object) bool { return d.at("spec")["paused"] == true && !d.deleting() }
 
 // holds reports whether a condition of a controller is True.
-func holds(d object, condition string) bool { return conditionOf(d, condition)["status"] == "True" }
+func holds(d object, condition string) bool { return conditionOf(d, condition)["status"] == isTrue }
 
 // Starts says that an engine starts, which knows the controllers as they are, and nothing of what was deleted before.
 func (t *Tracker) Starts(at time.Duration) {

@@ -89,6 +89,9 @@ func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation 
 	return nil
 }
 
+// isTrue is the status of a condition that holds.
+const isTrue = "True"
+
 // readiness says whether a controller reports for its present generation that it runs.
 func readiness(d object) (ready bool, why string) {
 	condition := conditionOf(d, "Ready")
@@ -96,7 +99,7 @@ func readiness(d object) (ready bool, why string) {
 		return false, "no condition"
 	}
 	why = fmt.Sprintf("%v: %v", condition["reason"], condition["message"])
-	return condition["status"] == "True" && reflect.DeepEqual(d.at("status")["observedGeneration"], d.at("metadata")["generation"]), why
+	return condition["status"] == isTrue && reflect.DeepEqual(d.at("status")["observedGeneration"], d.at("metadata")["generation"]), why
 }
 
 // conditionOf returns a condition of a controller, nil if it does not have it.
@@ -116,10 +119,10 @@ func (t *Tracker) conditionsAtRest(c Cluster, d object) *Violation {
 		return New(ConditionsAsIs, c.At, "%s says what is not so any more: %v", d, condition)
 	}
 	// finalizersAtRest checks that all are released.
-	if released := conditionOf(d, "FinalizersReleased"); released != nil && released["status"] != "True" {
+	if released := conditionOf(d, "FinalizersReleased"); released != nil && released["status"] != isTrue {
 		return told(released)
 	}
-	if progressing := conditionOf(d, "Progressing"); progressing["status"] == "True" && !t.progresses(d, text(progressing["reason"])) {
+	if progressing := conditionOf(d, "Progressing"); progressing["status"] == isTrue && !t.progresses(d, text(progressing["reason"])) {
 		return told(progressing)
 	}
 	return nil
@@ -213,7 +216,7 @@ func (t *Tracker) ErrorTold(at, since time.Duration, kind int, namespace, name s
 		for name := range t.definitions {
 			d := t.definition(name)
 			released := conditionOf(d, "FinalizersReleased")
-			if o != nil && d != nil && (fails(d, o) || released != nil && released["status"] != "True") {
+			if o != nil && d != nil && (fails(d, o) || released != nil && released["status"] != isTrue) {
 				return nil
 			}
 		}
@@ -251,7 +254,7 @@ func (t *Tracker) ResyncPeriod(controller string, other time.Duration) time.Dura
 // Rolls reports whether a controller says that a rollout is under way, for which it asks its hook from time to time.
 func (t *Tracker) Rolls(controller string) bool {
 	progressing := conditionOf(t.definition(controller), "Progressing")
-	return progressing["status"] == "True" && progressing["reason"] == "RollingUpdate"
+	return progressing["status"] == isTrue && progressing["reason"] == "RollingUpdate"
 }
 
 // Statuses returns what is [Lasting] in the statuses of the controllers, by name.
