@@ -155,7 +155,7 @@ func (b *binary) shows(ctx context.Context, kept string) (bool, error) {
 	c := exec.CommandContext(ctx, b.path, "-test.run=^TestReplay$", "-simulation.replay=history/testdata/"+kept+".json")
 	c.Dir, c.Env = b.folder, append(os.Environ(), "GOMAXPROCS=1", variable+"="+b.mutant)
 	output, err := c.CombinedOutput()
-	if err != nil && !strings.Contains(string(output), "--- FAIL: TestReplay") {
+	if err != nil && !strings.Contains(string(output), "VIOLATED") {
 		return false, fmt.Errorf("replaying %s: %w: %s", kept, err, output)
 	}
 	return err != nil, nil

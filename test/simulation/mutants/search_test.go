@@ -75,7 +75,10 @@ func pretend(acts []string) int {
 func replayed(acts []string, history string) int {
 	switch {
 	case slices.Contains(acts, "violates-"+history):
-		fmt.Println("--- FAIL: TestReplay (0.01s)")
+		fmt.Println("--- FAIL: TestReplay (0.01s)\n    VIOLATED latest-seen at 1s")
+		return 1
+	case slices.Contains(acts, "fails-"+history):
+		fmt.Println("--- FAIL: TestReplay (0.01s)\n    there is no such file")
 		return 1
 	case slices.Contains(acts, "dies-"+history):
 		return 2
@@ -145,6 +148,7 @@ func TestKeptHistoriesShowMutants(t *testing.T) {
 	}{
 		"Violates": {"violates-doubt", true, true},
 		"Passes":   {"violates-other", false, true},
+		"Fails":    {"fails-doubt", false, false},
 		"Dies":     {"dies-doubt", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
