@@ -245,7 +245,6 @@ func (r *runner) behave(s Step) {
 	b := &r.behaviors[s.Controller]
 	b.how, b.left = s.How, s.Count
 	r.notef("hook", "%s: %s for %d calls", controllerName(s.Controller), s.How, s.Count)
-	r.happened()
 }
 
 // touch changes an annotation of the object with a UID, so that its hooks are asked again.
@@ -325,7 +324,6 @@ func (r *runner) denyWrites(s Step) {
 	p := placeOf(s.Kind, s.On)
 	r.denied[p], r.denials = true, true
 	r.notef("admin", "a webhook denies the engine's writes of %s", p.path())
-	r.happened()
 }
 
 func (r *runner) allowWrites(s Step) {
@@ -345,6 +343,7 @@ func (r *runner) denies(a apiserver.Admission) bool {
 	if p.kind < 0 || !r.denied[p] {
 		return false
 	}
+	r.took(DenyWrites)
 	if _, before := r.refused[p]; !before {
 		r.refused[p] = r.world.Now()
 	}
@@ -355,7 +354,6 @@ func (r *runner) denies(a apiserver.Admission) bool {
 func (r *runner) inject(s Step) {
 	r.injecting[s.Kind] = !r.injecting[s.Kind]
 	r.notef("admin", "a webhook puts a label into children, of %s: %v", hooks.Kinds[s.Kind].Resource, r.injecting[s.Kind])
-	r.happened()
 }
 
 // injected returns the JSON of a child that an engine writes, with what a webhook puts into it; nil if it leaves it as it is.
@@ -368,6 +366,7 @@ func (r *runner) injected(a apiserver.Admission) []byte {
 	if kind < 0 || !r.injecting[kind] || a.User != world.ClusterUser || a.Object == nil || a.Subresource != "" || !controlled(written) {
 		return nil
 	}
+	r.took(Inject)
 	o := value.Shallow(a.Object)
 	meta := value.Shallow(value.Map(o, "metadata"))
 	labels := value.Shallow(value.Map(o, "metadata", "labels"))
@@ -402,7 +401,6 @@ var verbs = []string{"create", "patch", "update", "delete", "get", "list", "watc
 func (r *runner) revoke(s Step) {
 	r.revoked[right{s.Kind, s.How}], r.denials = true, true
 	r.notef("admin", "the engine may not %s %s any more", s.How, hooks.Kinds[s.Kind].Resource)
-	r.happened()
 }
 
 func (r *runner) grant(Step) {
@@ -415,7 +413,11 @@ func (r *runner) grant(Step) {
 
 // authorize reports whether a user may do something.
 func (r *runner) authorize(a apiserver.Attributes) bool {
-	return a.User != world.ClusterUser || !r.revoked[right{hooks.ByResource(a.Group, a.Resource), a.Verb}]
+	if a.User != world.ClusterUser || !r.revoked[right{hooks.ByResource(a.Group, a.Resource), a.Verb}] {
+		return true
+	}
+	r.took(Revoke)
+	return false
 }
 
 // endure lets everything happen for a while, in which what is denied is tried again and again, and checks that edits of controllers have

@@ -264,6 +264,9 @@ func (r *runner) hook(c world.HookCall) world.HookResponse {
 		return world.HookResponse{Err: errors.New("a call of an unknown controller " + c.Controller)}
 	}
 	reply := r.behaviors[index].reply(hook.Name(c.Hook), request)
+	if !reply.pure {
+		r.took(Behave)
+	}
 	call := &invariant.Call{
 		At: r.world.Now(), Writes: r.tracker.Written(), Engine: c.Engine, Controller: name, Hook: hook.Name(c.Hook), Request: request,
 		Response: reply.response, Pure: reply.pure, InFlight: 1, AboutParent: 1,
@@ -333,10 +336,17 @@ func (r *runner) notef(who, format string, args ...any) {
 	}
 }
 
-// happened says that the step had an effect.
+// happened says that the action that is under way had an effect.
 func (r *runner) happened() {
-	if n := len(r.result.Happened); r.step != none && r.acting != "" && (n == 0 || r.result.Happened[n-1] != r.acting) {
-		r.result.Happened = append(r.result.Happened, r.acting)
+	if r.acting != "" {
+		r.took(r.acting)
+	}
+}
+
+// took says that an action had an effect now, be it one that was prepared before.
+func (r *runner) took(a Action) {
+	if n := len(r.result.Happened); r.step != none && (n == 0 || r.result.Happened[n-1] != a) {
+		r.result.Happened = append(r.result.Happened, a)
 	}
 }
 

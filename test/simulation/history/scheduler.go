@@ -147,6 +147,7 @@ func (r *runner) faultFor(p world.Pending) world.Fault {
 	case p.Kind != world.Request || p.Abandoned:
 	case r.faults.lose > 0 && writes(p):
 		r.faults.lose--
+		r.took(LoseResponse)
 		if r.faults.failed {
 			r.notef("fault", "%s is done, and the response says that it failed", p)
 			return world.Fault{Kind: world.Fail}
@@ -155,10 +156,12 @@ func (r *runner) faultFor(p world.Pending) world.Fault {
 		return world.Fault{Kind: world.Lose}
 	case r.faults.refuse > 0 && p.Resource != "" && (r.faults.as != world.Conflict || writes(p)):
 		r.faults.refuse--
+		r.took(Refuse)
 		r.notef("fault", "%s is refused", p)
 		return world.Fault{Kind: r.faults.as}
 	case r.faults.hang > 0 && p.Resource != "":
 		r.faults.hang--
+		r.took(Hang)
 		r.notef("fault", "%s hangs", p)
 		return world.Fault{Kind: world.Hang}
 	}
@@ -181,6 +184,7 @@ func (r *runner) hookFault(p world.Pending) world.Fault {
 		return world.Fault{} // A call that comes late would be about a former state.
 	}
 	r.faults.hooks--
+	r.took(FaultyHooks)
 	r.notef("fault", "%s: %s", p, fault)
 	return fault
 }
@@ -286,20 +290,17 @@ func (r *runner) arrive() {
 
 func (r *runner) loseResponse(s Step) {
 	r.faults.lose, r.faults.failed = s.Count, s.How == "failed"
-	r.happened()
 }
 
 func (r *runner) refuse(s Step) {
 	r.faults.refuse, r.faults.as = s.Count, refusals[s.How]
-	r.happened()
 }
 
 func (r *runner) faultyHooks(s Step) {
 	r.faults.hooks, r.faults.how = s.Count, s.How
-	r.happened()
 }
 
-func (r *runner) hang(Step) { r.faults.hang = 1; r.happened() }
+func (r *runner) hang(Step) { r.faults.hang = 1 }
 
 // watches calls f with every watch that has an event of a kind.
 func (r *runner) watches(kind int, f func(world.Pending)) {
