@@ -22,6 +22,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
@@ -363,7 +365,7 @@ func (r *runner) injected(a apiserver.Admission) []byte {
 		written = a.Object
 	}
 	kind := hooks.ByResource(a.Group, a.Resource)
-	if kind < 0 || !r.injecting[kind] || a.User != world.ClusterUser || a.Object == nil || a.Subresource != "" || !controlled(written) {
+	if kind < 0 || !r.injecting[kind] || a.User != world.ClusterUser || a.Object == nil || a.Subresource != "" || !isChild(written) {
 		return nil
 	}
 	r.took(Inject)
@@ -380,12 +382,13 @@ func (r *runner) injected(a apiserver.Admission) []byte {
 	return value.Encode(o)
 }
 
-// controlled reports whether an object has a controller.
-func controlled(o map[string]any) bool {
+// isChild reports whether an object of one of the kinds controls another one.
+func isChild(o map[string]any) bool {
 	references, _ := value.Map(o, "metadata")["ownerReferences"].([]any) // Absent: none.
 	return slices.ContainsFunc(references, func(each any) bool {
 		reference, _ := each.(map[string]any) // The API server has validated it.
-		return reference["controller"] == true
+		version, err := schema.ParseGroupVersion(value.String(reference, "apiVersion"))
+		return err == nil && reference["controller"] == true && hooks.ByName(version.Group, value.String(reference, "kind")) >= 0
 	})
 }
 
