@@ -316,7 +316,7 @@ func (r *runner) confirmAll() bool {
 const (
 	// endured is how long a controller has for an edit while writes are denied.
 	endured = 3 * time.Minute
-	// told is how long a controller has to say that a write is refused: longer than a status that does not change is kept.
+	// told is how long a controller has to say that a write is refused.
 	told = time.Minute
 	// forgiven is the time after which the engine has tried again what was denied: longer than the longest back-off.
 	forgiven = 6 * time.Minute
@@ -382,7 +382,7 @@ func (r *runner) injected(a apiserver.Admission) []byte {
 	return value.Encode(o)
 }
 
-// isChild reports whether an object of one of the kinds controls another one.
+// isChild reports whether an object is controlled by one of the kinds of histories.
 func isChild(o map[string]any) bool {
 	references, _ := value.Map(o, "metadata")["ownerReferences"].([]any) // Absent: none.
 	return slices.ContainsFunc(references, func(each any) bool {

@@ -137,13 +137,15 @@ type runner struct {
 
 func newRunner(h History, logged bool) *runner {
 	r := &runner{
-		history: h, logged: logged, engine: none, arriving: none, held: map[string]bool{}, denied: map[place]bool{}, injecting: map[int]bool{}, revoked: map[right]bool{}, refused: map[place]time.Duration{}, weights: map[string]float64{},
+		history: h, logged: logged, engine: none, arriving: none, held: map[string]bool{}, weights: map[string]float64{},
+		denied: map[place]bool{}, refused: map[place]time.Duration{}, injecting: map[int]bool{}, revoked: map[right]bool{},
 		asked: map[uint64]string{}, latecomers: map[string]bool{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
 	r.world = world.New(world.Options{
-		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Requests: restless, API: apiserver.Options{Now: time.Now, Admit: r.admit, Authorize: r.authorize},
+		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Requests: restless,
+		API:    apiserver.Options{Now: time.Now, Admit: r.admit, Authorize: r.authorize},
 		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1, CacheFlushInterval: resyncs, KindsRecheck: resyncs},
 	})
 	r.seed(0)
