@@ -137,10 +137,11 @@ func (t *Tracker) controllerOf(child object) (controller, parent string) {
 }
 
 // writerOf returns the one controller that may have written a child, and the UID of its parent. The name is "" if there is none, or if a
-// decorator and a composite of the parent both claim the child: then either may have.
+// decorator and a composite of the parent both claim the child: then either may have. Of a parent that is gone it is not known what a
+// composite of it selected.
 func (t *Tracker) writerOf(child object) (controller, parent string) {
 	controller, parent = t.controllerOf(child)
-	if marked := text(child.at("metadata", "annotations")[mark]); marked != "" && marked != controller {
+	if marked := text(child.at("metadata", "annotations")[mark]); marked != "" && (marked != controller || t.objects[parent] == nil) {
 		return "", ""
 	}
 	return controller, parent

@@ -129,6 +129,19 @@ func TestParentsAndOwners(t *testing.T) {
 	}
 }
 
+func TestWhoHasWrittenAnAttachment(t *testing.T) {
+	s := newScript(t)
+	s.thing("user", "", "", 0)
+	attachment := s.decode(fmt.Sprintf(marked, ownedBy+`t","controller":true}]`))
+	if by, parent := s.writerOf(attachment); by != "d2" || parent != "t" {
+		t.Errorf("an attachment was written by %q for %q, want d2 for t", by, parent)
+	}
+	s.write("user", "delete", "things", "t", "", 0)
+	if by, _ := s.writerOf(attachment); by != "" {
+		t.Errorf("the attachment of a parent that is gone was written by %q, want nobody that is known", by)
+	}
+}
+
 // ready is a composite that says so in its status, to which more may be added.
 const ready = `{"kind":"CompositeController","metadata":{"name":"c0","uid":"c","generation":1},
 	"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]%s},"spec":{
