@@ -295,8 +295,8 @@ func (r *runner) underWay(c world.HookCall, call *invariant.Call) {
 			}
 		case slices.Contains([]string{"create", "update", "apply"}, p.Verb):
 			// Others may be writes of a controller whose parent the child is.
-			if kind := hooks.ByResource(p.Group, p.Resource); kind >= 0 {
-				call.Writing = append(call.Writing, invariant.Writing{Kind: kind, Namespace: p.Namespace, Name: p.Name, Body: p.Body()})
+			if hooks.ByResource(p.Group, p.Resource) >= 0 {
+				call.Writing = append(call.Writing, invariant.Writing{Body: p.Body()})
 			}
 		}
 	}

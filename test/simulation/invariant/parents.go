@@ -37,12 +37,10 @@ func (t *Tracker) checkAlone(c *Call) {
 	}
 }
 
-// writing returns the child of the parent of a call that is written by its controller, nil if it is another object.
+// writing returns the child of the parent of a call that is written by its controller, nil if it is another object, or written by somebody else:
+// what is sent says by whom.
 func (t *Tracker) writing(c *Call, w Writing) object {
-	child := t.named(w.Kind, w.Namespace, w.Name)
-	if w.Name == "" {
-		child = decode(w.Body)
-	}
+	child := decode(w.Body)
 	if by, parent := t.writerOf(child); by != c.Controller || parent != hooks.Meta(c.Request.Parent, "uid") {
 		return nil
 	}

@@ -74,21 +74,21 @@ func TestParentsAndOwners(t *testing.T) {
 				Controller: s.definition("c0"), Parent: s.decode(s.versions["t"]),
 			}})
 		}, OneSyncAtATime},
-		"AskedWhileAChildIsCreated": {func(s *script) {
+		"AskedWhileAChildIsWritten": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.asked(Writing{Kind: hooks.ConfigMap, Body: []byte(fmt.Sprintf(child, "", ""))})
+			s.asked(Writing{[]byte(fmt.Sprintf(child, "", ""))})
 		}, OneSyncAtATime},
-		"AskedWhileAChildIsUpdated": {func(s *script) {
+		"AskedWhileADecoratorAppliesAnObjectOfItsName": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
 			s.child("engine", "", "", 0)
-			s.asked(Writing{Kind: hooks.ConfigMap, Namespace: "ns0", Name: "t0-c0-m0"})
-		}, OneSyncAtATime},
+			s.asked(Writing{[]byte(strings.Replace(fmt.Sprintf(marked, ownedBy+`t","controller":true}]`), `"name":"x"`, `"name":"t0-c0-m0"`, 1))})
+		}, ""},
 		"AskedWhileTheChildOfAnotherParentIsCreated": {func(s *script) {
 			s.define("InPlace", "")
 			s.thing("user", "", "", 0)
-			s.asked(Writing{Kind: hooks.ConfigMap, Body: []byte(strings.Replace(fmt.Sprintf(child, "", ""), `"uid":"t"`, `"uid":"other"`, 1))})
+			s.asked(Writing{[]byte(strings.Replace(fmt.Sprintf(child, "", ""), `"uid":"t"`, `"uid":"other"`, 1))})
 		}, ""},
 		"AttachmentDeletedThatOthersControl": {func(s *script) {
 			s.write("user", "create", "configmaps", "x", fmt.Sprintf(marked, strings.NewReplacer("Thing", "Namespace", "sim.example.com/", "").Replace(ownedBy)+`n","controller":true}]`), 0)

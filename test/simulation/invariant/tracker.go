@@ -49,12 +49,8 @@ type Call struct {
 	Writing []Writing
 }
 
-// Writing is a write for whose response an engine waits: Name is empty for one that creates an object, and Body is what was sent.
-type Writing struct {
-	Kind            int
-	Namespace, Name string
-	Body            []byte
-}
+// Writing is a write of a whole object for whose response an engine waits: what was sent, in JSON.
+type Writing struct{ Body []byte }
 
 // Options configure a Tracker.
 type Options struct {
