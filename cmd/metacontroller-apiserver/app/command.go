@@ -79,7 +79,7 @@ func explainArguments(cmd *cobra.Command) {
 	if valid := cmd.Args; valid != nil {
 		cmd.Args = func(c *cobra.Command, args []string) error {
 			if err := valid(c, args); err != nil {
-				return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
+				return c.FlagErrorFunc()(c, err)
 			}
 			return nil
 		}

@@ -22,8 +22,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
@@ -365,7 +363,7 @@ func (r *runner) injected(a apiserver.Admission) []byte {
 		written = a.Object
 	}
 	kind := hooks.ByResource(a.Group, a.Resource)
-	if kind < 0 || !r.injecting[kind] || a.User != world.ClusterUser || a.Object == nil || a.Subresource != "" || !isChild(written) {
+	if kind < 0 || !r.injecting[kind] || a.User != world.ClusterUser || a.Object == nil || a.Subresource != "" || !invariant.IsChild(written) {
 		return nil
 	}
 	r.took(Inject)
@@ -380,16 +378,6 @@ func (r *runner) injected(a apiserver.Admission) []byte {
 		o["data"] = data
 	}
 	return value.Encode(o)
-}
-
-// isChild reports whether an object is controlled by one of the kinds of histories.
-func isChild(o map[string]any) bool {
-	references, _ := value.Map(o, "metadata")["ownerReferences"].([]any) // Absent: none.
-	return slices.ContainsFunc(references, func(each any) bool {
-		reference, _ := each.(map[string]any) // The API server has validated it.
-		version, err := schema.ParseGroupVersion(value.String(reference, "apiVersion"))
-		return err == nil && reference["controller"] == true && hooks.ByName(version.Group, value.String(reference, "kind")) >= 0
-	})
 }
 
 // right is a verb of a kind.

@@ -231,11 +231,7 @@ func (t *Tracker) errorAtRest(c Cluster, call *Call, d, o object) *Violation {
 		return nil
 	}
 	for _, want := range call.Response.Wanted() {
-		namespace := hooks.Meta(want, "namespace")
-		if namespace == "" {
-			namespace = o.meta("namespace")
-		}
-		have := t.named(object(want).kind(), namespace, hooks.Meta(want, "name"))
+		have := t.inPlaceOf(want, o)
 		if by, _ := have.controller(); have != nil && by.uid != o.meta("uid") {
 			return nil
 		}

@@ -108,6 +108,15 @@ func (o object) controller() (owner, bool) {
 	return owner{}, false
 }
 
+// known reports whether the owner is of a kind of histories, and no stranger.
+func (o owner) known() bool { return hooks.ByName(o.group, o.kind) >= 0 }
+
+// IsChild reports whether an object is controlled by one of a kind of histories.
+func IsChild(o map[string]any) bool {
+	by, owned := object(o).controller()
+	return owned && by.known()
+}
+
 // String names the object.
 func (o object) String() string {
 	name := o.meta("name")

@@ -84,7 +84,7 @@ func (t *Tracker) checkOwner(c *change) {
 	is, owns := c.after.controller()
 	switch {
 	case !owned || c.after == nil:
-	case hooks.ByName(was.group, was.kind) < 0:
+	case !was.known():
 		for _, field := range changed(c.before, c.after) {
 			// A write through a schema that has learned a default stores the default.
 			if !asTarget(field) && (field != "spec" || !byDefault(c)) {

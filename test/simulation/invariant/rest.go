@@ -310,12 +310,7 @@ func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object)
 		methods[rule.Kind] = rule.Method
 	}
 	for _, want := range wanted {
-		kind := object(want).kind()
-		namespace := hooks.Meta(want, "namespace")
-		if namespace == "" {
-			namespace = o.meta("namespace")
-		}
-		have := t.named(kind, namespace, hooks.Meta(want, "name"))
+		kind, have := object(want).kind(), t.inPlaceOf(want, o)
 		by, _ := have.controller()
 		if have == nil || by.uid != o.meta("uid") {
 			if c.Served[kind] != nil {
@@ -355,6 +350,15 @@ func (t *Tracker) unobserved(o object, methods map[int]string) bool {
 		seen, _ := child.at("status")["observedGeneration"].(int64) // Absent: 0.
 		return strings.HasPrefix(methods[child.kind()], "Rolling") && seen > 0 && seen < generation(child)
 	})
+}
+
+// inPlaceOf returns the object that has the name of a child that a parent wants, whoever controls it; nil if there is none.
+func (t *Tracker) inPlaceOf(want map[string]any, parent object) object {
+	namespace := hooks.Meta(want, "namespace")
+	if namespace == "" {
+		namespace = parent.meta("namespace")
+	}
+	return t.named(object(want).kind(), namespace, hooks.Meta(want, "name"))
 }
 
 func (t *Tracker) named(kind int, namespace, name string) object {

@@ -29,7 +29,7 @@ func (t *Tracker) checkStrangers(c *change) {
 	_, owned := c.before.controller()
 	switch {
 	case c.before == nil:
-		if by, ok := c.after.controller(); !ok || hooks.ByName(by.group, by.kind) < 0 {
+		if !IsChild(c.after) {
 			t.violated(New(StrangersUntouched, c.at, "%s was created without an owner", c.after))
 		}
 		return
@@ -66,7 +66,7 @@ func (t *Tracker) checkStrangers(c *change) {
 func (t *Tracker) checkOwnDeletion(c *change) {
 	if by, _ := t.controllerOf(c.before); by == "" {
 		t.violated(New(StrangersUntouched, c.at, "%s was deleted, and belongs to no controller", c.before))
-	} else if owner, _ := c.before.controller(); hooks.ByName(owner.group, owner.kind) < 0 {
+	} else if owner, _ := c.before.controller(); !owner.known() {
 		t.violated(New(StrangersUntouched, c.at, "%s was deleted, which %s %s controls", c.before, owner.kind, owner.name))
 	}
 }

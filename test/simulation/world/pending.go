@@ -76,10 +76,11 @@ func (p Pending) ID() uint64 { return p.item.order }
 
 // Body is what was sent with a request or a call. It must not be modified.
 func (p Pending) Body() []byte {
-	if x := p.item.exchange; p.Kind == Call || p.Kind == CallResponse {
+	x := p.item.exchange
+	if p.Kind == Call || p.Kind == CallResponse {
 		return x.call.Request
 	}
-	return p.item.exchange.request.Body
+	return x.request.Body
 }
 
 // String describes it in a line.
