@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Keeps rooms small: no Go file of more than 500 lines, no folder of more than 12 Go files and no function of more than 60 lines, tests
+# Keeps rooms small: no Go file of more than 800 lines, no folder of more than 25 Go files and no function of more than 60 lines, tests
 # and generated code not counted for folders and functions, no folder or file named for nothing in particular. Usage: hack/verify-size.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
-readonly max_lines=500 max_files=12 max_function=60
+readonly max_lines=800 max_files=25 max_function=60
 
 while IFS= read -r file; do
     lines="$(wc -l <"${file}")"
