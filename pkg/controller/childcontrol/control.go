@@ -113,6 +113,8 @@ type Result struct {
 	Plan plan.Plan
 	// Held says that the deletions of the plan were not carried out.
 	Held bool
+	// Overwrote says that children were written, or deleted, that others had written since this controller did, as far as is known.
+	Overwrote bool
 	// ChangedBackBy names who changed children back after former syncs: field managers and controllers.
 	ChangedBackBy map[children.Key][]string
 }
@@ -261,7 +263,20 @@ func (c *Control) Reconcile(
 	again, errStale := c.retryStale(in.Parent, p, outcomes)
 	err = errors.Join(append(errConflicts, errPlan, errApply, errStale)...)
 	c.countConflicts(err)
-	return Result{Again: worker.Earliest(p.Again(), again), Outcomes: outcomes, Plan: made, Held: held, ChangedBackBy: by}, err
+	return Result{
+		Again: worker.Earliest(p.Again(), again), Outcomes: outcomes, Plan: made, Held: held, Overwrote: overwrote(in.Records, outcomes), ChangedBackBy: by,
+	}, err
+}
+
+// overwrote reports whether a child was written in another version than the one that this controller left.
+func overwrote(before record.Records, outcomes []plan.Outcome) bool {
+	return slices.ContainsFunc(outcomes, func(o plan.Outcome) bool {
+		if !o.Done || o.Observed == nil {
+			return false
+		}
+		known := before.Get(o.Key)
+		return known == nil || known.Version != o.Observed.ResourceVersion()
+	})
 }
 
 // Plan works out what Reconcile would do for a parent, and does nothing of it. Held are the deletions that would not be carried out; the plan has them.

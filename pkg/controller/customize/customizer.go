@@ -52,8 +52,8 @@ type Config struct {
 	Informers *informers.Set
 	// Access says whether hooks may be shown the related objects. Nil: they may.
 	Access *access.Access
-	// Enqueue asks for a sync of a parent to which an object, as it is or was, is related that changed, and says how.
-	Enqueue func(key parent.Key, o *object.Object, why trigger.Trigger)
+	// Enqueue asks for a sync of a parent to which an object is related that changed, and says how.
+	Enqueue func(key parent.Key, e cache.Event, why trigger.Trigger)
 	// Triggers says that Enqueue is told how the object changed. False: it is told the zero Trigger.
 	Triggers bool
 }
@@ -209,16 +209,12 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 	if len(keys) == 0 {
 		return
 	}
-	changed := e.New
-	if changed == nil {
-		changed = e.Old
-	}
 	var why trigger.Trigger
 	if z.config.Triggers {
 		why = trigger.OfObject(v1alpha1.SyncRelatedChanged, r.GroupResource(), e.Old, e.New)
 	}
 	for _, key := range keys {
-		z.config.Enqueue(key, changed, why)
+		z.config.Enqueue(key, e, why)
 	}
 }
 

@@ -111,7 +111,7 @@ func newSceneWith(t *testing.T, config customize.Config, rules ...hook.RelatedRe
 	set := informers.New(s.expectations)
 	t.Cleanup(set.Close)
 	config.Hook, config.Cluster, config.Informers = hooks.Customize, s.cluster, set
-	config.Enqueue = func(key parent.Key, _ *object.Object, why trigger.Trigger) {
+	config.Enqueue = func(key parent.Key, _ cache.Event, why trigger.Trigger) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.enqueued, s.triggers = append(s.enqueued, key.Name), append(s.triggers, why)

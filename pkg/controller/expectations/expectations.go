@@ -32,6 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // Limit is how long a parent waits at most for the informers to show its writes (docs/reference/compatibility.md#d5.2).
@@ -42,6 +43,8 @@ type Expectations struct {
 	clock   clock.WithDelayedExecution
 	release func(parent.Key)
 	closed  func(written map[schema.GroupResource]write)
+	// made is called with each state of an object that the controller made.
+	made func(version uint64)
 
 	mu      sync.Mutex
 	parents map[parent.Key]*expecting
@@ -86,7 +89,7 @@ func New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
 		c = clock.RealClock{}
 	}
 	return &Expectations{
-		clock: c, release: release, closed: func(map[schema.GroupResource]write) {},
+		clock: c, release: release, closed: func(map[schema.GroupResource]write) {}, made: func(uint64) {},
 		parents: map[parent.Key]*expecting{}, watched: map[*cache.Informer]*watched{}, written: map[schema.GroupResource]write{},
 	}
 }
@@ -96,9 +99,11 @@ func New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
 // write, and has the version from before it: it is expected to disappear.
 func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object.Object) {
 	if !parent.Ended(o) {
+		e.made(trigger.Version(o)) // Before handlers are called with it.
 		e.wroteVersion(key, informer, o.ResourceVersion(), informer.Wrote(o))
 		return
 	}
+	e.made(trigger.Deleted(o))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() {
@@ -139,6 +144,7 @@ func (e *Expectations) wroteVersion(key parent.Key, informer *cache.Informer, ve
 
 // Deleted expects an object that a sync of the parent key deleted to be gone or being deleted.
 func (e *Expectations) Deleted(key parent.Key, informer *cache.Informer, o *object.Object) {
+	e.made(trigger.Deleted(o))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() && !shown.Deleting() {

@@ -17,6 +17,7 @@ limitations under the License.
 package expectations
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,9 @@ import (
 // staleFor is how long a computed staleness is good for: it is read before every write of a child.
 const staleFor = 50 * time.Millisecond
 
+// remembered is how many writes of the process are remembered. Controllers that answer each other's writes do so within fewer.
+const remembered = 4096
+
 // Registry knows the expectations of all controllers of a process. It is safe for concurrent use; the zero value is ready.
 type Registry struct {
 	mu       sync.Mutex
@@ -37,6 +41,32 @@ type Registry struct {
 	stale    time.Duration
 	// written is what controllers wrote whose expectations were closed, by their names.
 	written map[string]map[schema.GroupResource]write
+	own     ownVersions
+}
+
+// ownVersions are the last states of objects that the controllers of a process have made. The zero value is ready.
+type ownVersions struct {
+	mu     sync.Mutex
+	latest [remembered]uint64
+	next   int
+}
+
+func (v *ownVersions) add(version uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.latest[v.next] = version
+	v.next = (v.next + 1) % remembered
+}
+
+// Mine reports whether a controller of the registry made an object what a version stands for ([trigger.Version], [trigger.Deleted]), lately. It is
+// false for a nil registry.
+func (r *Registry) Mine(version uint64) bool {
+	if r == nil {
+		return false
+	}
+	r.own.mu.Lock()
+	defer r.own.mu.Unlock()
+	return slices.Contains(r.own.latest[:], version)
 }
 
 // New returns expectations that count for the registry until they are closed. They are those of a controller, whose name is unique among
@@ -52,6 +82,7 @@ func (r *Registry) New(controller string, release func(parent.Key), c clock.With
 		r.all, r.written = map[*Expectations]struct{}{}, map[string]map[schema.GroupResource]write{}
 	}
 	r.all[e] = struct{}{}
+	e.made = r.own.add
 	e.follow(r.written[controller])
 	e.closed = func(written map[schema.GroupResource]write) { r.closed(controller, e, written) }
 	return e

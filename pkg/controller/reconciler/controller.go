@@ -184,6 +184,7 @@ func (c *Controller) assemble() {
 		Recovered: c.recovered, Processed: c.active, Metrics: c.metrics, Random: c.shared.Options.Random,
 		Triggers: c.triggers(),
 	})
+	c.settling.Mine = c.shared.Expectations.Mine
 	c.deferred = deferredstatus.New(nil)
 	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)
 	c.metrics.CountParents(c.parents.len)

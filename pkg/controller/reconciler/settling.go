@@ -65,10 +65,17 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 		return 0
 	}
 	before, after := parentState(s.opened), parentState(s.Parent)
-	before.Children, after.Children = sum(s.Observed), s.left()
+	there := 0
+	for _, o := range s.Observed {
+		count(&before, o)
+		if !o.Deleting() {
+			there++
+		}
+	}
+	after.Children, after.Deleting, after.Leaving = s.left(before.Children), before.Deleting, before.Leaving
 	cause, pause := c.settling.Wrote(s.Key, settling.Sync{
-		Before: before, After: after, Places: places, Children: len(s.Observed), WroteParent: s.writesParent(),
-		WroteChildren: s.wroteChildren(), Rolling: s.moved, Ends: s.ends(), Again: s.Decision.ResyncAfter,
+		Before: before, After: after, Places: places, Children: there, Related: s.related(), WroteParent: s.writesParent(),
+		Overwrote: s.result.Overwrote, Deleted: s.deletes(), Rolling: s.moved, Ends: s.ends(), Again: s.Decision.ResyncAfter,
 	}, time.Now())
 	if cause == settling.None {
 		return 0
@@ -96,14 +103,15 @@ func (c *Controller) holdsBack(key parent.Key) bool {
 
 // relatedChanged enqueues a parent to which an object is related that changed. A child of the parent may be related to it as well, or the parent
 // itself: they are no input from outside.
-func (c *Controller) relatedChanged(key parent.Key, o *object.Object, why trigger.Trigger) {
+func (c *Controller) relatedChanged(key parent.Key, e cache.Event, why trigger.Trigger) {
 	s, ok := c.byResource[key.Resource()]
 	if !ok {
 		return
 	}
+	o := cmp.Or(e.New, e.Old)
 	p, found := s.informer.Get(key.Namespace, key.Name)
 	if !found || o.UID() != p.UID() && (!o.ControlledBy(p.UID()) || !c.config.Kind.Owns(o)) {
-		c.settling.Outside(key)
+		c.settling.Related(key, trigger.Shown(e.Old, e.New))
 	}
 	c.pool.EnqueueBecause(key, workqueue.Live, why)
 }
@@ -139,7 +147,7 @@ func (c *Controller) stateOf(key parent.Key) (settling.State, bool) {
 	for informer := range c.observed() {
 		for _, o := range informer.ControlledBy(p.UID()) {
 			if c.config.Kind.Selects(p, o) && (key.Namespace == "" || o.Namespace() == key.Namespace) {
-				state.Children += versionOf(o)
+				count(&state, o)
 			}
 		}
 	}
@@ -170,45 +178,50 @@ func parentState(o *object.Object) settling.State {
 	for _, name := range o.Finalizers() {
 		add(&content, name, nil)
 	}
+	for _, owner := range o.OwnerReferences() {
+		add(&content, "owner", fmt.Appendf(nil, "%+v", owner))
+	}
 	if o.Deleting() {
-		add(&content, "deleting", nil)
+		add(&content, o.DeletionTime().String(), nil)
 	}
 	return settling.State{Written: written.Sum64(), Content: content.Sum64()}
 }
 
-// versionOf stands for a child and its version; zero for one that is being deleted. The sum stands for several.
-func versionOf(o *object.Object) uint64 {
-	if o.Deleting() {
-		return 0
+// count adds a child to a state.
+func count(state *settling.State, o *object.Object) {
+	if !o.Deleting() {
+		state.Children += trigger.Version(o)
+		return
 	}
-	var h maphash.Hash
-	h.SetSeed(seed)
-	_, _ = h.WriteString(string(o.UID()))
-	_ = h.WriteByte(0)
-	_, _ = h.WriteString(o.ResourceVersion())
-	return h.Sum64()
+	state.Deleting += trigger.Version(o)
+	state.Leaving += trigger.Deleted(o)
 }
 
-func sum(list []*object.Object) (total uint64) {
-	for _, o := range list {
-		total += versionOf(o)
-	}
-	return total
-}
-
-// left stands for the children as the sync left them.
-func (s *Sync) left() uint64 {
-	total := sum(s.Observed)
+// left stands for the children as the sync left them, of which total stands for those that it saw.
+func (s *Sync) left(total uint64) uint64 {
 	for i := range s.result.Outcomes {
 		o := &s.result.Outcomes[i]
-		if o.Observed != nil && (o.Written != nil || o.Done) {
-			total -= versionOf(o.Observed)
+		if o.Observed != nil && !o.Observed.Deleting() && (o.Written != nil || o.Done) {
+			total -= trigger.Version(o.Observed)
 		}
 		if o.Written != nil {
-			total += versionOf(o.Written)
+			total += trigger.Version(o.Written)
 		}
 	}
 	return total
+}
+
+// deletes reports whether the sync deleted children, or may have.
+func (s *Sync) deletes() bool {
+	return slices.ContainsFunc(s.result.Outcomes, func(o plan.Outcome) bool { return o.Deletes() && (o.Done || o.Unknown) })
+}
+
+// related returns how many related objects there are.
+func (s *Sync) related() (n int) {
+	for _, group := range s.Related {
+		n += len(group.Objects)
+	}
+	return n
 }
 
 // places stands for what the sync wrote: children, and the parent. It reports whether there was anything.

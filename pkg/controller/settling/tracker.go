@@ -17,6 +17,7 @@ limitations under the License.
 package settling
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,9 +32,13 @@ const (
 	// maxPerChild is how many such syncs there may be for each child if they write other places each time: each child may be created,
 	// updated and deleted by a sync of its own.
 	maxPerChild = 3
-	// maxSteps is how many syncs may write children while the parent stays as it is, if there is more than one in stepTime, whatever else writes
-	// those children meanwhile; there may be maxPerChild more for each child.
+	// maxSteps is how many syncs may write over what others have made of children since, or because of what this process wrote to related objects, while the
+	// parent stays as it is, if there is more than one in stepTime; there may be maxPerChild more for each child and related object.
 	maxSteps, stepTime = 60, 500 * time.Millisecond
+	// excuse is how long after a write a failure may have caused the next one: a back-off has begun to slow down what follows by then.
+	excuse = time.Second
+	// maxRelated bounds the changes of related objects that are kept until the next sync of a parent.
+	maxRelated = 16
 	// firstPause and lastPause are for how long a parent is held back, at first and at most; it doubles.
 	firstPause, lastPause = time.Second, 5 * time.Minute
 	// lastRestlessPause is the longest one of a parent whose children others write as well: they may be what the hook responds to.
@@ -73,6 +78,9 @@ type State struct {
 	Content uint64
 	// Children stands for the children with their versions. Those that are being deleted are not among them.
 	Children uint64
+	// Deleting stands for the children that are being deleted, with their versions, and Leaving for the same ones without. Both are those of before
+	// the sync where it deletes children, of which it is not known what they are like afterwards.
+	Deleting, Leaving uint64
 }
 
 // Sync is a sync that wrote something.
@@ -81,10 +89,11 @@ type Sync struct {
 	Before, After State
 	// Places stands for the children and the parts of the parent that it wrote.
 	Places uint64
-	// Children is how many children there are.
-	Children int
-	// WroteParent says that it wrote to the parent, and WroteChildren that it wrote children.
-	WroteParent, WroteChildren bool
+	// Children is how many children there are that are not being deleted, and Related how many related objects.
+	Children, Related int
+	// WroteParent says that it wrote to the parent. Overwrote says that it wrote children which others had written since this controller did, and
+	// Deleted that it deleted children.
+	WroteParent, Overwrote, Deleted bool
 	// Ends says that no sync follows from what it wrote.
 	Ends bool
 	// Rolling says that it is a step of a rolling update, which is no reason to hold the parent back.
@@ -103,9 +112,11 @@ type entry struct {
 	// loops counts the syncs in a row that were caused by nothing but the one before, and same those of them that wrote the same places.
 	// children is the most children that there were meanwhile.
 	loops, same, children int32
+	// most is the most children and related objects that there were since the first of the steps.
+	most int32
 	// reverts counts how often in a row what was written to the parent was changed back.
 	reverts int32
-	// steps counts the syncs since a time that wrote children while the parent stayed as it is, and restless says that there were too many.
+	// steps counts the syncs since a time that wrote over what others wrote while the parent stayed as it is, and restless says that there were too many.
 	steps int32
 	// strips counts how often in a row another client took the finalizer off, lately at a time.
 	strips          int32
@@ -116,11 +127,15 @@ type entry struct {
 	restless     bool
 	// failed says that a sync followed that wrote nothing and failed.
 	failed bool
+	// based says that Deleting and Leaving of left are those of after the sync.
+	based bool
+	// related are changes of related objects since the last sync that wrote.
+	related []uint64
 }
 
 // start counts anew. The cause is set by blame.
 func (e *entry) start() {
-	e.steps, e.restless = 0, false
+	e.steps, e.restless, e.related = 0, false, nil
 	e.interrupt()
 }
 
@@ -132,15 +147,14 @@ func (e *entry) interrupt() {
 	}
 }
 
-// step counts a sync of a parent that is as the last one left it.
+// step counts a sync of a parent that is as the last one left it, and that wrote over what others wrote, or because of what others of this process
+// wrote.
 func (e *entry) step(s Sync, now time.Duration) {
-	if !s.WroteChildren {
-		return
-	}
 	if e.steps == 0 {
-		e.since = now
+		e.since, e.most = now, 0
 	}
-	if e.steps++; e.restless || int(e.steps) < maxSteps+maxPerChild*s.Children {
+	e.most = max(e.most, int32(min(s.Children+s.Related, 1<<20))) //nolint:gosec // It fits.
+	if e.steps++; e.restless || e.steps < maxSteps+maxPerChild*e.most {
 		return
 	}
 	if e.restless = now-e.since < time.Duration(e.steps)*stepTime; !e.restless {
@@ -158,6 +172,10 @@ func (e *entry) expired(now time.Duration) bool { return now-e.at > memory+e.pau
 
 // Tracker is what is known of the parents of one controller. It is safe for concurrent use; the zero value is ready.
 type Tracker struct {
+	// Mine reports whether this process wrote the version of an object for which Related was called. Nil: it wrote none. It is set before
+	// the first call, and must not call the Tracker.
+	Mine func(version uint64) bool
+
 	// unsettled is the number of entries with a cause, so that it costs nothing to ask for others.
 	unsettled atomic.Int64
 
@@ -184,14 +202,16 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, at time.Time) (Cause, time.Durat
 	now := t.since(at)
 	e, known := t.entries[key]
 	if !known {
-		t.put(key, &entry{left: s.After, at: now, seen: s.Before.Written, places: s.Places}, now)
+		t.put(key, &entry{left: s.After, at: now, seen: s.Before.Written, places: s.Places, based: !s.Deleted}, now)
 		return None, 0
 	}
-	cause := e.count(s, now)
+	chained := t.chained(e)
+	cause := e.count(s, chained, now)
 	if cause != None || e.cause != Stripped || !e.fought(now) {
 		t.blame(e, cause)
 	}
-	e.left, e.at, e.seen, e.places, e.failed = s.After, now, s.Before.Written, s.Places, false
+	e.related = e.related[:0]
+	e.left, e.at, e.seen, e.places, e.failed, e.based = s.After, now, s.Before.Written, s.Places, false, !s.Deleted
 	if cause == None {
 		return None, 0
 	}
@@ -206,21 +226,38 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, at time.Time) (Cause, time.Durat
 	return cause, e.pause
 }
 
-// count counts a sync, and returns why the parent does not settle.
-func (e *entry) count(s Sync, now time.Duration) Cause {
+// chained reports whether related objects changed since the last sync that wrote, all of them by writes of this process. One that another client
+// changed is an input from outside.
+func (t *Tracker) chained(e *entry) bool {
+	if len(e.related) == 0 {
+		return false
+	}
+	if t.Mine == nil || slices.ContainsFunc(e.related, func(version uint64) bool { return !t.Mine(version) }) {
+		t.blame(e, None)
+		e.start()
+		return false
+	}
+	return true
+}
+
+// count counts a sync, and returns why the parent does not settle. chained says that other syncs of this process caused it.
+func (e *entry) count(s Sync, chained bool, now time.Duration) Cause {
 	alone := s.Before.Content == e.left.Content && !s.Rolling && !e.expired(now)
-	if alone && s.Before.Written == e.left.Written {
-		e.step(s, now)
-	} else {
+	switch {
+	case !alone || s.Before.Written != e.left.Written:
 		e.steps, e.restless = 0, false
+	case s.Overwrote || chained:
+		e.step(s, now)
 	}
 	same := alone && s.Before.Children == e.left.Children
 	unchanged := same && s.Before.Written == e.left.Written
 	switch {
-	case unchanged && s.Ends:
+	case chained, unchanged && s.Ends:
 		e.interrupt()
-	case unchanged && e.failed:
+	case unchanged && e.failed && now-e.at >= excuse:
 		// The failure may have caused it, and back-off sees to those.
+	case unchanged && e.based && s.Before.Deleting != e.left.Deleting:
+		// Children that go may have caused it, which the controller itself may have deleted.
 	case unchanged:
 		e.loops++
 		e.children = max(e.children, int32(min(s.Children, 1<<20))) //nolint:gosec // It fits.
@@ -235,7 +272,7 @@ func (e *entry) count(s Sync, now time.Duration) Cause {
 		e.interrupt()
 	}
 	switch {
-	case e.restless && s.WroteChildren:
+	case e.restless && (s.Overwrote || chained):
 		return Restless
 	case e.same >= maxSame, e.loops >= maxSame+maxPerChild*e.children:
 		return Differs
@@ -295,6 +332,9 @@ func (t *Tracker) Rested(key parent.Key, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e, ok := t.entries[key]
+	if ok {
+		e.related = e.related[:0]
+	}
 	switch {
 	case !ok:
 	case e.expired(t.since(at)):
@@ -326,6 +366,25 @@ func (t *Tracker) Outside(key parent.Key) {
 	if e, ok := t.entries[key]; ok {
 		t.blame(e, None)
 		e.start()
+	}
+}
+
+// Related says that a related object of a parent has a version now, which may be one that this process wrote: then the change is an input for the
+// hook, but the syncs that follow from one another are counted.
+func (t *Tracker) Related(key parent.Key, version uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e, ok := t.entries[key]
+	switch {
+	case !ok:
+	case len(e.related) < maxRelated:
+		e.related = append(e.related, version)
+	case t.Mine == nil || !t.Mine(e.related[0]):
+		t.blame(e, None)
+		e.start()
+	default:
+		// It counts as the one of which it takes the place: of so many changes each is as good as any.
+		e.related = append(e.related[1:], version)
 	}
 }
 
@@ -378,10 +437,25 @@ func (t *Tracker) Held(key parent.Key, at time.Time, state func() (State, bool))
 	if e, ok = t.entries[key]; !ok || now >= e.until {
 		return 0
 	}
+	if chained := t.chained(e); e.cause == None {
+		return 0
+	} else if chained && e.cause != Restless {
+		t.blame(e, None)
+		e.interrupt()
+		return 0
+	}
 	if !known || present.Content != e.left.Content || present.Children != e.left.Children && e.cause != Restless ||
 		present.Written != e.left.Written && (e.cause != ChangedBack || present.Written != e.seen) {
 		t.blame(e, None)
 		e.start()
+		return 0
+	}
+	if !e.based {
+		e.left.Deleting, e.left.Leaving, e.based = present.Deleting, present.Leaving, true
+	}
+	if present.Leaving != e.left.Leaving || e.cause != Restless && present.Deleting != e.left.Deleting {
+		// The hook is shown a child that goes, or its place is free. What was counted stays: the controller itself may have deleted it.
+		e.left.Deleting, e.left.Leaving, e.until = present.Deleting, present.Leaving, 0
 		return 0
 	}
 	return e.until - now

@@ -61,9 +61,9 @@ func (h *history) record(s settling.Sync, change func(*settling.State)) {
 	h.cause, h.pause = h.tracker.Wrote(key, s, h.now)
 }
 
-// steps is a sync that writes one of so many children.
+// steps is a sync that writes one of so many children, which others have written.
 func (h *history) steps(children int) {
-	h.record(settling.Sync{Places: 1, Children: children, WroteChildren: true}, h.child)
+	h.record(settling.Sync{Places: 1, Children: children, Overwrote: true}, h.child)
 }
 
 func (h *history) child(s *settling.State)  { s.Children = h.fresh() }
@@ -137,7 +137,7 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 		{"children with other names each time, which their own controllers write", func(h *history) {
 			for range 100 {
 				h.state.Children = h.fresh()
-				h.record(settling.Sync{Places: h.fresh(), Children: 3, WroteChildren: true}, h.child)
+				h.record(settling.Sync{Places: h.fresh(), Children: 3, Overwrote: true}, h.child)
 			}
 		}, settling.Restless},
 		{"a child that follows what its own controller reports", func(h *history) {
@@ -171,6 +171,49 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 				h.sync(2, 1, h.status)
 			}
 		}, settling.None},
+		{"a child that follows what the own controller of another one reports", func(h *history) {
+			for range many {
+				h.state.Children = h.fresh()
+				h.sync(1, 2, h.child)
+			}
+		}, settling.None},
+		{"children that go, of which the hook reports how many there are", func(h *history) {
+			for range many {
+				h.state.Deleting = h.fresh()
+				h.sync(2, 0, h.status)
+			}
+		}, settling.None},
+		{"related objects that others of this process write because of it", func(h *history) {
+			h.tracker.Mine = func(uint64) bool { return true }
+			for range many {
+				h.tracker.Related(key, h.fresh())
+				h.record(settling.Sync{Places: 2, Children: 1, Related: 1}, h.child)
+			}
+		}, settling.Restless},
+		{"and now and then a client that does not belong to it", func(h *history) {
+			h.tracker.Mine = func(version uint64) bool { return version%30 != 0 }
+			for n := range uint64(many) {
+				h.tracker.Related(key, n)
+				h.record(settling.Sync{Places: 2, Children: 1, Related: 1}, h.child)
+			}
+		}, settling.None},
+		{"many related objects that others of this process create and delete one by one", func(h *history) {
+			h.tracker.Mine = func(uint64) bool { return true }
+			for n := range many {
+				h.tracker.Related(key, h.fresh())
+				h.record(settling.Sync{Places: 2, Related: n}, h.status)
+			}
+			for n := range many {
+				h.tracker.Related(key, h.fresh())
+				h.record(settling.Sync{Places: 2, Related: many - n}, h.status)
+			}
+		}, settling.None},
+		{"a hook of which every other call fails, and every other one says something new", func(h *history) {
+			for range many {
+				h.sync(2, 0, h.status)
+				h.tracker.Failed(key)
+			}
+		}, settling.Differs},
 		{"a rolling update", func(h *history) {
 			for range many {
 				h.record(settling.Sync{Places: 1, Children: 1, Rolling: true}, h.child)
@@ -332,7 +375,15 @@ func TestWhatEndsAPause(t *testing.T) {
 		{"a change of the parent's spec", func(h *history) { h.state.Content = h.fresh() }, false},
 		{"a change of its labels", func(h *history) { h.state.Written = h.fresh() }, false},
 		{"a change of a child", func(h *history) { h.state.Children = h.fresh() }, false},
-		{"a change of a related object", func(h *history) { h.tracker.Outside(key) }, false},
+		{"a change of a related object", func(h *history) { h.tracker.Related(key, 1) }, false},
+		{"a change of a related object by another parent", func(h *history) {
+			h.tracker.Mine = func(uint64) bool { return true }
+			h.tracker.Related(key, 1)
+		}, false},
+		{"a child that is deleted", func(h *history) { h.state.Children, h.state.Deleting, h.state.Leaving = h.fresh(), 1, 1 }, false},
+		{"a child that is being deleted and changes", func(h *history) { h.state.Deleting = h.fresh() }, false},
+		{"a child that was being deleted and is gone", func(h *history) { h.state.Deleting, h.state.Leaving = h.fresh(), h.fresh() }, false},
+		{"an orphan that may be adopted", func(h *history) { h.tracker.Outside(key) }, false},
 		{"a change of the controller", func(h *history) { h.tracker.AllOutside(h.now) }, false},
 		{"another parent of the name", func(h *history) { h.tracker.Forget(key) }, false},
 		{"a sync that wrote nothing", func(h *history) { h.tracker.Rested(key, h.now) }, false},

@@ -120,7 +120,7 @@ func OfObject(reason v1alpha1.SyncReason, r schema.GroupResource, before, after 
 		Group: r.Group, Resource: r.Resource, Kind: shown.Kind(), Namespace: shown.Namespace(),
 		Name: strings.Clone(shown.Name()), // It shares the memory of the object's JSON, all of which would stay as long as the name.
 	})
-	t.version = shownBy(before, after)
+	t.version = Shown(before, after)
 	if before != nil && after != nil && before.UID() == after.UID() {
 		t.ChangedAt(Fields(before, after))
 	}
@@ -150,13 +150,13 @@ func ofParent(reason v1alpha1.SyncReason, e cache.Event) Trigger {
 	if shown == nil {
 		shown = e.Old
 	}
-	t := Trigger{Reason: reason, Parent: true, version: shownBy(e.Old, e.New)}
+	t := Trigger{Reason: reason, Parent: true, version: Shown(e.Old, e.New)}
 	t.About(v1alpha1.SyncObject{Kind: shown.Kind()})
 	return t
 }
 
-// shownBy stands for the state that a change of an object shows, of which one state may be nil.
-func shownBy(before, after *object.Object) uint64 {
+// Shown stands for the state that a change of an object shows, of which one state may be nil.
+func Shown(before, after *object.Object) uint64 {
 	switch {
 	case after == nil:
 		return Deleted(before)
