@@ -26,14 +26,26 @@ import (
 
 // entry is an entry of metadata.managedFields.
 type entry struct {
-	Manager string         `json:"manager"`
-	Time    time.Time      `json:"time"`
-	Fields  map[string]any `json:"fieldsV1"`
+	Manager string `json:"manager"`
+	// Subresource is that through which it wrote, empty for the object itself.
+	Subresource string         `json:"subresource"`
+	Time        time.Time      `json:"time"`
+	Fields      map[string]any `json:"fieldsV1"`
 }
 
 // Managers returns the field managers that own a place of an object, such as spec.ports[53,UDP].name, by its metadata.managedFields: the
 // one that wrote last comes first. A manager of any item of a list counts for all of them. It fails if managed is no list of entries.
 func Managers(managed []byte, place string) ([]string, error) {
+	return managers(managed, func(e entry) bool { return owns(e.Fields, place) })
+}
+
+// All returns all field managers that wrote an object itself, and not a subresource: the one that wrote last comes first. It fails if managed is no
+// list of entries.
+func All(managed []byte) ([]string, error) {
+	return managers(managed, func(e entry) bool { return e.Subresource == "" })
+}
+
+func managers(managed []byte, which func(entry) bool) ([]string, error) {
 	var entries []entry
 	if err := json.Unmarshal(managed, &entries); err != nil {
 		return nil, fmt.Errorf("reading managedFields: %w", err)
@@ -41,7 +53,7 @@ func Managers(managed []byte, place string) ([]string, error) {
 	slices.SortStableFunc(entries, func(a, b entry) int { return b.Time.Compare(a.Time) })
 	var names []string
 	for _, e := range entries {
-		if owns(e.Fields, place) && !slices.Contains(names, e.Manager) {
+		if which(e) && !slices.Contains(names, e.Manager) {
 			names = append(names, e.Manager)
 		}
 	}

@@ -27,6 +27,9 @@ import (
 // Deletes reports whether a step deletes a child, to create it again or not.
 func (s Step) Deletes() bool { return s.Action == Delete || s.Action == Recreate }
 
+// HoldsDeletion reports whether a child that is not wanted is left for a while, because somebody makes it again after each deletion.
+func (s Step) HoldsDeletion() bool { return s.Reason == Flapping && s.desired == 0 }
+
 // Deletions returns the children that the plan deletes.
 func (p Plan) Deletions() []types.UID {
 	var all []types.UID

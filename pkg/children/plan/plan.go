@@ -63,8 +63,8 @@ const (
 	OnDelete Reason = "OnDelete"
 	// Deleting says that the child is being deleted.
 	Deleting Reason = "Deleting"
-	// Flapping says that the child differs again after many writes, or is not there again after many creations, and that nothing is tried
-	// for a while.
+	// Flapping says that the child differs again after many writes, is not there again after many creations, or is there again after many deletions, and
+	// that nothing is tried for a while.
 	Flapping Reason = "Flapping"
 	// Stale says that the child changed after it was observed.
 	Stale Reason = "Stale"
@@ -218,6 +218,15 @@ func (in *Input) unwanted(key children.Key, o *object.Object) Step {
 	step := Step{Key: key, Action: Delete, Resource: rule.ResourceIn(o.APIVersion()), Observed: o}
 	if o.Deleting() {
 		step.Action, step.Reason = Leave, Deleting
+		return step
+	}
+	for _, key := range []children.Key{key, record.OfKind(key)} {
+		known := in.Records.Get(key)
+		if b := known.Breaker(); known.Contested() && step.Action != Leave {
+			if until, paused := b.Paused(in.Now); paused {
+				step.Action, step.Reason, step.PausedUntil, step.Report = Leave, Flapping, until, !b.Reported()
+			}
+		}
 	}
 	return step
 }

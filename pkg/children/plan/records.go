@@ -17,6 +17,7 @@ limitations under the License.
 package plan
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -81,16 +82,68 @@ func (p Plan) Next(before record.Records, outcomes []Outcome, f record.Fingerpri
 		}
 	}
 	for _, key := range slices.Concat(p.Failed, p.Kept) {
-		if known := before.Get(key); known != nil {
+		if known := before.Get(key); known != nil && !known.Contested() {
 			// It is there still.
 			next = append(next, known)
 		}
 	}
+	next = append(next, p.contested(before, next, happened)...)
 	next.Sort()
 	if slices.Equal(next, before) {
 		return before
 	}
 	return next
+}
+
+// contested returns the records of children that no response wants and that were deleted although this process did not make them, and of their kinds; and
+// those of before that count still. Next has the others.
+func (p Plan) contested(before, next record.Records, happened map[children.Key]*Outcome) record.Records {
+	counted := map[children.Key]*record.Record{}
+	for _, known := range before {
+		if known.Contested() && !known.Over(p.Now) {
+			counted[known.Key] = known
+		}
+	}
+	if len(counted) == 0 && !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Action == Delete }) {
+		return nil
+	}
+	there, deleted := map[children.Key]int{}, map[children.Key]int{}
+	for _, key := range p.Kept {
+		there[record.OfKind(key)]++
+	}
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		kind := record.OfKind(step.Key)
+		there[kind]++
+		if step.desired != 0 || before.Get(step.Key) != nil && !before.Get(step.Key).Contested() {
+			continue
+		}
+		o := happened[step.Key]
+		switch {
+		case o != nil && o.Done:
+			deleted[kind]++
+			of := counted[step.Key].Contend(step.Key)
+			of.Counted(of.Breaker().Count(false, p.Now))
+			counted[step.Key] = of
+		case step.HoldsDeletion() && step.Report:
+			for _, key := range []children.Key{step.Key, kind} {
+				if _, paused := counted[key].Breaker().Paused(p.Now); paused {
+					of := counted[key].Contend(key)
+					of.Counted(of.Breaker().Report())
+					counted[key] = of
+				}
+			}
+		}
+	}
+	for kind, n := range deleted {
+		of := counted[kind].Contend(kind)
+		of.Counted(of.Breaker().CountOf(n, there[kind], p.Now))
+		counted[kind] = of
+	}
+	for _, known := range next {
+		delete(counted, known.Key)
+	}
+	return slices.Collect(maps.Values(counted))
 }
 
 // next returns the record of a child after its step; it may be the known one, or nil.

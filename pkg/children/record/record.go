@@ -297,6 +297,9 @@ const (
 	window       = time.Minute
 	firstPause   = time.Minute
 	longestPause = 10 * time.Minute
+	// maxOfKind is how many children of a kind that this process did not make may be deleted within window, and maxPerChild how many more for each child
+	// that there is: what makes them again may give them other names each time.
+	maxOfKind, maxPerChild = 60, 3
 )
 
 // Breaker counts the writes of one child, and pauses them when there are too many.
@@ -308,6 +311,8 @@ type Breaker struct {
 	reported    bool
 	// creation says that the last write created a child that somebody else had deleted.
 	creation bool
+	// most is the most children that there were in the window, for a kind.
+	most int32
 }
 
 // Paused reports whether nothing is to be written now, and when that ends.
@@ -331,20 +336,93 @@ func (b Breaker) Report() Breaker {
 // Count returns the breaker after one more write, which may be the creation of a child that somebody else had deleted.
 func (b Breaker) Count(creation bool, now time.Time) Breaker {
 	b.creation = creation
+	return b.count(1, maxWrites, now)
+}
+
+// CountOf returns the breaker of a kind after deletions of children, of which there were so many.
+func (b Breaker) CountOf(deleted, there int, now time.Time) Breaker {
+	if now.Sub(b.windowStart) > window {
+		b.most = 0
+	}
+	b.most = max(b.most, int32(min(there, 1<<20))) //nolint:gosec // It fits.
+	return b.count(deleted, maxOfKind+maxPerChild*int(b.most), now)
+}
+
+func (b Breaker) count(writes, limit int, now time.Time) Breaker {
 	if now.Sub(b.windowStart) > window {
 		// There was no write for a while: what follows is another matter.
 		b.windowStart, b.writes, b.pause = now, 0, 0
 	}
-	b.writes++
-	if b.writes <= maxWrites {
+	b.writes += writes
+	if b.writes <= limit {
 		return b
 	}
 	b.pause = min(max(2*b.pause, firstPause), longestPause)
 	b.pausedUntil = now.Add(b.pause)
-	b.writes = maxWrites // one more write after the pause, then the next one
+	b.writes = limit // one more write after the pause, then the next one
 	b.windowStart = b.pausedUntil
 	b.reported = false
 	return b
+}
+
+// over reports whether nothing that was counted counts any more.
+func (b Breaker) over(now time.Time) bool { return now.Sub(b.windowStart) > window }
+
+// Contested reports whether the record is about a child that no response wants, or about a kind: it only counts what others undo. It is false for nil.
+func (r *Record) Contested() bool { return r != nil && r.Desired == 0 }
+
+// Contend returns a copy of the record for counting what others undo. It may be called on nil.
+func (r *Record) Contend(key children.Key) *Record {
+	if r == nil {
+		return &Record{Key: own(key), Reason: Deleted}
+	}
+	next := *r
+	return &next
+}
+
+// Over reports whether a record that is Contested counts nothing any more.
+func (r *Record) Over(now time.Time) bool { return r.Breaker().over(now) }
+
+// OfKind returns the key under which deletions of children of a kind are counted, whatever they are called.
+func OfKind(key children.Key) children.Key {
+	key.Namespace, key.Name = "", ""
+	return key
+}
+
+// Claimed returns the records after children have been adopted or released. Those before do not change.
+func (r Records) Claimed(keys []children.Key, now time.Time) Records {
+	if len(keys) == 0 {
+		return r
+	}
+	next := make(Records, 0, len(r)+len(keys))
+	counted := make(map[children.Key]struct{}, len(keys))
+	for _, key := range keys {
+		counted[key] = struct{}{}
+		of := r.Get(key).Contend(key)
+		of.Counted(of.Breaker().Count(false, now))
+		next = append(next, of)
+	}
+	for _, known := range r {
+		if _, ok := counted[known.Key]; !ok && !(known.Contested() && known.Over(now)) {
+			next = append(next, known)
+		}
+	}
+	next.Sort()
+	return next
+}
+
+// Reported returns the records with the pauses of children reported.
+func (r Records) Reported(keys []children.Key) Records {
+	for _, key := range keys {
+		i, ok := slices.BinarySearchFunc(r, key, func(r *Record, key children.Key) int { return r.Key.Compare(key) })
+		if !ok {
+			continue
+		}
+		r = slices.Clone(r)
+		r[i] = r[i].Contend(key)
+		r[i].Counted(r[i].Breaker().Report())
+	}
+	return r
 }
 
 // Store has the records of the children of the parents of one controller, for as long as the parents exist. It is safe for

@@ -168,6 +168,19 @@ func (c *Control) Settled(parent types.UID, f record.Fingerprint, observed []*ob
 	return c.records.Of(parent).Settled(f, observed, c.config.Cluster.Discovery.Epoch, time.Now())
 }
 
+// Leaves returns until when a child of a parent is neither adopted nor released, because somebody undoes that each time, and whether that has been
+// reported; false if it is not left.
+func (c *Control) Leaves(parent types.UID, key children.Key, now time.Time) (until time.Time, reported, leaves bool) {
+	b := c.records.Of(parent).Get(key).Breaker()
+	until, leaves = b.Paused(now)
+	return until, b.Reported(), leaves
+}
+
+// Claimed counts children that a sync adopted or released, and notes which of those that are left have been reported.
+func (c *Control) Claimed(parent types.UID, claimed, reported []children.Key, now time.Time) {
+	c.records.Commit(parent, c.records.Of(parent).Claimed(claimed, now).Reported(reported))
+}
+
 // Outdated reports whether a child of a parent may have to be written because the schema of its kind changed, or what admits it.
 func (c *Control) Outdated(parent types.UID) bool {
 	return c.records.Of(parent).Outdated(c.config.Cluster.Discovery.Epoch)
@@ -258,7 +271,7 @@ func (c *Control) Reconcile(
 	}
 	c.deleted(outcomes)
 	c.records.Commit(in.Parent, p.Next(in.Records, outcomes, f))
-	c.recordEvents(ctx, parent, p, outcomes)
+	c.recordEvents(ctx, key, parent, p, outcomes)
 	c.reportStatus(parent, in)
 	again, errStale := c.retryStale(in.Parent, p, outcomes)
 	err = errors.Join(append(errConflicts, errPlan, errApply, errStale)...)

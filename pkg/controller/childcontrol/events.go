@@ -27,6 +27,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
@@ -67,7 +68,7 @@ func Reference(parent *object.Object) *corev1.ObjectReference {
 }
 
 // recordEvents records one event for each kind of thing that was done, and logs each child.
-func (c *Control) recordEvents(ctx context.Context, parent *object.Object, p plan.Plan, outcomes []plan.Outcome) {
+func (c *Control) recordEvents(ctx context.Context, key parent.Key, parent *object.Object, p plan.Plan, outcomes []plan.Outcome) {
 	logger := klog.FromContext(ctx)
 	for _, r := range reasons {
 		var done []string
@@ -85,14 +86,19 @@ func (c *Control) recordEvents(ctx context.Context, parent *object.Object, p pla
 			c.config.Recorder.Normal(Reference(parent), only(related), r.reason, r.verb+" "+enumerate(done))
 		}
 	}
+	var contested []*plan.Step
 	for i := range p.Steps {
-		if p.Steps[i].Report {
-			c.report(ctx, parent, &p.Steps[i])
+		switch step := &p.Steps[i]; {
+		case step.Report && step.HoldsDeletion():
+			contested = append(contested, step)
+		case step.Report:
+			c.report(ctx, key, parent, step)
 		}
 		if len(p.Steps[i].Refused) > 0 {
 			c.reportRefused(ctx, parent, &p.Steps[i])
 		}
 	}
+	c.reportContested(ctx, key, parent, contested)
 	c.reportLeft(parent, p)
 	for i := range outcomes {
 		c.reportWarnings(parent, p, &outcomes[i])
@@ -110,7 +116,7 @@ func (c *Control) reportRefused(ctx context.Context, parent *object.Object, step
 }
 
 // report says why a child is left as it is.
-func (c *Control) report(ctx context.Context, parent *object.Object, step *plan.Step) {
+func (c *Control) report(ctx context.Context, key parent.Key, parent *object.Object, step *plan.Step) {
 	logger := klog.FromContext(ctx)
 	if step.Reason == plan.Untried {
 		logger.Info("Child is not recreated, because it is not known whether the API server or a change made it differ, and neither an "+
@@ -123,10 +129,13 @@ func (c *Control) report(ctx context.Context, parent *object.Object, step *plan.
 	}
 	c.config.Counters.Flapping.Add(1)
 	if step.Observed == nil {
-		logger.Error(nil, "Child is deleted by somebody else after every creation and is left alone for a while", "parent", parent, "child", step.Key)
+		who := "somebody else, whom the API server's audit log names"
+		if names := strings.Join(c.rivals(key), " or "); names != "" {
+			who = names + ", which handles this object as well, or by somebody else"
+		}
+		logger.Error(nil, "Child is deleted by somebody else after every creation and is left alone for a while", "parent", parent, "child", step.Key, "by", who)
 		c.config.Recorder.Warning(Reference(parent), nil, reasonFlapping, fmt.Sprintf(
-			"%s is deleted by somebody else after every creation; it is not created again for a while. The API server's audit log says who "+
-				"deletes it: stop that, or leave the child out of the response", step.Key))
+			"%s is deleted after every creation by %s; it is not created again for a while. Stop that, or leave the child out of the response", step.Key, who))
 		return
 	}
 	who := c.whoChanges(ctx, step)
@@ -138,6 +147,39 @@ func (c *Control) report(ctx context.Context, parent *object.Object, step *plan.
 	c.config.Recorder.Warning(Reference(parent), Reference(step.Observed), reasonFlapping, fmt.Sprintf(
 		"%s keeps changing back at %s after every write; it is left alone for a while. %s: return the value that is there, or leave the "+
 			"field out", step.Key, first(step.Changed), who))
+}
+
+// reportContested says of children that no response has that they are not deleted for a while, since each deletion is followed by a creation.
+func (c *Control) reportContested(ctx context.Context, key parent.Key, owner *object.Object, steps []*plan.Step) {
+	if len(steps) == 0 {
+		return
+	}
+	c.config.Counters.Flapping.Add(int64(len(steps)))
+	names := make([]string, len(steps))
+	for i, step := range steps {
+		names[i] = step.Key.String()
+	}
+	first := steps[0]
+	who := c.makers(ctx, key, client.Target{Resource: first.Resource, Namespace: first.Namespace, Name: first.Name})
+	klog.FromContext(ctx).Error(nil, "Children are made again after every deletion and are left alone for a while",
+		"parent", owner, "children", enumerate(names), "by", who)
+	c.config.Recorder.Warning(Reference(owner), Reference(first.Observed), reasonFlapping, fmt.Sprintf(
+		"%s, which the hook does not return, is made again by %s after every deletion; it is not deleted for a while. Have the hook return it, stop who makes it, "+
+			"or take the kind out of the children: a customize hook shows objects that the controller does not manage", enumerate(names), who))
+}
+
+// ReportClaims says of a child that it is not adopted or released for a while, since somebody undoes that each time.
+func (c *Control) ReportClaims(ctx context.Context, key parent.Key, owner, child *object.Object, t client.Target, adopts bool) {
+	done, undone := "released, since its labels do not match the selector,", "adopted"
+	if adopts {
+		done, undone = "adopted", "released"
+	}
+	c.config.Counters.Flapping.Add(1)
+	who := c.makers(ctx, key, t)
+	klog.FromContext(ctx).Error(nil, "Child changes its owner back after every write and is left alone for a while", "parent", owner, "child", child, "by", who)
+	c.config.Recorder.Warning(Reference(owner), Reference(child), reasonFlapping, fmt.Sprintf(
+		"%s is %s by each sync, and %s again by %s; its owner is left as it is for a while. Let only one of the two manage it: change its labels or the selector, "+
+			"or take the kind out of the children of one", child, done, undone, who))
 }
 
 // childReference returns a reference to the child of an outcome that was written or deleted, nil if it is not known.

@@ -17,6 +17,7 @@ limitations under the License.
 package childcontrol
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -72,6 +73,23 @@ func (m Managers) Of(place string) string {
 	return names[at]
 }
 
+// First returns the field manager, other than the controller's own, that wrote the object before all others; empty if there is none or it is not known.
+func (m Managers) First() string {
+	if len(m.fields) == 0 {
+		return ""
+	}
+	names, err := owned.All(m.fields)
+	if err != nil {
+		return "" // Not reached: the API server wrote them.
+	}
+	for _, name := range slices.Backward(names) {
+		if !slices.Contains(m.own, name) {
+			return name
+		}
+	}
+	return ""
+}
+
 // Known reports whether anything is known.
 func (m Managers) Known() bool { return len(m.fields) > 0 }
 
@@ -111,6 +129,26 @@ func (c *Control) changers(ctx context.Context, step *plan.Step) []string {
 		names = append(names, manager)
 	}
 	return names
+}
+
+// rivals names the other CompositeControllers of this process that handle a parent: what they declare as children may be the children of this one.
+func (c *Control) rivals(key parent.Key) []string {
+	if c.config.Handlers == nil {
+		return nil
+	}
+	return slices.DeleteFunc(c.config.Handlers(key), func(name string) bool { return !strings.HasPrefix(name, definition.KindComposite+" ") })
+}
+
+// makers names who makes a child of a parent again, or changes its owner.
+func (c *Control) makers(ctx context.Context, key parent.Key, t client.Target) string {
+	if names := c.rivals(key); len(names) > 0 {
+		return strings.Join(names, " or ") + ", which handles this object as well,"
+	}
+	known := c.managers(ctx, t, client.FieldManager, client.PatchManager, c.config.Manager)
+	if manager := cmp.Or(known.Of("metadata.ownerReferences"), known.First()); manager != "" {
+		return fmt.Sprintf("the field manager %q", manager)
+	}
+	return "somebody else, whom the API server's audit log names,"
 }
 
 // whose returns the controllers whose child an object of the parent may be, empty if none is known.

@@ -107,10 +107,16 @@ func (c *claiming) one(ctx context.Context, rule *children.Rule, o *object.Objec
 			// A rule for another version of the same kind has adopted it.
 			return o, nil
 		}
+		if c.sync.LeavesOwner(ctx, target, o, true) {
+			return nil, nil
+		}
 		return c.adopt(ctx, target, o)
 	case claim.Release:
 		if key := children.KeyOf(o); !c.released[key] { // By a rule for another version of the same kind.
 			c.released[key] = true
+			if c.sync.LeavesOwner(ctx, target, o, false) {
+				return nil, nil
+			}
 			return nil, c.release(ctx, target, o)
 		}
 	case claim.Ignore:

@@ -112,7 +112,7 @@ func (n *Notes) rest(made plan.Plan, v *Verdicts) {
 var messages = map[plan.Reason]string{
 	plan.OnDelete: "it differs, and its update method OnDelete leaves it until it is deleted",
 	plan.Deleting: "it is being deleted",
-	plan.Flapping: "it differs again after many writes, and is left alone for a while",
+	plan.Flapping: "it is changed back after every write, and is left alone for a while",
 	plan.Stale:    "it changed after it was observed, and is looked at again",
 	plan.Untried:  "it would have to be deleted, and it cannot be tried whether the differences are the API server's doing",
 }

@@ -261,5 +261,6 @@ func deletedAll(result *childcontrol.Result) bool {
 			done++
 		}
 	}
-	return done == len(result.Plan.Deletions())
+	left := slices.ContainsFunc(result.Plan.Steps, func(step plan.Step) bool { return step.HoldsDeletion() })
+	return !left && done == len(result.Plan.Deletions())
 }

@@ -294,7 +294,9 @@ func (p *previewing) removeFinalizer(s *Sync) error {
 func (p *previewing) children(ctx context.Context, s *Sync, in plan.Input) error {
 	c := s.controller
 	made, held, err := c.children.Plan(in)
-	s.deletedChildren = err == nil && !held && !slices.ContainsFunc(made.Steps, func(step plan.Step) bool { return step.Action == plan.Recreate })
+	s.deletedChildren = err == nil && !held && !slices.ContainsFunc(made.Steps, func(step plan.Step) bool {
+		return step.Action == plan.Recreate || step.HoldsDeletion()
+	})
 	v := preview.Verdicts{
 		Observed: s.Observed, Rules: c.rules, Err: err, Held: held, Text: message,
 		Conflict: func(child children.Key) error { return c.children.Conflict(s.Key, s.Parent, child) },

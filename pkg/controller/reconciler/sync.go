@@ -77,6 +77,8 @@ type Sync struct {
 	gathered plan.Input
 	// fingerprint stands for the children of the response; zero for those of a rollout.
 	fingerprint record.Fingerprint
+	// claims is what happened to the owners of children.
+	claims claims
 	// result is what happened to the children.
 	result childcontrol.Result
 	// insistent is the parent as the hook was shown it, once the sync has written over a later state of it; else nil.
@@ -168,7 +170,7 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 		}
 		return worker.Result{}, nil
 	}
-	again := worker.Earliest(s.Decision.ResyncAfter, s.result.Again)
+	again := worker.Earliest(worker.Earliest(s.Decision.ResyncAfter, s.result.Again), s.claims.again)
 	// What a sync that fails has written may cause the next one, without a back-off.
 	if pause := c.settle(ctx, s, err); err == nil {
 		c.parents.synced(key)
@@ -201,7 +203,7 @@ func (s *Sync) run(ctx context.Context) error {
 		s.controller.finalizing.forget(s.Key) // Now: the hook may fail from here on.
 	}
 	relate, decide := meanwhile(relate), meanwhile(decide)
-	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, kind.Observe, relate, decide, kind.Write} {
+	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, observe, relate, decide, kind.Write} {
 		if err := phase(ctx, s); err != nil || s.Parent == nil {
 			return err
 		}

@@ -35,6 +35,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -236,6 +237,39 @@ func (s *Sync) kept() []children.Key {
 	return kept
 }
 
+// claims is what a sync did about the owners of children.
+type claims struct {
+	// written are the children that it adopted or released, and reported those of which it reported that it leaves them.
+	written, reported []children.Key
+	// again is after which time one that is left may be adopted or released; zero for never.
+	again time.Duration
+}
+
+// LeavesOwner reports whether an object is neither adopted nor released for a while, because somebody has undone that each time. The first sync
+// that leaves it reports so.
+func (s *Sync) LeavesOwner(ctx context.Context, t client.Target, o *object.Object, adopts bool) bool {
+	c, key := s.controller, children.KeyOf(o)
+	until, reported, leaves := c.children.Leaves(s.Parent.UID(), key, time.Now())
+	if !leaves || s.preview != nil {
+		return leaves
+	}
+	s.claims.again = worker.Earliest(s.claims.again, max(time.Until(until), time.Millisecond))
+	if !reported {
+		s.claims.reported = append(s.claims.reported, key)
+		c.children.ReportClaims(ctx, s.Key, s.Parent, o, t, adopts)
+	}
+	return true
+}
+
+// observe finds the children, and counts those whose owners it changed.
+func observe(ctx context.Context, s *Sync) error {
+	err := s.controller.config.Kind.Observe(ctx, s)
+	if s.Parent != nil && len(s.claims.written)+len(s.claims.reported) > 0 {
+		s.controller.children.Claimed(s.Parent.UID(), s.claims.written, s.claims.reported, time.Now())
+	}
+	return err
+}
+
 // AdoptChild makes the parent the controller of an object, by a merge patch, and returns the object as it is then.
 func (s *Sync) AdoptChild(ctx context.Context, t client.Target, o *object.Object, patch []byte) (*object.Object, error) {
 	if s.preview != nil {
@@ -262,6 +296,7 @@ func (s *Sync) patchChild(ctx context.Context, action v1alpha1.ChildAction, t cl
 				s.controller.expectations.Wrote(s.Key, informer, written)
 			}
 		}
+		s.claims.written = append(s.claims.written, children.KeyOf(written))
 		s.recording.Claimed(action, t.Resource.Resource, written)
 	}
 	return written, err

@@ -45,6 +45,7 @@ func TestBrakes(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{Limit: limit})
 	t.Run("DeletionGuard", func(t *testing.T) { deletionGuard(t, e) })
 	t.Run("Pause", func(t *testing.T) { pauses(t, e) })
+	t.Run("Fights", func(t *testing.T) { fights(t, e) })
 }
 
 // A stage is one test of a controller of either kind, whose hook wants as many ConfigMaps for each parent as its spec.n says, with the
