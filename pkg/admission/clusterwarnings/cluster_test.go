@@ -134,7 +134,8 @@ func cluster() world {
 			metav1.APIResource{Name: "configmaps", Kind: "ConfigMap", ShortNames: []string{"cm"}, Namespaced: true},
 			metav1.APIResource{Name: "nodes", Kind: "Node"}, metav1.APIResource{Name: "nodes/status"}),
 		"/apis/apps/v1": resources("apps/v1",
-			metav1.APIResource{Name: "deployments", Kind: "Deployment", Namespaced: true}, metav1.APIResource{Name: "deployments/status"}),
+			metav1.APIResource{Name: "deployments", Kind: "Deployment", Namespaced: true}, metav1.APIResource{Name: "deployments/status"},
+			metav1.APIResource{Name: "statefulsets", Kind: "StatefulSet", Namespaced: true}, metav1.APIResource{Name: "statefulsets/status"}),
 		"/apis/apps/v1beta1":   resources("apps/v1beta1", metav1.APIResource{Name: "scales", Kind: "Scale", Namespaced: true}),
 		"/apis/example.com/v1": http.StatusServiceUnavailable,
 
@@ -387,6 +388,26 @@ func TestWarningsAboutHooks(t *testing.T) {
 	}
 }
 
+func TestWarningsAboutChildrenThatKubernetesMakes(t *testing.T) {
+	for name, test := range map[string]struct {
+		parents string
+		want    []string
+	}{
+		"of StatefulSets": {"statefulsets", []string{
+			"spec.childResources[0]: Kubernetes' own controller of statefulsets makes pods of them: those that the hook does not return are deleted, or released, " +
+				"and made again. To be shown pods that it does not manage, have a customize hook select them",
+		}},
+		"of Deployments, which makes ReplicaSets": {"deployments", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := deployments(func(s *metacontroller.CompositeControllerSpec) { s.ParentResource.Resource = test.parents })
+			if diff := cmp.Diff(test.want, warningsIn(t, cluster(), o, nil)); diff != "" {
+				t.Errorf("warnings differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestWarningsAboutNeighbors(t *testing.T) {
 	selecting := func(selector string) *metacontroller.CompositeController {
 		return deployments(func(s *metacontroller.CompositeControllerSpec) {
@@ -412,7 +433,12 @@ func TestWarningsAboutNeighbors(t *testing.T) {
 		decorators []v1alpha1.DecoratorController
 		want       []string
 	}{
-		"itself":                         {object: deployments(), others: []v1alpha1.CompositeController{other("mine", "deployments", "")}},
+		"itself": {object: deployments(), others: []v1alpha1.CompositeController{other("mine", "deployments", "")}},
+		"the same parents and children": {deployments(), []v1alpha1.CompositeController{other("other", "deployments", "", "nodes", "pods")}, nil, []string{
+			"spec.parentResource: CompositeController other handles deployments.apps too, and the selectors of both may match the same ones: each would delete, or " +
+				"release, the pods that only the other one's hook returns, and both would write their status, and the ControllerRevisions of rolling updates. Have " +
+				"one hook return all of them, or keep the parents apart by labelSelectors",
+		}},
 		"other parents":                  {object: deployments(), others: []v1alpha1.CompositeController{other("other", "scales", "")}},
 		"the same parents":               {deployments(), []v1alpha1.CompositeController{other("other", "deployments", "")}, nil, []string{shares}},
 		"some of all parents":            {deployments(), []v1alpha1.CompositeController{other("other", "deployments", "a=1")}, nil, []string{shares}},

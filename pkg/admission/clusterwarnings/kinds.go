@@ -59,7 +59,13 @@ func (p *Plugin) lookupsOfKinds(d *definition) lookups {
 		}})
 	}
 	for _, child := range d.children {
-		all = append(all, lookup{child.path, func(ctx context.Context) ([]string, error) { return s.warnChild(ctx, child, d.parents) }})
+		all = append(all, lookup{child.path, func(ctx context.Context) ([]string, error) {
+			texts, err := s.warnChild(ctx, child, d.parents)
+			if d.kind == kindComposite {
+				texts = append(texts, warnMade(d.parents, child)...)
+			}
+			return texts, err
+		}})
 	}
 	return all
 }

@@ -43,7 +43,7 @@ func (p *Plugin) lookupsOfNeighbors(d *definition) lookups {
 		for _, parent := range d.parents {
 			all = append(all, lookup{parent.path, func(ctx context.Context) ([]string, error) {
 				others, err := n.get(ctx)
-				return warnOverlap(parent, others), err
+				return warnOverlap(parent, d.children, others), err
 			}})
 		}
 	}
@@ -110,8 +110,8 @@ func (p *Plugin) others(ctx context.Context, d *definition) ([]definition, error
 	return all, errors.Join(errs...)
 }
 
-// warnOverlap tells of other CompositeControllers with the same parents. Decorators may share targets with anybody.
-func warnOverlap(parent use, others []definition) []string {
+// warnOverlap warns of other CompositeControllers with the same parents. Decorators may share targets with anybody.
+func warnOverlap(parent use, children []use, others []definition) []string {
 	var texts []string
 	for _, other := range others {
 		if other.kind != kindComposite {
@@ -119,12 +119,52 @@ func warnOverlap(parent use, others []definition) []string {
 		}
 		for _, theirs := range other.parents {
 			if theirs.groupResource() == parent.groupResource() && overlap(theirs.selector, parent.selector) {
-				texts = append(texts, fmt.Sprintf("CompositeController %s handles %s too, and the selectors of both may match the same ones: "+
-					"both would write their status, and the ControllerRevisions of rolling updates", other.name, parent.groupResource()))
+				would := "both would write their status, and the ControllerRevisions of rolling updates"
+				if both := shared(children, other.children); len(both) > 0 {
+					would = fmt.Sprintf("each would delete, or release, the %s that only the other one's hook returns, and %s. Have one hook return all of them, or keep "+
+						"the parents apart by labelSelectors", strings.Join(both, " and "), would)
+				}
+				texts = append(texts, fmt.Sprintf("CompositeController %s handles %s too, and the selectors of both may match the same ones: %s",
+					other.name, parent.groupResource(), would))
 			}
 		}
 	}
 	return texts
+}
+
+// shared returns the resources that two lists of children have in common.
+func shared(a, b []use) []string {
+	var both []string
+	theirs := resources(b)
+	for _, r := range resources(a) {
+		if name := r.String(); slices.Contains(theirs, r) && !slices.Contains(both, name) {
+			both = append(both, name)
+		}
+	}
+	return both
+}
+
+// made are the children that Kubernetes' own controllers make of an object, and own by a controller reference.
+var made = map[schema.GroupResource][]schema.GroupResource{ //nolint:gochecknoglobals // It does not change.
+	{Group: "apps", Resource: "deployments"}:  {{Group: "apps", Resource: "replicasets"}},
+	{Group: "apps", Resource: "replicasets"}:  {{Resource: "pods"}},
+	{Group: "apps", Resource: "statefulsets"}: {{Resource: "pods"}, {Group: "apps", Resource: "controllerrevisions"}},
+	{Group: "apps", Resource: "daemonsets"}:   {{Resource: "pods"}, {Group: "apps", Resource: "controllerrevisions"}},
+	{Group: "batch", Resource: "cronjobs"}:    {{Group: "batch", Resource: "jobs"}},
+	{Group: "batch", Resource: "jobs"}:        {{Resource: "pods"}},
+	{Resource: "replicationcontrollers"}:      {{Resource: "pods"}},
+	{Resource: "services"}:                    {{Group: "discovery.k8s.io", Resource: "endpointslices"}},
+}
+
+// warnMade warns of children of a CompositeController that Kubernetes' own controllers make of its parents.
+func warnMade(parents []use, child use) []string {
+	for _, parent := range parents {
+		if slices.Contains(made[parent.groupResource()], child.groupResource()) {
+			return []string{fmt.Sprintf("Kubernetes' own controller of %[1]s makes %[2]s of them: those that the hook does not return are deleted, or released, and made again. "+
+				"To be shown %[2]s that it does not manage, have a customize hook select them", parent.rule.Resource, child.rule.Resource)}
+		}
+	}
+	return nil
 }
 
 // warnCycle tells of a way over other controllers from a child back to the parents of a controller.
