@@ -232,7 +232,7 @@ func taken(s *stage) {
 		}
 		events := s.Events("p")
 		return slices.ContainsFunc(events, func(e corev1.Event) bool {
-			return e.Reason == "ChildFlapping" && strings.Contains(e.Message, "is deleted by somebody else after every creation")
+			return e.Reason == "ChildFlapping" && strings.Contains(e.Message, "is deleted after every creation by somebody else")
 		}), fmt.Sprintf("%d deletions, %v", deletions, events)
 	})
 	// The creations are counted from the first one of a minute on. On a busy machine a minute may end before there were enough.
