@@ -43,8 +43,11 @@ type Expectations struct {
 	clock   clock.WithDelayedExecution
 	release func(parent.Key)
 	closed  func(written map[schema.GroupResource]write)
-	// made is called with each state of an object that the controller made.
-	made func(version uint64)
+	// registry is that of the process, nil if there is none, and controller the name of the controller in it.
+	registry   *Registry
+	controller string
+	// Because returns the versions of related objects that a sync of a parent is caused by. It is set before the first write.
+	Because func(key parent.Key) []uint64
 
 	mu      sync.Mutex
 	parents map[parent.Key]*expecting
@@ -89,7 +92,7 @@ func New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
 		c = clock.RealClock{}
 	}
 	return &Expectations{
-		clock: c, release: release, closed: func(map[schema.GroupResource]write) {}, made: func(uint64) {},
+		clock: c, release: release, closed: func(map[schema.GroupResource]write) {}, Because: func(parent.Key) []uint64 { return nil },
 		parents: map[parent.Key]*expecting{}, watched: map[*cache.Informer]*watched{}, written: map[schema.GroupResource]write{},
 	}
 }
@@ -99,11 +102,11 @@ func New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
 // write, and has the version from before it: it is expected to disappear.
 func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object.Object) {
 	if !parent.Ended(o) {
-		e.made(trigger.Version(o)) // Before handlers are called with it.
+		e.made(key, trigger.Version(o)) // Before handlers are called with it.
 		e.wroteVersion(key, informer, o.ResourceVersion(), informer.Wrote(o))
 		return
 	}
-	e.made(trigger.Deleted(o))
+	e.made(key, trigger.Deleted(o))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() {
@@ -144,7 +147,7 @@ func (e *Expectations) wroteVersion(key parent.Key, informer *cache.Informer, ve
 
 // Deleted expects an object that a sync of the parent key deleted to be gone or being deleted.
 func (e *Expectations) Deleted(key parent.Key, informer *cache.Informer, o *object.Object) {
-	e.made(trigger.Deleted(o))
+	e.made(key, trigger.Deleted(o))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() && !shown.Deleting() {

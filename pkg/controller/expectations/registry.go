@@ -17,6 +17,7 @@ limitations under the License.
 package expectations
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -30,8 +31,11 @@ import (
 // staleFor is how long a computed staleness is good for: it is read before every write of a child.
 const staleFor = 50 * time.Millisecond
 
-// remembered is how many writes of the process are remembered. Controllers that answer each other's writes do so within fewer.
+// remembered is how many writes of the process are remembered. Parents that answer each other's writes do so within fewer.
 const remembered = 4096
+
+// chain is how many parents are remembered whose writes led to a write, the latest first.
+const chain = 4
 
 // Registry knows the expectations of all controllers of a process. It is safe for concurrent use; the zero value is ready.
 type Registry struct {
@@ -44,29 +48,72 @@ type Registry struct {
 	own     ownVersions
 }
 
-// ownVersions are the last states of objects that the controllers of a process have made. The zero value is ready.
+// causes are parents of controllers, as hashes, whose writes led to a write. Zero stands for none.
+type causes [chain]uint64
+
+func (c causes) has(id uint64) bool { return slices.Contains(c[:], id) }
+
+// ownVersions are the last states of objects that the controllers of a process have made, with what led to them. The zero value is ready.
 type ownVersions struct {
 	mu     sync.Mutex
 	latest [remembered]uint64
 	next   int
+	led    map[uint64]causes
 }
 
-func (v *ownVersions) add(version uint64) {
+func (v *ownVersions) add(version uint64, led causes) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.latest[v.next] = version
-	v.next = (v.next + 1) % remembered
+	if v.led == nil {
+		v.led = make(map[uint64]causes, remembered)
+	}
+	if _, known := v.led[version]; !known {
+		delete(v.led, v.latest[v.next])
+		v.latest[v.next] = version
+		v.next = (v.next + 1) % remembered
+	}
+	v.led[version] = led
 }
 
-// Mine reports whether a controller of the registry made an object what a version stands for ([trigger.Version], [trigger.Deleted]), lately. It is
-// false for a nil registry.
-func (r *Registry) Mine(version uint64) bool {
-	if r == nil {
-		return false
+func (v *ownVersions) get(version uint64) causes {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.led[version]
+}
+
+// Answers reports whether a state of an object, for which a version stands ([trigger.Version], [trigger.Deleted]), was made by a controller of the
+// registry because of what a sync of a parent of these expectations wrote, directly or by way of few others, lately.
+func (e *Expectations) Answers(key parent.Key, version uint64) bool {
+	return e.registry != nil && e.registry.own.get(version).has(e.id(key))
+}
+
+// made notes that a sync of a parent made a state of an object.
+func (e *Expectations) made(key parent.Key, version uint64) {
+	if e.registry == nil {
+		return
 	}
-	r.own.mu.Lock()
-	defer r.own.mu.Unlock()
-	return slices.Contains(r.own.latest[:], version)
+	led := causes{e.id(key)}
+	n := 1
+	for _, because := range e.Because(key) {
+		for _, id := range e.registry.own.get(because) {
+			if id != 0 && n < chain && !slices.Contains(led[:n], id) {
+				led[n] = id
+				n++
+			}
+		}
+	}
+	e.registry.own.add(version, led)
+}
+
+// seed makes the hashes of this process comparable.
+var seed = maphash.MakeSeed() //nolint:gochecknoglobals // It does not change, and hashes of all controllers must be comparable.
+
+// id stands for a parent of the controller.
+func (e *Expectations) id(key parent.Key) uint64 {
+	return maphash.Comparable(seed, struct {
+		controller string
+		key        parent.Key
+	}{e.controller, key}) | 1
 }
 
 // New returns expectations that count for the registry until they are closed. They are those of a controller, whose name is unique among
@@ -82,7 +129,7 @@ func (r *Registry) New(controller string, release func(parent.Key), c clock.With
 		r.all, r.written = map[*Expectations]struct{}{}, map[string]map[schema.GroupResource]write{}
 	}
 	r.all[e] = struct{}{}
-	e.made = r.own.add
+	e.registry, e.controller = r, controller
 	e.follow(r.written[controller])
 	e.closed = func(written map[schema.GroupResource]write) { r.closed(controller, e, written) }
 	return e

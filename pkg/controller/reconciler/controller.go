@@ -184,9 +184,9 @@ func (c *Controller) assemble() {
 		Recovered: c.recovered, Processed: c.active, Metrics: c.metrics, Random: c.shared.Options.Random,
 		Triggers: c.triggers(),
 	})
-	c.settling.Mine = c.shared.Expectations.Mine
 	c.deferred = deferredstatus.New(nil)
 	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)
+	c.expectations.Because, c.settling.Answers = c.settling.Because, c.expectations.Answers
 	c.metrics.CountParents(c.parents.len)
 	c.metrics.CountExpectations(c.expectations.Pending)
 	c.metrics.CountRemembered(c.remembered)

@@ -261,7 +261,8 @@ func (s *Sync) relatesToItself() bool {
 func (s *Sync) differs(cause settling.Cause) string {
 	tail := "although the hook is shown nothing new but what it returned. Calls for this object are slowed down until something else changes. "
 	if cause == settling.Restless {
-		tail = "although this object is as it was: nothing but its children has changed. Calls for it are slowed down until it changes, too. "
+		tail = "although this object is as it was: nothing but its children has changed, or related objects that this server writes. Calls for it are slowed " +
+			"down until it changes, too. "
 	}
 	if s.finalizedEarly() {
 		return "\"finalized\": true is in each response of the hook, so that the finalizer is taken off, though this object is neither deleted nor " +

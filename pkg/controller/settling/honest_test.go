@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
 )
 
@@ -100,8 +101,8 @@ func TestHonestHooksAreNeverHeldBack(t *testing.T) {
 				h.write(settling.Sync{Places: 1, Children: 1, Related: h.many})
 			}
 		},
-		"so many related objects are created one by one by this process": func(h *honest) {
-			h.tracker.Mine = func(uint64) bool { return true }
+		"so many related objects are created one by one as answers": func(h *honest) {
+			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			for n := range h.many {
 				h.tracker.Related(key, h.fresh())
 				h.write(settling.Sync{Places: 1, Children: 1, Related: n})

@@ -125,6 +125,8 @@ type entry struct {
 	pause, until time.Duration
 	cause        Cause
 	restless     bool
+	// answers says that the last of the steps was caused by what other parents of this process answered.
+	answers bool
 	// failed says that a sync followed that wrote nothing and failed.
 	failed bool
 	// based says that Deleting and Leaving of left are those of after the sync.
@@ -135,7 +137,7 @@ type entry struct {
 
 // start counts anew. The cause is set by blame.
 func (e *entry) start() {
-	e.steps, e.restless, e.related = 0, false, nil
+	e.steps, e.restless, e.answers, e.related = 0, false, false, nil
 	e.interrupt()
 }
 
@@ -172,9 +174,9 @@ func (e *entry) expired(now time.Duration) bool { return now-e.at > memory+e.pau
 
 // Tracker is what is known of the parents of one controller. It is safe for concurrent use; the zero value is ready.
 type Tracker struct {
-	// Mine reports whether this process wrote the version of an object for which Related was called. Nil: it wrote none. It is set before
-	// the first call, and must not call the Tracker.
-	Mine func(version uint64) bool
+	// Answers reports whether this process wrote the version of an object for which Related was called, because of what a sync of the parent had written
+	// before. Nil: none was. It is set before the first call, and must not call the Tracker.
+	Answers func(key parent.Key, version uint64) bool
 
 	// unsettled is the number of entries with a cause, so that it costs nothing to ask for others.
 	unsettled atomic.Int64
@@ -205,8 +207,8 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, at time.Time) (Cause, time.Durat
 		t.put(key, &entry{left: s.After, at: now, seen: s.Before.Written, places: s.Places, based: !s.Deleted}, now)
 		return None, 0
 	}
-	chained := t.chained(e)
-	cause := e.count(s, chained, now)
+	answered := t.answered(key, e)
+	cause := e.count(s, answered, now)
 	if cause != None || e.cause != Stripped || !e.fought(now) {
 		t.blame(e, cause)
 	}
@@ -226,13 +228,13 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, at time.Time) (Cause, time.Durat
 	return cause, e.pause
 }
 
-// chained reports whether related objects changed since the last sync that wrote, all of them by writes of this process. One that another client
-// changed is an input from outside.
-func (t *Tracker) chained(e *entry) bool {
+// answered reports whether related objects changed since the last sync that wrote, all of them by writes of this process that answered writes for the
+// parent. Every other change is an input from outside.
+func (t *Tracker) answered(key parent.Key, e *entry) bool {
 	if len(e.related) == 0 {
 		return false
 	}
-	if t.Mine == nil || slices.ContainsFunc(e.related, func(version uint64) bool { return !t.Mine(version) }) {
+	if t.Answers == nil || slices.ContainsFunc(e.related, func(version uint64) bool { return !t.Answers(key, version) }) {
 		t.blame(e, None)
 		e.start()
 		return false
@@ -240,19 +242,20 @@ func (t *Tracker) chained(e *entry) bool {
 	return true
 }
 
-// count counts a sync, and returns why the parent does not settle. chained says that other syncs of this process caused it.
-func (e *entry) count(s Sync, chained bool, now time.Duration) Cause {
+// count counts a sync, and returns why the parent does not settle. answered says that syncs of other parents, which answer those of this one, caused it.
+func (e *entry) count(s Sync, answered bool, now time.Duration) Cause {
 	alone := s.Before.Content == e.left.Content && !s.Rolling && !e.expired(now)
 	switch {
 	case !alone || s.Before.Written != e.left.Written:
-		e.steps, e.restless = 0, false
-	case s.Overwrote || chained:
+		e.steps, e.restless, e.answers = 0, false, false
+	case s.Overwrote || answered:
+		e.answers = answered
 		e.step(s, now)
 	}
 	same := alone && s.Before.Children == e.left.Children
 	unchanged := same && s.Before.Written == e.left.Written
 	switch {
-	case chained, unchanged && s.Ends:
+	case answered, unchanged && s.Ends:
 		e.interrupt()
 	case unchanged && e.failed && now-e.at >= excuse:
 		// The failure may have caused it, and back-off sees to those.
@@ -272,7 +275,7 @@ func (e *entry) count(s Sync, chained bool, now time.Duration) Cause {
 		e.interrupt()
 	}
 	switch {
-	case e.restless && (s.Overwrote || chained):
+	case e.restless && (s.Overwrote || answered):
 		return Restless
 	case e.same >= maxSame, e.loops >= maxSame+maxPerChild*e.children:
 		return Differs
@@ -339,6 +342,9 @@ func (t *Tracker) Rested(key parent.Key, at time.Time) {
 	case !ok:
 	case e.expired(t.since(at)):
 		t.drop(key, e)
+	case e.answers:
+		// It rests until the next answer.
+		e.loops, e.same = 0, 0
 	case e.cause == ChangedBack:
 		e.loops, e.same, e.until = 0, 0, 0
 	case e.cause == Differs, e.cause == Restless:
@@ -369,8 +375,18 @@ func (t *Tracker) Outside(key parent.Key) {
 	}
 }
 
-// Related says that a related object of a parent has a version now, which may be one that this process wrote: then the change is an input for the
-// hook, but the syncs that follow from one another are counted.
+// Because returns the versions of related objects since the last sync of a parent that wrote.
+func (t *Tracker) Because(key parent.Key) []uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok := t.entries[key]; ok {
+		return slices.Clone(e.related)
+	}
+	return nil
+}
+
+// Related says that a related object of a parent has a version now. Where another parent of this process wrote it because of this one, the syncs that
+// follow from one another are counted.
 func (t *Tracker) Related(key parent.Key, version uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -379,7 +395,7 @@ func (t *Tracker) Related(key parent.Key, version uint64) {
 	case !ok:
 	case len(e.related) < maxRelated:
 		e.related = append(e.related, version)
-	case t.Mine == nil || !t.Mine(e.related[0]):
+	case t.Answers == nil || !t.Answers(key, e.related[0]):
 		t.blame(e, None)
 		e.start()
 	default:
@@ -437,9 +453,9 @@ func (t *Tracker) Held(key parent.Key, at time.Time, state func() (State, bool))
 	if e, ok = t.entries[key]; !ok || now >= e.until {
 		return 0
 	}
-	if chained := t.chained(e); e.cause == None {
+	if answered := t.answered(key, e); e.cause == None {
 		return 0
-	} else if chained && e.cause != Restless {
+	} else if answered && e.cause != Restless {
 		t.blame(e, None)
 		e.interrupt()
 		return 0

@@ -183,22 +183,30 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 				h.sync(2, 0, h.status)
 			}
 		}, settling.None},
-		{"related objects that others of this process write because of it", func(h *history) {
-			h.tracker.Mine = func(uint64) bool { return true }
+		{"related objects with which other parents answer, and it rests in between", func(h *history) {
+			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
+			for range many {
+				h.tracker.Related(key, h.fresh())
+				h.record(settling.Sync{Places: 2, Children: 1, Related: 1}, h.child)
+				h.tracker.Rested(key, h.now)
+			}
+		}, settling.Restless},
+		{"related objects with which other parents answer", func(h *history) {
+			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			for range many {
 				h.tracker.Related(key, h.fresh())
 				h.record(settling.Sync{Places: 2, Children: 1, Related: 1}, h.child)
 			}
 		}, settling.Restless},
 		{"and now and then a client that does not belong to it", func(h *history) {
-			h.tracker.Mine = func(version uint64) bool { return version%30 != 0 }
+			h.tracker.Answers = func(_ parent.Key, version uint64) bool { return version%30 != 0 }
 			for n := range uint64(many) {
 				h.tracker.Related(key, n)
 				h.record(settling.Sync{Places: 2, Children: 1, Related: 1}, h.child)
 			}
 		}, settling.None},
-		{"many related objects that others of this process create and delete one by one", func(h *history) {
-			h.tracker.Mine = func(uint64) bool { return true }
+		{"many related objects that other parents create and delete one by one as answers", func(h *history) {
+			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			for n := range many {
 				h.tracker.Related(key, h.fresh())
 				h.record(settling.Sync{Places: 2, Related: n}, h.status)
@@ -377,7 +385,7 @@ func TestWhatEndsAPause(t *testing.T) {
 		{"a change of a child", func(h *history) { h.state.Children = h.fresh() }, false},
 		{"a change of a related object", func(h *history) { h.tracker.Related(key, 1) }, false},
 		{"a change of a related object by another parent", func(h *history) {
-			h.tracker.Mine = func(uint64) bool { return true }
+			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			h.tracker.Related(key, 1)
 		}, false},
 		{"a child that is deleted", func(h *history) { h.state.Children, h.state.Deleting, h.state.Leaving = h.fresh(), 1, 1 }, false},

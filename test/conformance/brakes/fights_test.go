@@ -18,15 +18,18 @@ package brakes
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
@@ -39,6 +42,7 @@ func fights(t *testing.T, e *fixture.Environment) {
 	for name, run := range map[string]func(*fighters){
 		"DeletesWhatIsMadeAgain": deletesWhatIsMadeAgain, "ReleasesWhatIsAdoptedAgain": releasesWhatIsAdoptedAgain,
 		"TwoDeleteEachOthersChildren": twoDeleteEachOthersChildren, "TwoReleaseAndAdopt": twoReleaseAndAdopt,
+		"ParentsThatAnswerEachOther": parentsThatAnswerEachOther,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -155,5 +159,40 @@ func twoReleaseAndAdopt(f *fighters) {
 		f.Await(fixture.ConfigMaps, child, "to have its owner", func(o *unstructured.Unstructured) bool {
 			return cluster.Exists(o) && len(o.GetOwnerReferences()) == 1
 		})
+	}
+}
+
+// parentsThatAnswerEachOther has a customize hook that selects the children of all parents, and a child with another value each time.
+func parentsThatAnswerEachOther(f *fighters) {
+	script := f.NewScript(fixture.Composite)
+	script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		versions := 0
+		for _, o := range c.Related["ConfigMap.v1"] {
+			if o.GetName() != c.Parent.GetName() {
+				n, err := strconv.Atoi(fixture.Value(o, "data", "n"))
+				if err != nil {
+					return nil, err
+				}
+				versions += n
+			}
+		}
+		child := fixture.ConfigMap(c.Parent.GetName(), map[string]any{"n": strconv.Itoa(versions + 1)})
+		child.SetLabels(map[string]string{"pair": f.Name})
+		return &fixture.Reply{Children: []*hook.Object{child}}, nil
+	})
+	f.Handle("/sync", script)
+	f.Hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
+		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{{
+			APIVersion: "v1", Resource: "configmaps", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pair": f.Name}},
+		}}}, nil
+	}))
+	f.Run(fixture.Definition{
+		Kind: fixture.Composite, Sync: f.At("/sync"), Customize: f.At("/customize"),
+		Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}},
+	})
+	f.Parent("one", nil)
+	f.Parent("two", nil)
+	for _, name := range []string{"one", "two"} {
+		f.AwaitEvent(name, corev1.EventTypeWarning, "ResponseDiffers", "data.n of ConfigMap")
 	}
 }
