@@ -22,6 +22,7 @@ limitations under the License.
 // decides; package reconciler makes the hashes, holds parents back, and tells people. The package has no client, and starts nothing.
 //
 // What it remembers is dropped by every input that a hook may be shown: the parent, but for what syncs write to it; its children, in
-// the versions that the last sync left; and what Outside is called for, because a State does not show it: related objects, orphans that
-// may be adopted, the controller object, and what API servers publish about kinds of children.
+// the versions that the last sync left; and what a State does not show. Related is called for related objects, and Outside for orphans that
+// may be adopted, the controller object, and what API servers publish about kinds of children. A child that goes ends a pause, and keeps what was
+// counted: syncs may have deleted it themselves.
 package settling
