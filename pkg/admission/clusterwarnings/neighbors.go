@@ -144,22 +144,24 @@ func shared(a, b []use) []string {
 	return both
 }
 
-// made are the children that Kubernetes' own controllers make of an object, and own by a controller reference.
-var made = map[schema.GroupResource][]schema.GroupResource{ //nolint:gochecknoglobals // It does not change.
-	{Group: "apps", Resource: "deployments"}:  {{Group: "apps", Resource: "replicasets"}},
-	{Group: "apps", Resource: "replicasets"}:  {{Resource: "pods"}},
-	{Group: "apps", Resource: "statefulsets"}: {{Resource: "pods"}, {Group: "apps", Resource: "controllerrevisions"}},
-	{Group: "apps", Resource: "daemonsets"}:   {{Resource: "pods"}, {Group: "apps", Resource: "controllerrevisions"}},
-	{Group: "batch", Resource: "cronjobs"}:    {{Group: "batch", Resource: "jobs"}},
-	{Group: "batch", Resource: "jobs"}:        {{Resource: "pods"}},
-	{Resource: "replicationcontrollers"}:      {{Resource: "pods"}},
-	{Resource: "services"}:                    {{Group: "discovery.k8s.io", Resource: "endpointslices"}},
+const pods = "pods"
+
+// made are the children that Kubernetes' own controllers make of objects, and own by a controller reference. Resources are as in replicasets.apps.
+var made = map[string][]string{
+	"cronjobs.batch":         {"jobs.batch"},
+	"daemonsets.apps":        {pods, "controllerrevisions.apps"},
+	"deployments.apps":       {"replicasets.apps"},
+	"jobs.batch":             {pods},
+	"replicasets.apps":       {pods},
+	"replicationcontrollers": {pods},
+	"services":               {"endpointslices.discovery.k8s.io"},
+	"statefulsets.apps":      {pods, "controllerrevisions.apps"},
 }
 
 // warnMade warns of children of a CompositeController that Kubernetes' own controllers make of its parents.
 func warnMade(parents []use, child use) []string {
 	for _, parent := range parents {
-		if slices.Contains(made[parent.groupResource()], child.groupResource()) {
+		if slices.Contains(made[parent.groupResource().String()], child.groupResource().String()) {
 			return []string{fmt.Sprintf("Kubernetes' own controller of %[1]s makes %[2]s of them: those that the hook does not return are deleted, or released, and made again. "+
 				"To be shown %[2]s that it does not manage, have a customize hook select them", parent.rule.Resource, child.rule.Resource)}
 		}

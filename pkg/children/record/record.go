@@ -403,7 +403,7 @@ func (r Records) Claimed(keys []children.Key, now time.Time) Records {
 		next = append(next, of)
 	}
 	for _, known := range r {
-		if _, ok := counted[known.Key]; !ok && !(known.Contested() && known.Over(now)) {
+		if _, ok := counted[known.Key]; !ok && (!known.Contested() || !known.Over(now)) {
 			next = append(next, known)
 		}
 	}

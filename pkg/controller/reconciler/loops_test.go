@@ -96,7 +96,7 @@ func TestAChangeOfWhatTheHookIsShownEndsAPauseAtOnce(t *testing.T) {
 					t.Fatalf("%d parents do not settle after %d syncs", h.Differing, syncs.Load())
 				}
 				before := syncs.Load()
-				change(s, int(version.Add(1)), label.Load().(string)) //nolint:forcetypeassert // newLabelScene stores texts.
+				change(s, int(version.Add(1)), label.Load().(string))
 				synctest.Wait()
 				if syncs.Load() == before {
 					t.Error("it is not synced at once")

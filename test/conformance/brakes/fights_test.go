@@ -64,7 +64,7 @@ func (f *fighters) wants(suffix string, labels map[string]any, d fixture.Definit
 	script := f.NewScript(fixture.Composite)
 	script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
 		child := fixture.ConfigMap(c.Parent.GetName()+suffix, map[string]any{"a": "b"})
-		child.Object["metadata"].(map[string]any)["labels"] = labels //nolint:forcetypeassert // It is made above.
+		child.Object["metadata"].(map[string]any)["labels"] = labels
 		return &fixture.Reply{Children: []*hook.Object{child}}, nil
 	})
 	f.Handle("/"+suffix, script)
