@@ -80,6 +80,7 @@ func (e *ConflictError) Error() string {
 type Applier struct {
 	client *client.Client
 	slots  *slots
+	pace   *pace
 	// each bounds the writes of one parent.
 	each int
 	// controller is whose children are written.
@@ -98,6 +99,8 @@ type Options struct {
 	Behind func() bool
 	// WritesPerParent is the number of concurrent writes of one parent's children. Default 8.
 	WritesPerParent int
+	// Random returns numbers in [0,1) for the times of trials for which nobody waits. Nil: math/rand/v2.
+	Random func() float64
 }
 
 // New returns an applier.
@@ -108,18 +111,18 @@ func New(o Options) *Applier {
 	if o.WritesPerParent <= 0 {
 		o.WritesPerParent = 8
 	}
-	return &Applier{client: o.Client, slots: newSlots(o.Writes, o.Behind), each: o.WritesPerParent}
+	return &Applier{client: o.Client, slots: newSlots(o.Writes, o.Behind), pace: newPace(o.Random), each: o.WritesPerParent}
 }
 
 // With returns an applier that writes with another client, within the limits of a.
 func (a *Applier) With(c *client.Client) *Applier {
-	return &Applier{client: c, slots: a.slots, each: a.each, controller: a.controller}
+	return &Applier{client: c, slots: a.slots, pace: a.pace, each: a.each, controller: a.controller}
 }
 
 // For returns an applier that writes the children of a controller, within the limits of a: it has turns with those of other controllers
 // where writes have to wait.
 func (a *Applier) For(controller string) *Applier {
-	return &Applier{client: a.client, slots: a.slots, each: a.each, controller: controller}
+	return &Applier{client: a.client, slots: a.slots, pace: a.pace, each: a.each, controller: controller}
 }
 
 // Apply carries out a plan and returns what happened to each child that was to be changed: it deletes, then writes Namespaces, and then the

@@ -93,7 +93,7 @@ func (in *Input) child(d children.Desired) (*child, error) {
 }
 
 func (c *child) needsNothing(o *object.Object) bool {
-	return c.known.NeedsNothing(c.step.desired, o.ResourceVersion(), c.step.epoch, c.in.Now) != record.Unknown
+	return c.known.NeedsNothing(c.step.desired, o.ResourceVersion(), c.in.Now) != record.Unknown
 }
 
 // remembered are the places at which the API server is known to return something else than it is sent.

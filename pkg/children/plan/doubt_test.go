@@ -94,7 +94,7 @@ func (s *scene) later(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
 
 func TestAChildThatCannotBeTriedIsNotDeleted(t *testing.T) {
 	for name, change := range map[string]func(*scene){
-		"AnotherEpoch": func(s *scene) { s.Epochs = map[string]int64{"": 2} },
+		"AnotherEpoch": func(s *scene) { s.Epochs = map[schema.GroupKind]int64{{Kind: "ConfigMap"}: 2}; s.turn() },
 		"MaxAge":       func(s *scene) { s.later(record.MaxAge) },
 		"ARestart":     func(s *scene) { s.restart() },
 	} {
@@ -119,7 +119,7 @@ func TestAChildThatCannotBeTriedIsNotDeleted(t *testing.T) {
 			if step := s.step(t); step.Reason != plan.Untried || s.tried != 4 {
 				t.Errorf("%s %s a while later, %d dry runs", step.Action, step.Reason, s.tried)
 			}
-			s.Epochs = map[string]int64{"": 3}
+			s.Epochs = map[schema.GroupKind]int64{{Kind: "ConfigMap"}: 3}
 			if step := s.step(t); step.Reason != plan.Untried || s.tried != 6 {
 				t.Errorf("%s %s in another epoch, %d dry runs", step.Action, step.Reason, s.tried)
 			}
@@ -144,7 +144,7 @@ func TestAChangeOfTheHookNeedsNoTrial(t *testing.T) {
 				s := newScene(method)
 				begin(s)
 				s.later(7 * time.Hour)
-				s.Epochs = map[string]int64{"": 2}
+				s.Epochs = map[schema.GroupKind]int64{{Kind: "ConfigMap"}: 2}
 				s.want(t, child("a", "2"))
 				if step := s.step(t); step.Action == plan.Leave || s.tried > 0 {
 					t.Errorf("%s %s after %d dry runs", step.Action, step.Reason, s.tried)

@@ -54,8 +54,8 @@ type Input struct {
 	// Comparing says that the input is for Unchanged: only what may turn its verdict is in doubt.
 	Comparing bool
 
-	// Epochs are those of schema and admission, by group. They are read before anything is tried. A missing one is 0.
-	Epochs map[string]int64
+	// Epochs are those of schema and admission. They are read before anything is tried. A missing one is 0.
+	Epochs map[schema.GroupKind]int64
 	// Schemas are those of the kinds, nil for a kind that has none.
 	Schemas map[schema.GroupVersionKind]merge.Schema
 	// SchemaErrors say why the schema of a kind is not known. What is nil in Schemas without an error is known not to be there.
@@ -174,7 +174,7 @@ func Missing(in Input) Reads {
 // epoch returns that of schema and admission of a child. Lists are merged by guessing without a schema, so what is learnt then counts
 // only as long as it is not known.
 func (in *Input) epoch(d children.Desired) int64 {
-	epoch := in.Epochs[d.Group]
+	epoch := in.Epochs[d.GroupKind()]
 	if in.SchemaErrors[kindOf(d)] != nil {
 		return ^epoch
 	}
@@ -257,6 +257,21 @@ func (in *Input) certain(d children.Desired, o *object.Object, rule children.Rul
 func (in *Input) Unchanged(d children.Desired, o *object.Object) bool {
 	step, err := in.step(d, o)
 	return err == nil && (step.Action == Leave && step.Reason == Same || step.Action == Update && step.RecordOnly)
+}
+
+// Applied returns what was desired of an observed child when its record was made, as the child itself has it. It has not if it is written
+// by server-side apply, which keeps what is owned and not what was sent, nor if it is a Secret.
+func (in *Input) Applied(o *object.Object) (d children.Desired, ok bool) {
+	text, _ := o.Annotation(merge.Annotation)
+	content := merge.Decode(text)
+	version, _ := content["apiVersion"].(string)
+	d = children.Desired{Key: children.KeyOf(o), APIVersion: version, Content: content}
+	known := in.Records.Get(d.Key)
+	if known == nil || version == "" {
+		return d, false
+	}
+	c, err := in.child(d)
+	return d, err == nil && c.step.desired == known.Desired
 }
 
 func byKey(list []*object.Object) map[children.Key]*object.Object {

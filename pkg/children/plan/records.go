@@ -184,6 +184,12 @@ func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record 
 // left returns the record of a child that was left as it is.
 func (p Plan) left(step *Step, known *record.Record) *record.Record {
 	switch {
+	case step.Action != Leave && step.tried:
+		// It was only looked at: what is known now decides about the plan that is carried out.
+		next := known.For(step.Key, step.desired)
+		next.Learnt(step.explained, step.epoch, p.Now)
+		next.NeededNothing("", record.Unknown)
+		return next
 	case step.Action != Leave:
 	case step.Reason == Flapping && step.Report:
 		next := known.For(step.Key, step.desired)
@@ -197,7 +203,7 @@ func (p Plan) left(step *Step, known *record.Record) *record.Record {
 			reason = record.OnDelete
 		}
 		version := step.Observed.ResourceVersion()
-		if known.NeedsNothing(step.desired, version, step.epoch, p.Now) == reason {
+		if known.NeedsNothing(step.desired, version, p.Now) == reason {
 			return known
 		}
 		next := known.For(step.Key, step.desired)

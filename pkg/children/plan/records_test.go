@@ -451,11 +451,15 @@ func TestReviewAFieldThatTheSchemaLearnsLater(t *testing.T) {
 	s.records.Commit(s.Parent, s.last.Next(s.records.Of(s.Parent), nil, a))
 	s.others(t, `"name":"a"`, `"name":"a","labels":{"somebody":"else"}`)
 	p := s.carryOut(t, a)
-	if p.Writes() > 0 || !s.records.Of(s.Parent).Settled(a, s.Observed, s.epoch, s.clock.Now()) {
+	if p.Writes() > 0 || !s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()) {
 		t.Fatalf("what was pruned is sent again: %s", p)
 	}
-	s.Epochs = map[string]int64{"apps": 1}
-	if s.records.Of(s.Parent).Settled(a, s.Observed, s.epoch, s.clock.Now()) {
+	s.Epochs = map[schema.GroupKind]int64{{Group: "apps", Kind: "Deployment"}: 1}
+	if s.make(t).Writes() > 0 || s.tried > 0 {
+		t.Errorf("the child is tried before its turn: %d dry runs", s.tried)
+	}
+	s.turn()
+	if s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()) {
 		t.Error("the child is settled although its CRD changed")
 	}
 	if step := s.accept(t, nil); step.Action != plan.Update || plan.Paths(step.Changed) != "spec.extra" {
@@ -471,7 +475,7 @@ func TestWhatIsKnownOfTheAPIServerAges(t *testing.T) {
 	a := s.response(t, configMap)
 	s.accept(t, normalizing)
 	s.carryOut(t, a)
-	settled := func() bool { return s.records.Of(s.Parent).Settled(a, s.Observed, s.epoch, s.clock.Now()) }
+	settled := func() bool { return s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()) }
 	if !settled() {
 		t.Fatal("not settled")
 	}
@@ -489,9 +493,9 @@ func TestAChildThatIsStoredAsItWasSentDependsOnNoEpoch(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateInPlace)
 	a := s.response(t, configMap)
 	s.carryOut(t, a)
-	s.Epochs = map[string]int64{"": 7}
+	s.Epochs = map[schema.GroupKind]int64{{Kind: "ConfigMap"}: 7}
 	s.clock.SetTime(s.clock.Now().Add(2 * record.MaxAge))
-	if !s.records.Of(s.Parent).Settled(a, s.Observed, s.epoch, s.clock.Now()) || s.tried > 0 {
+	if !s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()) || s.tried > 0 {
 		t.Errorf("not settled, %d dry runs", s.tried)
 	}
 }

@@ -259,6 +259,15 @@ func (s *scene) others(t testing.TB, from, to string) {
 // restart drops what the process remembers.
 func (s *scene) restart() { s.records = record.NewStore() }
 
+// turn has the children looked at again, as in an epoch that API servers follow.
+func (s *scene) turn() {
+	records := s.records.Of(s.Parent)
+	for _, known := range records {
+		records = records.Unsettled(known.Key)
+	}
+	s.records.Commit(s.Parent, records)
+}
+
 // annotated returns an object with the annotation for what was applied.
 func annotated(t testing.TB, text, applied string) string {
 	t.Helper()

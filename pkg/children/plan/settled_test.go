@@ -71,9 +71,6 @@ func (s *scene) carryOut(t testing.TB, a record.Fingerprint, failing ...string) 
 	return p
 }
 
-// epoch returns the epoch of a group.
-func (s *scene) epoch(group string) int64 { return s.Epochs[group] }
-
 func child(name, value string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"k":%q}}`, name, value)
 }
@@ -244,7 +241,7 @@ func TestAnResponseIsSettledOnlyWhenAPlanForItWouldDoNothing(t *testing.T) {
 			}
 			s := newScene(method)
 			a := tc.do(t, s)
-			if got := s.records.Of(s.Parent).Settled(a, s.Observed, s.epoch, s.clock.Now()); got != tc.want {
+			if got := s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()); got != tc.want {
 				t.Errorf("settled: %t, want %t", got, tc.want)
 			}
 			if !tc.want {

@@ -25,6 +25,7 @@ import (
 	"time"
 	"unique"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -170,12 +171,12 @@ func (r *Record) Held(version string) bool {
 }
 
 // NeedsNothing returns the reason why a child needs nothing in a version, for a desired state; Unknown if it may need something.
-// A child that is stored as it was sent depends on no epoch.
-func (r *Record) NeedsNothing(desired Hash, version string, epoch int64, now time.Time) Reason {
+// That ends with no epoch, but with Unsettled.
+func (r *Record) NeedsNothing(desired Hash, version string, now time.Time) Reason {
 	if r == nil || r.Desired != desired || r.Version == "" || r.Version != version {
 		return Unknown
 	}
-	if r.Reason == Same && len(r.Returned()) > 0 && !r.Current(epoch, now) {
+	if r.Reason == Same && len(r.Returned()) > 0 && !r.Current(r.Epoch, now) {
 		return Unknown
 	}
 	return r.Reason
@@ -265,6 +266,13 @@ func (r *Record) Doubted() *Record {
 	return &next
 }
 
+// Unsettled returns a copy of the record in which the child may need something. What was learnt counts as before.
+func (r *Record) Unsettled() *Record {
+	next := *r
+	next.NeededNothing("", Unknown)
+	return &next
+}
+
 // Counted puts a breaker into a new record.
 func (r *Record) Counted(b Breaker) { r.set(r.Returned(), b) }
 
@@ -274,11 +282,15 @@ type Records []*Record
 
 // Get returns the record of a child, nil if there is none.
 func (r Records) Get(key children.Key) *Record {
-	i, ok := slices.BinarySearchFunc(r, key, func(r *Record, key children.Key) int { return r.Key.Compare(key) })
+	i, ok := r.find(key)
 	if !ok {
 		return nil
 	}
 	return r[i]
+}
+
+func (r Records) find(key children.Key) (int, bool) {
+	return slices.BinarySearchFunc(r, key, func(r *Record, key children.Key) int { return r.Key.Compare(key) })
 }
 
 // Sort puts new records in the order that Get needs.
@@ -474,8 +486,8 @@ func (s *Store) Len() (parents, records int) {
 
 // Settled reports whether a plan for a response that was planned from before would do nothing, because the observed children,
 // each given once, are the desired ones and need nothing in the versions in which they are observed. It is false for a response
-// without children. epoch returns the present epoch of a group.
-func (r Records) Settled(f Fingerprint, observed []*object.Object, epoch func(group string) int64, now time.Time) bool {
+// without children.
+func (r Records) Settled(f Fingerprint, observed []*object.Object, now time.Time) bool {
 	if f == 0 || len(observed) == 0 || len(r) < len(observed) {
 		return false
 	}
@@ -484,27 +496,33 @@ func (r Records) Settled(f Fingerprint, observed []*object.Object, epoch func(gr
 		if known == nil || known.Fingerprint != f || int(known.Siblings) != len(observed) || o.Deleting() {
 			return false
 		}
-		var present int64
-		if len(known.Returned()) > 0 {
-			present = epoch(known.Key.Group)
-		}
-		if known.NeedsNothing(known.Desired, o.ResourceVersion(), present, now) == Unknown {
+		if known.NeedsNothing(known.Desired, o.ResourceVersion(), now) == Unknown {
 			return false
 		}
 	}
 	return true
 }
 
-// Outdated reports whether a child may need something although it did not change: what is known of what the API server makes of it was
-// learnt in an epoch that is past. epoch returns the present epoch of a group.
-func (r Records) Outdated(epoch func(group string) int64) bool {
-	return slices.ContainsFunc(r, func(known *Record) bool {
-		switch {
-		case known.More == nil:
-			return false
-		case known.More.Untried != (Untried{}) && known.More.Untried.Epoch != epoch(known.Key.Group):
-			return true
+// Outdated returns the children that may need something although they did not change: what is known of what the API server makes of them was
+// learnt before the epoch that API servers follow by now, which followed returns for a kind.
+func (r Records) Outdated(followed func(schema.GroupKind) int64) (keys []children.Key) {
+	for _, known := range r {
+		if known.More == nil {
+			continue
 		}
-		return len(known.More.Returned) > 0 && known.Epoch != epoch(known.Key.Group)
-	})
+		untried := known.More.Untried != (Untried{}) && known.More.Untried.Epoch < followed(known.Key.GroupKind())
+		if untried || len(known.More.Returned) > 0 && known.Epoch < followed(known.Key.GroupKind()) {
+			keys = append(keys, known.Key)
+		}
+	}
+	return keys
+}
+
+// Unsettled returns the records with that of a child, if there is one, in which it may need something.
+func (r Records) Unsettled(key children.Key) Records {
+	next := slices.Clone(r)
+	if i, ok := next.find(key); ok {
+		next[i] = next[i].Unsettled()
+	}
+	return next
 }

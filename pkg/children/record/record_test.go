@@ -48,7 +48,7 @@ func TestWhatWasReturnedOutlivesADesiredState(t *testing.T) {
 	if second.Version != "" || second.Breaker() != (record.Breaker{}) || len(second.Returned()) != 1 {
 		t.Errorf("%+v", second)
 	}
-	if first.NeedsNothing(1, "5", 7, now) != record.Same || first.Breaker() == (record.Breaker{}) {
+	if first.NeedsNothing(1, "5", now) != record.Same || first.Breaker() == (record.Breaker{}) {
 		t.Errorf("the first record changed: %+v", first)
 	}
 }
@@ -67,13 +67,19 @@ func TestKnowledgeEndsWithItsEpochAndWithTime(t *testing.T) {
 		want  bool
 	}{{7, 0, true}, {8, 0, false}, {7, record.MaxAge - time.Second, true}, {7, record.MaxAge, false}} {
 		at := now.Add(test.after)
-		if r.Current(test.epoch, at) != test.want || (r.NeedsNothing(1, "5", test.epoch, at) == record.Same) != test.want {
+		if r.Current(test.epoch, at) != test.want {
 			t.Errorf("epoch %d after %v: current is %t", test.epoch, test.after, !test.want)
 		}
+		if got, want := r.NeedsNothing(1, "5", at) == record.Same, test.after < record.MaxAge; got != want {
+			t.Errorf("after %v: needs nothing is %t", test.after, got)
+		}
+	}
+	if u := r.Unsettled(); u.NeedsNothing(1, "5", now) != record.Unknown || !u.Current(7, now) || r.NeedsNothing(1, "5", now) != record.Same {
+		t.Errorf("unsettled is %+v, from %+v", u, r)
 	}
 	r.Learnt(nil, 7, now)
-	if r.NeedsNothing(1, "5", 8, now.Add(10*record.MaxAge)) != record.Same {
-		t.Error("a child that is stored as it was sent depends on the epoch")
+	if r.NeedsNothing(1, "5", now.Add(10*record.MaxAge)) != record.Same {
+		t.Error("a child that is stored as it was sent depends on time")
 	}
 }
 

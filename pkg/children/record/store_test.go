@@ -19,6 +19,7 @@ package record_test
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
@@ -69,8 +70,9 @@ func TestKnowledgeIsOutdatedByAnotherEpoch(t *testing.T) {
 		"it could not be tried":             {record.Records{none.NotTried(key, record.Untried{Desired: 1, Epoch: 2})}, false},
 		"it could not be tried before that": {record.Records{none.NotTried(key, record.Untried{Desired: 1, Epoch: 1})}, true},
 		"both, the one in this epoch":       {record.Records{learnt(1, pruned).NotTried(key, record.Untried{Epoch: 2})}, true},
+		"another value, in a later epoch":   {record.Records{learnt(3, pruned)}, false},
 	} {
-		if got := tc.records.Outdated(func(string) int64 { return 2 }); got != tc.want {
+		if got := tc.records.Outdated(func(schema.GroupKind) int64 { return 2 }); len(got) == 1 != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

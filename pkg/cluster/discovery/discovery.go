@@ -114,9 +114,9 @@ func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
 
 // Run watches definitions until ctx ends.
 func (d *Discovery) Run(ctx context.Context) {
-	crds, stop := d.watch(crdResource)
+	crds, stop := d.watch(cache.Query{Resource: crdResource, MetadataOnly: true}, d.crdChanged)
 	defer stop()
-	apiServices, stop := d.watch(apiServiceResource)
+	apiServices, stop := d.watch(cache.Query{Resource: apiServiceResource}, d.apiServiceChanged)
 	defer stop()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -134,9 +134,9 @@ func (d *Discovery) Run(ctx context.Context) {
 }
 
 // watch watches definitions until stop is called.
-func (d *Discovery) watch(definitions schema.GroupVersionResource) (informer *cache.Informer, stop func()) {
-	informer = d.cache.Acquire(cache.Query{Resource: definitions, MetadataOnly: true})
-	cancel := informer.Subscribe(d.definitionChanged)
+func (d *Discovery) watch(definitions cache.Query, changed cache.Handler) (informer *cache.Informer, stop func()) {
+	informer = d.cache.Acquire(definitions)
+	cancel := informer.Subscribe(changed)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.definitions = append(d.definitions, informer)
@@ -216,7 +216,7 @@ func (d *Discovery) notify(ctx context.Context) {
 	}
 }
 
-// Subscribe calls changed, from one goroutine, whenever the kinds that are served, or the Epoch of a group, may have changed, until
+// Subscribe calls changed, from one goroutine, whenever the kinds that are served, or the Epoch of a resource, may have changed, until
 // cancel is called.
 func (d *Discovery) Subscribe(changed func()) (cancel func()) {
 	d.mu.Lock()
@@ -229,21 +229,40 @@ func (d *Discovery) Subscribe(changed func()) (cancel func()) {
 	}
 }
 
-// definitionChanged handles the events of CustomResourceDefinitions, named <plural>.<group>, and APIServices, named <version>.<group>.
-func (d *Discovery) definitionChanged(e cache.Event) {
+// crdChanged handles the events of CustomResourceDefinitions, named <plural>.<group>. Only their status keeps their generation.
+func (d *Discovery) crdChanged(e cache.Event) {
+	plural, group := nameOf(e)
+	same := e.Old != nil && e.New != nil && e.New.Generation() != 0 && e.New.Generation() == e.Old.Generation()
+	d.definitionChanged(e, same, group, func(r schema.GroupResource) bool { return r.Group == group && r.Resource == plural })
+}
+
+// apiServiceChanged handles the events of APIServices, named <version>.<group>.
+func (d *Discovery) apiServiceChanged(e cache.Event) {
+	_, group := nameOf(e)
+	d.definitionChanged(e, sameService(e), group, func(r schema.GroupResource) bool { return r.Group == group })
+}
+
+// nameOf returns the two parts of the name of a definition.
+func nameOf(e cache.Event) (first, group string) {
 	o := e.New
 	if o == nil {
 		o = e.Old
 	}
-	_, name, _ := strings.Cut(o.Name(), ".")
-	// The text is a part of the object's JSON, which a key must not keep in memory.
-	name = strings.Clone(name)
-	if counted := d.epochs.count(name, e, d.clock.Now()); e.Initial && !counted {
+	first, group, _ = strings.Cut(o.Name(), ".")
+	return first, group
+}
+
+// definitionChanged handles the event of a definition, which concerns resources of a group. Same says that it defines them as before; they may
+// be served all the same that were not.
+func (d *Discovery) definitionChanged(e cache.Event, same bool, group string, concerns func(schema.GroupResource) bool) {
+	counted := !same && d.epochs.changed(concerns, d.clock.Now())
+	if e.Initial && !counted {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.groupChanged(name)
+	// The text is a part of the object's JSON, which a key must not keep in memory.
+	d.groupChanged(strings.Clone(group))
 }
 
 // groupChanged notes that a group changed. It is called with the lock held.

@@ -63,8 +63,8 @@ type apiServer struct {
 	unwatched bool
 	// listed, where it is not nil, keeps lists of definitions waiting until it is closed.
 	listed chan struct{}
-	// definitions sends events to the watches of CustomResourceDefinitions, and webhooks to those of mutating webhooks.
-	definitions, webhooks chan string
+	// definitions sends events to the watches of CustomResourceDefinitions.
+	definitions chan string
 }
 
 func (s *apiServer) set(code int) {
@@ -84,10 +84,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") != "" {
 		_ = http.NewResponseController(w).Flush()
 		events := s.definitions
-		switch {
-		case strings.HasSuffix(r.URL.Path, "/mutatingwebhookconfigurations"):
-			events = s.webhooks
-		case !strings.HasSuffix(r.URL.Path, "customresourcedefinitions"):
+		if !strings.HasSuffix(r.URL.Path, "customresourcedefinitions") {
 			events = nil
 		}
 		for {
@@ -135,7 +132,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func run(t *testing.T) (*apiServer, *discovery.Discovery) {
 	t.Helper()
-	return serve(t, &apiServer{code: http.StatusOK, definitions: make(chan string), webhooks: make(chan string)})
+	return serve(t, &apiServer{code: http.StatusOK, definitions: make(chan string)})
 }
 
 func serve(t *testing.T, s *apiServer) (*apiServer, *discovery.Discovery) {

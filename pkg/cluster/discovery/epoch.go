@@ -29,112 +29,123 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 )
 
-// admission is the group of what configures the admission of objects, and also the key under which its changes are counted: no
-// definition of a kind has it.
-const admission = "admissionregistration.k8s.io"
-
 // admissionRetry is the time after which the served policies are read again, when reading them failed.
 const admissionRetry = time.Minute
 
-// epochs counts the changes of what decides which values API servers store. The zero value is ready.
+// longestEpoch bounds how long changes that follow each other keep an epoch from being followed.
+const longestEpoch = time.Minute
+
+// epochs count, for each resource, the changes of what decides which values API servers store. The zero value is ready.
 type epochs struct {
-	mu     sync.Mutex
-	groups map[string]*epoch
-	// asked are the groups of which somebody knows the epoch.
-	asked map[string]struct{}
+	mu sync.Mutex
+	// resources are those of which somebody knows the epoch.
+	resources map[schema.GroupResource]*epoch
 }
 
 type epoch struct {
-	changes int64
-	last    time.Time
+	// number is the present epoch, and followed the last one that all API servers follow.
+	number, followed int64
+	// since and last are the times of the first and of the last change that they may not follow yet. since is zero if they follow all.
+	since, last time.Time
 }
 
-// Epoch returns a number that changes when a definition of a kind of the group changes, or the cluster's admission
-// configuration, and again in the seconds after that, since API servers follow a moment later. While it stays the same, an
-// object that is sent again is stored as before, as far as the cluster tells. It costs no request.
-func (d *Discovery) Epoch(group string) int64 {
+// Epoch returns a number that grows when something changes that decides what API servers store for a resource, and once more when
+// they can be expected to follow. While it stays the same, an object that is sent again is stored as before, as far as the cluster tells.
+// It costs no request.
+//
+// What counts: the CustomResourceDefinition of the resource, but for its status; the APIServices of its group, the mutating webhooks, and
+// the mutating policies with their bindings, whose rules name the resource, but for metadata, status and CA bundles. What changes without
+// any of them does not count: what a webhook does, a parameter of a policy, a label of a namespace that is selected. Neither does what
+// only refuses objects. Who relies on an epoch relies on it for a limited time therefore.
+func (d *Discovery) Epoch(resource schema.GroupResource) int64 {
 	d.epochs.mu.Lock()
 	defer d.epochs.mu.Unlock()
-	d.epochs.ask(group)
-	now := d.clock.Now()
-	return d.epochs.groups[group].at(now) + d.epochs.groups[admission].at(now)
+	return d.epochs.of(resource, d.clock.Now()).number
 }
 
-// at returns the number of changes and of the repeats after them. It grows only.
-func (e *epoch) at(now time.Time) int64 {
-	if e == nil {
-		return 0
-	}
-	number := e.changes * int64(len(repeats)+1)
-	for _, after := range repeats {
-		if now.Sub(e.last) >= after {
-			number++
+// Followed returns the latest epoch of a resource that all API servers can be expected to follow. What was learnt in a former one is to be
+// learnt again, although the object does not change. Changes that follow each other count as one, for a minute at most. Subscribers are
+// notified when it grows.
+func (d *Discovery) Followed(resource schema.GroupResource) int64 {
+	d.epochs.mu.Lock()
+	defer d.epochs.mu.Unlock()
+	return d.epochs.of(resource, d.clock.Now()).followed
+}
+
+// of returns the epoch of a resource. It is called with the lock held.
+func (e *epochs) of(resource schema.GroupResource, now time.Time) *epoch {
+	known := e.resources[resource]
+	if known == nil {
+		if e.resources == nil {
+			e.resources = map[schema.GroupResource]*epoch{}
 		}
+		known = &epoch{}
+		// The texts may be parts of an object's JSON.
+		e.resources[schema.GroupResource{Group: strings.Clone(resource.Group), Resource: strings.Clone(resource.Resource)}] = known
 	}
-	return number
+	known.pass(now)
+	return known
 }
 
-// ask takes note that somebody knows the epoch of a group. It is called with the lock held.
-func (e *epochs) ask(group string) {
-	if e.asked == nil {
-		e.asked = map[string]struct{}{admission: {}}
-	}
-	if _, ok := e.asked[group]; !ok {
-		e.asked[strings.Clone(group)] = struct{}{}
-	}
-}
-
-// count takes note of a change of a definition or of the admission configuration. It reports whether there was one. What the first list shows may
-// have changed since somebody asked, before the list.
-func (e *epochs) count(group string, event cache.Event, now time.Time) bool {
-	if sameGeneration(event) {
-		// A status changes nothing.
-		return false
-	}
+// changed counts a change for the resources that it concerns. It reports whether anybody knows the epoch of one. That holds for what the
+// first list shows, too: it may have changed since somebody asked, before the list.
+func (e *epochs) changed(concerns func(schema.GroupResource) bool, now time.Time) (known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, asked := e.asked[group]; event.Initial && !asked {
-		return false
+	for resource, each := range e.resources {
+		if concerns(resource) {
+			each.change(now)
+			known = true
+		}
 	}
-	if e.groups == nil {
-		e.groups = map[string]*epoch{}
-	}
-	changed := e.groups[group]
-	if changed == nil {
-		changed = &epoch{}
-		e.groups[strings.Clone(group)] = changed
-	}
-	changed.changes++
-	changed.last = now
-	return true
+	return known
 }
 
-// sameGeneration reports whether an object is what it was before, but for its metadata and status. Not all kinds say.
-func sameGeneration(e cache.Event) bool {
-	return e.Old != nil && e.New != nil && e.New.Generation() != 0 && e.New.Generation() == e.Old.Generation()
+func (e *epoch) change(now time.Time) {
+	e.pass(now)
+	e.number++
+	e.last = now
+	if e.since.IsZero() {
+		e.since = now
+	}
+}
+
+// pass ends the time in which API servers may not follow, if it is over.
+func (e *epoch) pass(now time.Time) {
+	follow := now.Sub(e.last) >= repeats[len(repeats)-1]
+	if e.since.IsZero() || !follow && now.Sub(e.since) < longestEpoch {
+		return
+	}
+	e.number++
+	e.followed = e.number
+	e.since = now
+	if follow {
+		e.since = time.Time{}
+	}
 }
 
 // watchAdmission counts changes of the admission configuration until ctx ends.
 func (d *Discovery) watchAdmission(ctx context.Context) {
-	var stops []func()
-	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
-		stops = append(stops, d.countChanges(schema.GroupVersionResource{Group: admission, Version: "v1", Resource: resource}))
-	}
-	for _, resource := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
-		if served, ok := d.served(ctx, resource); ok {
-			stops = append(stops, d.countChanges(served))
+	stop := d.countChanges(admissionVersion("v1").WithResource("mutatingwebhookconfigurations"), changedWebhooks)
+	defer stop()
+	served, ok := d.served(ctx, "mutatingadmissionpolicies")
+	if ok {
+		policies := d.cache.Acquire(cache.Query{Resource: served})
+		defer policies.Release()
+		defer d.countChanges(served, changedPolicy)()
+		if served, ok = d.served(ctx, "mutatingadmissionpolicybindings"); ok {
+			defer d.countChanges(served, func(e cache.Event) []mutation { return changedBinding(e, policies) })()
 		}
 	}
 	<-ctx.Done()
-	for _, stop := range stops {
-		stop()
-	}
 }
 
-func (d *Discovery) countChanges(resource schema.GroupVersionResource) (stop func()) {
-	informer := d.cache.Acquire(cache.Query{Resource: resource, MetadataOnly: true})
+// countChanges counts changes of the objects of a resource of admission, which are those of what they say of mutations.
+func (d *Discovery) countChanges(resource schema.GroupVersionResource, changed func(cache.Event) []mutation) (stop func()) {
+	informer := d.cache.Acquire(cache.Query{Resource: resource})
 	cancel := informer.Subscribe(func(e cache.Event) {
-		if d.epochs.count(admission, e, d.clock.Now()) {
+		mutations := changed(e)
+		if len(mutations) > 0 && d.epochs.changed(func(r schema.GroupResource) bool { return concern(mutations, r) }, d.clock.Now()) {
 			d.poke()
 		}
 	})
@@ -144,12 +155,16 @@ func (d *Discovery) countChanges(resource schema.GroupVersionResource) (stop fun
 	}
 }
 
+func admissionVersion(version string) schema.GroupVersion {
+	return schema.GroupVersion{Group: "admissionregistration.k8s.io", Version: version}
+}
+
 // served returns a resource of admission in the newest version that is served, false if none is or ctx ends.
 func (d *Discovery) served(ctx context.Context, resource string) (schema.GroupVersionResource, bool) {
 	for {
 		var failed error
 		for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
-			found, err := d.Resource(ctx, admission+"/"+version, resource)
+			found, err := d.Resource(ctx, admissionVersion(version).String(), resource)
 			if err == nil {
 				return found.GroupVersionResource, true
 			}

@@ -165,7 +165,7 @@ func (c *Control) Told() int { return c.told.len() + c.stale.len() }
 // Settled reports whether Reconcile would do nothing for a response that it was given before. Each observed child is given
 // once.
 func (c *Control) Settled(parent types.UID, f record.Fingerprint, observed []*object.Object) bool {
-	return c.records.Of(parent).Settled(f, observed, c.config.Cluster.Discovery.Epoch, time.Now())
+	return c.records.Of(parent).Settled(f, observed, time.Now())
 }
 
 // Leaves returns until when a child of a parent is neither adopted nor released, because somebody undoes that each time, and whether that has been
@@ -179,11 +179,6 @@ func (c *Control) Leaves(parent types.UID, key children.Key, now time.Time) (unt
 // Claimed counts children that a sync adopted or released, and notes which of those that are left have been reported.
 func (c *Control) Claimed(parent types.UID, claimed, reported []children.Key, now time.Time) {
 	c.records.Commit(parent, c.records.Of(parent).Claimed(claimed, now).Reported(reported))
-}
-
-// Outdated reports whether a child of a parent may have to be written because the schema of its kind changed, or what admits it.
-func (c *Control) Outdated(parent types.UID) bool {
-	return c.records.Of(parent).Outdated(c.config.Cluster.Discovery.Epoch)
 }
 
 // Gather returns the input of a plan with all facts that it needs. For children that differ, it asks the API server what it would
@@ -205,13 +200,13 @@ func (c *Control) Gather(
 // was gathered for. The error is that of ctx.
 func (c *Control) Complete(ctx context.Context, in plan.Input) (plan.Input, error) {
 	// The epochs are those of before anything is tried or written.
-	epochs := map[string]int64{}
+	epochs := map[schema.GroupKind]int64{}
 	for i := range in.Desired {
-		group := in.Desired[i].Group
-		if epoch, known := in.Epochs[group]; known {
-			epochs[group] = epoch
-		} else if _, known := epochs[group]; !known {
-			epochs[group] = c.config.Cluster.Discovery.Epoch(group)
+		kind := in.Desired[i].GroupKind()
+		if epoch, known := in.Epochs[kind]; known {
+			epochs[kind] = epoch
+		} else if _, known := epochs[kind]; !known {
+			epochs[kind] = c.config.Cluster.Discovery.Epoch(c.resource(kind))
 		}
 	}
 	in.Epochs = epochs

@@ -116,6 +116,8 @@ type Controller struct {
 	recheck chan struct{}
 	// relatedKinds asks for a look at the kinds that customize hooks named.
 	relatedKinds chan struct{}
+	// retries asks for a look at children of which the API server may make something else than before.
+	retries chan struct{}
 	// activity has an element after something happened that Health, Counters, Hooks or LastErrors may show.
 	activity chan struct{}
 }
@@ -131,7 +133,7 @@ func New(c Config) (*Controller, error) {
 		config: c, shared: c.Dependencies, rules: children.NewRules(c.Children, unserved(c)...),
 		byResource: map[schema.GroupResource]*Source{}, byKind: map[schema.GroupKind]*Source{},
 		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}), recheck: make(chan struct{}, 1),
-		relatedKinds: make(chan struct{}, 1), activity: make(chan struct{}, 1), finalizing: finalizing{began: make(chan struct{}, 1)},
+		relatedKinds: make(chan struct{}, 1), retries: make(chan struct{}, 1), activity: make(chan struct{}, 1), finalizing: finalizing{began: make(chan struct{}, 1)},
 	}
 	for _, s := range c.Sources {
 		r.byResource[s.Resource.GroupResource()] = s
@@ -272,8 +274,9 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Go(func() { c.resyncPeriodically(ctx) })
 	defer c.shared.Handlers.Add(d.Kind+" "+d.Meta.Name, c.parents.has)()
 	defer c.shared.Cluster.Credentials.Subscribe(c.credentialsChanged)()
-	defer c.shared.Cluster.Discovery.Subscribe(func() { c.kindsChanged(ctx) })()
+	defer c.shared.Cluster.Discovery.Subscribe(c.kindsChanged)()
 	running.Go(func() { c.watchRelatedKinds(ctx) })
+	running.Go(func() { c.watchOutdated(ctx) })
 	running.Go(func() { c.checkCredentials(ctx) })
 	running.Go(func() { c.watchFinalizing(ctx) })
 	running.Go(func() {
@@ -427,5 +430,6 @@ func (c *Controller) pause(ctx context.Context, paused bool) {
 		default: // The events of the start enqueue them.
 		}
 		c.pool.Resume()
+		c.retryOutdated()
 	}
 }

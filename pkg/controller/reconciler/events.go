@@ -226,14 +226,14 @@ func (c *Controller) credentialsChanged(r credentials.Reference) {
 	}
 }
 
-// kindsChanged retries parents whose customize hook names a kind that was not served, enqueues those with a child of which the API server
-// may make something else now, and has it looked whether responses of the customize hook name kinds that are served in another way.
-func (c *Controller) kindsChanged(ctx context.Context) {
+// kindsChanged retries parents whose customize hook names a kind that was not served, has children tried of which the API server may make
+// something else now, and has it looked whether responses of the customize hook name kinds that are served in another way.
+func (c *Controller) kindsChanged() {
 	c.pool.RetryFailed(func(err error) bool {
 		_, unresolved := errors.AsType[*related.UnresolvedError](err)
 		return unresolved
 	})
-	c.enqueueKindChanged(ctx, func(_ parent.Key, o *object.Object) bool { return c.children.Outdated(o.UID()) })
+	c.retryOutdated()
 	select {
 	case c.relatedKinds <- struct{}{}:
 	default:
@@ -251,7 +251,7 @@ func (c *Controller) watchRelatedKinds(ctx context.Context) {
 		}
 		_ = recovery.Call(ctx, "comparing the kinds of related objects", func() error { // It is logged, and repeated by the next change.
 			if outdated := sets.New(c.customizer.KindsChanged(ctx)...); len(outdated) > 0 {
-				c.enqueueKindChanged(ctx, func(key parent.Key, _ *object.Object) bool { return outdated.Has(key) })
+				c.enqueueKindChanged(ctx, outdated.Has)
 				c.active()
 			}
 			return nil
@@ -260,9 +260,9 @@ func (c *Controller) watchRelatedKinds(ctx context.Context) {
 }
 
 // enqueueKindChanged enqueues parents for which a kind changed. Those that are held back are synced, too.
-func (c *Controller) enqueueKindChanged(ctx context.Context, which func(parent.Key, *object.Object) bool) {
-	c.enqueueAll(ctx, v1alpha1.SyncKindChanged, func(key parent.Key, o *object.Object) bool {
-		changed := which(key, o)
+func (c *Controller) enqueueKindChanged(ctx context.Context, which func(parent.Key) bool) {
+	c.enqueueAll(ctx, v1alpha1.SyncKindChanged, func(key parent.Key, _ *object.Object) bool {
+		changed := which(key)
 		if changed {
 			c.settling.Outside(key)
 		}

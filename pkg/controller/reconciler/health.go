@@ -220,6 +220,7 @@ func (c *Controller) permitted(released bool) {
 		for _, key := range c.parents.all() {
 			c.pool.Release(key)
 		}
+		c.retryOutdated()
 	}
 	c.pool.RetryFailed(func(err error) bool { return access.IsNotPermitted(err) || forbidden(err) })
 	select {

@@ -161,6 +161,6 @@ func (s *scene) changeDefinition(name string) {
 		s.update(definitions, parse(s.t, fmt.Sprintf(
 			`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":%q,"uid":"d","resourceVersion":"%[2]d","generation":%[2]d}}`,
 			name, generation)))
-		return s.shared.Cluster.Discovery.Epoch("example.com") > 0
+		return s.shared.Cluster.Discovery.Epoch(schema.ParseGroupResource(name)) > 0
 	})
 }

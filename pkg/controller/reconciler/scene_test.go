@@ -35,6 +35,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
@@ -139,7 +140,7 @@ func newSceneAt(t *testing.T, apiServer string) *scene {
 // newSceneWith returns a scene with an API server that is reached as config says.
 func newSceneWith(t *testing.T, config *rest.Config) *scene {
 	t.Helper()
-	host, err := cluster.New(cluster.Options{Config: config})
+	host, err := cluster.New(cluster.Options{Config: config, Managers: []string{plan.LegacyManager}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +277,7 @@ func widget(t *testing.T, name string, version int, owner, metadata string) *obj
 
 func parse(t *testing.T, text string) *object.Object {
 	t.Helper()
-	o, err := object.Parse([]byte(text), object.ParseOptions{})
+	o, err := object.Parse([]byte(text), object.ParseOptions{Managers: []string{plan.LegacyManager}})
 	if err != nil {
 		t.Fatal(err)
 	}

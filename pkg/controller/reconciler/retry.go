@@ -1,0 +1,128 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"context"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+)
+
+// busyRetry is after what time a child is looked at again whose parent was being synced.
+const busyRetry = time.Second
+
+// outdatedChild is a child of which the API server may make something else than is known.
+type outdatedChild struct {
+	source *Source
+	key    parent.Key
+	child  children.Key
+}
+
+// retryOutdated has watchOutdated look for outdated children.
+func (c *Controller) retryOutdated() {
+	select {
+	case c.retries <- struct{}{}:
+	default:
+	}
+}
+
+// watchOutdated tries outdated children once more when it is asked to look for them, until ctx ends. It calls no hook.
+func (c *Controller) watchOutdated(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.retries:
+		}
+		for pending := c.outdatedChildren(); len(pending) > 0 && ctx.Err() == nil; {
+			if pending = c.retryChildren(ctx, pending); len(pending) > 0 {
+				timer := time.NewTimer(busyRetry)
+				select {
+				case <-ctx.Done():
+				case <-timer.C:
+				}
+				timer.Stop()
+			}
+		}
+	}
+}
+
+func (c *Controller) outdatedChildren() (list []outdatedChild) {
+	for _, s := range c.config.Sources {
+		for o := range s.informer.All("") {
+			for _, child := range c.children.Outdated(o.UID()) {
+				list = append(list, outdatedChild{s, s.key(o), child})
+			}
+		}
+	}
+	return list
+}
+
+// retryChildren tries children, each in its turn, and returns those whose parents are busy. A paused controller and one that is held
+// try nothing: they are asked again when they go on.
+func (c *Controller) retryChildren(ctx context.Context, list []outdatedChild) (busy []outdatedChild) {
+	for _, each := range list {
+		if c.shared.Applier.AwaitTurn(ctx) != nil || c.paused.Load() || c.shared.Access.Held() {
+			return nil
+		}
+		// A panic is logged, and the child is tried when it or a kind changes.
+		_ = recovery.Call(ctx, "trying a child of "+each.key.String(), func() error {
+			if !c.retryChild(ctx, each) {
+				busy = append(busy, each)
+			}
+			return nil
+		})
+	}
+	return busy
+}
+
+// retryChild tries a child, and enqueues its parent if that is to be synced. It reports false if the parent is busy.
+func (c *Controller) retryChild(ctx context.Context, o outdatedChild) bool {
+	p, ok := c.handled(o)
+	if !ok {
+		return true
+	}
+	if !c.pool.Take(o.key) {
+		return false
+	}
+	defer c.pool.Done(o.key)
+	if c.expectations.Expects(o.key) {
+		return false
+	}
+	sync := c.children.Retry(ctx, p, o.child)
+	switch now, ok := c.handled(o); {
+	case !ok || now.UID() != p.UID():
+		c.children.Forget(p.UID()) // It left meanwhile, and what was remembered of it is forgotten.
+	case sync:
+		c.settling.Outside(o.key)
+		c.pool.EnqueueBecause(o.key, workqueue.Resync, trigger.Of(v1alpha1.SyncKindChanged))
+	}
+	return true
+}
+
+// handled returns the parent of a child, false if the controller does not handle it any more.
+func (c *Controller) handled(o outdatedChild) (*object.Object, bool) {
+	p, ok := o.source.informer.Get(o.key.Namespace, o.key.Name)
+	return p, ok && c.relevant(o.source, p)
+}
