@@ -78,7 +78,7 @@ spec:
                   properties: {name: {type: string}, count: {type: integer, default: 1}}
 `
 
-func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m, cluster.Audit)) }
 
 // TestApply has one server for all that needs no flag.
 func TestApply(t *testing.T) {
