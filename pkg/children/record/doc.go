@@ -19,5 +19,5 @@ limitations under the License.
 //
 // Records are values. A plan reads those of its parent, works out the next ones, and Store.Commit puts them in place; nothing
 // else writes them. What the API server does to values is known only from comparing what was sent with what came back, in a
-// write or a dry run, and for as long as the schemas and the admission configuration are the same (an epoch), some hours at most.
+// write or a dry run, and for as long as the schemas and what mutates objects are the same (an epoch), some hours at most.
 package record
