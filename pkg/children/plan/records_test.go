@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -497,5 +498,64 @@ func TestAChildThatIsStoredAsItWasSentDependsOnNoEpoch(t *testing.T) {
 	s.clock.SetTime(s.clock.Now().Add(2 * record.MaxAge))
 	if !s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()) || s.tried > 0 {
 		t.Errorf("not settled, %d dry runs", s.tried)
+	}
+}
+
+// TestAChildThatIsKnownToHaveWhatIsDesiredIsTriedWithoutTheHook takes from a child what was desired of it, if it says that.
+func TestAChildThatIsKnownToHaveWhatIsDesiredIsTriedWithoutTheHook(t *testing.T) {
+	for name, tc := range map[string]struct {
+		do   func(*testing.T, *scene)
+		want bool
+	}{
+		"merged, and stored as it was sent": {func(t *testing.T, s *scene) {
+			s.want(t, configMap)
+			s.accept(t, nil)
+		}, true},
+		"merged, and stored in another way": {func(t *testing.T, s *scene) {
+			s.want(t, configMap)
+			s.accept(t, normalizing)
+		}, true},
+		"changed by somebody": {func(t *testing.T, s *scene) {
+			s.want(t, configMap)
+			s.accept(t, normalizing)
+			s.others(t, `"k":"V"`, `"k":"W"`)
+		}, true},
+		"recorded by somebody else": {func(t *testing.T, s *scene) {
+			s.want(t, configMap)
+			s.accept(t, normalizing)
+			s.others(t, `\"k\":\"v\"`, `\"k\":\"w\"`)
+		}, false},
+		"not known": {func(t *testing.T, s *scene) {
+			s.want(t, configMap)
+			s.accept(t, normalizing)
+			s.restart()
+		}, false},
+		"a Secret": {func(t *testing.T, s *scene) {
+			s.want(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"data":{"k":"MQ=="}}`)
+			s.accept(t, nil)
+		}, false},
+		"applied by the API server": {func(t *testing.T, s *scene) {
+			s.serverSide(true)
+			s.applied(t, "1")
+			s.step(t)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(v1alpha1.ChildUpdateInPlace)
+			tc.do(t, s)
+			s.gather(t)
+			d, ok := s.Applied(s.Observed[0])
+			if ok != tc.want {
+				t.Fatalf("what is desired is known: %t, want %t", ok, tc.want)
+			}
+			if !ok {
+				return
+			}
+			before := s.make(t).String()
+			s.Desired = []children.Desired{d}
+			if got := s.make(t).String(); got != before {
+				t.Errorf("the plan for it is %s, want %s", got, before)
+			}
+		})
 	}
 }

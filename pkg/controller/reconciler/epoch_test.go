@@ -50,8 +50,9 @@ type epochScene struct {
 	tries   map[string][]time.Time
 	writes  map[string]int
 	version int
-	// syncs counts the syncs.
+	// syncs counts the syncs, which take a while.
 	syncs int
+	takes time.Duration
 	// definition is that of the controller.
 	definition definition.Definition
 }
@@ -127,10 +128,12 @@ func (s *epochScene) settle(parents int, change func(*reconciler.Config)) *recon
 		}
 	}
 	s.exist(slices.Collect(s.things.All(""))...)
-	c := s.start(&kind{decide: func(sync *reconciler.Sync) error {
+	c := s.start(&kind{decide: func(*reconciler.Sync) error {
 		s.mu.Lock()
-		defer s.mu.Unlock()
 		s.syncs++
+		takes := s.takes
+		s.mu.Unlock()
+		time.Sleep(takes) //nolint:forbidigo // It is the time of a bubble.
 		return nil
 	}, write: func(sync *reconciler.Sync) error {
 		name := "w-" + sync.Parent.Name()
@@ -248,6 +251,22 @@ func TestChildrenAreTriedOnceInAnotherEpoch(t *testing.T) {
 				s.update(s.things, thing(s.t, o.Name(), 2, "", ""))
 			}
 		}, syncs: parents, tries: parents, most: 1},
+		"some parents are being synced when it is their turn": {happens: func(s *epochScene, _ *reconciler.Controller) {
+			s.mu.Lock()
+			s.takes = 40 * time.Second
+			s.mu.Unlock()
+			for i := range 10 {
+				s.update(s.things, thing(s.t, fmt.Sprint("p", i), 2, "", ""))
+			}
+		}, syncs: 10, tries: parents, most: 1},
+		"some parents leave": {happens: func(s *epochScene, _ *reconciler.Controller) {
+			s.pass(5 * time.Second)
+			for i := range 10 {
+				if err := s.things.Delete(thing(s.t, fmt.Sprint("p", i), 2, "", "")); err != nil {
+					s.t.Error(err)
+				}
+			}
+		}, tries: parents - 10, most: 1},
 		"server-side apply, which keeps not what was sent": {configure: serverSide, syncs: parents, tries: parents, most: 1},
 		"children that are not updated":                    {configure: func(c *reconciler.Config) { c.Children[0].Method = v1alpha1.ChildUpdateOnDelete }},
 	} {
