@@ -98,7 +98,7 @@ func TestEpochs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := configurations.MutatingWebhookConfigurations().Delete(context.Background(), matching.Name, metav1.DeleteOptions{}); err != nil {
+		if err := configurations.MutatingWebhookConfigurations().Delete(context.WithoutCancel(t.Context()), matching.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
