@@ -510,8 +510,13 @@ func (r Records) Outdated(followed func(schema.GroupKind) int64) (keys []childre
 		if known.More == nil {
 			continue
 		}
-		untried := known.More.Untried != (Untried{}) && known.More.Untried.Epoch < followed(known.Key.GroupKind())
-		if untried || len(known.More.Returned) > 0 && known.Epoch < followed(known.Key.GroupKind()) {
+		u, now := known.More.Untried, followed(known.Key.GroupKind())
+		switch {
+		case u != (Untried{}) && u.Epoch < now:
+			keys = append(keys, known.Key)
+		case u != (Untried{}) && u.Desired == known.Desired:
+			// It was to be tried in this epoch, and will be again after a while.
+		case len(known.More.Returned) > 0 && known.Epoch < now:
 			keys = append(keys, known.Key)
 		}
 	}

@@ -70,6 +70,7 @@ func TestKnowledgeIsOutdatedByAnotherEpoch(t *testing.T) {
 		"it could not be tried":             {record.Records{none.NotTried(key, record.Untried{Desired: 1, Epoch: 2})}, false},
 		"it could not be tried before that": {record.Records{none.NotTried(key, record.Untried{Desired: 1, Epoch: 1})}, true},
 		"both, the one in this epoch":       {record.Records{learnt(1, pruned).NotTried(key, record.Untried{Epoch: 2})}, true},
+		"both, for what is desired":         {record.Records{learnt(1, pruned).NotTried(key, record.Untried{Desired: 1, Epoch: 2})}, false},
 		"another value, in a later epoch":   {record.Records{learnt(3, pruned)}, false},
 	} {
 		if got := tc.records.Outdated(func(schema.GroupKind) int64 { return 2 }); len(got) == 1 != tc.want {

@@ -56,7 +56,8 @@ type epoch struct {
 // What counts: the CustomResourceDefinition of the resource, but for its status; the APIServices of its group, the mutating webhooks, and
 // the mutating policies with their bindings, whose rules name the resource, but for metadata, status and CA bundles. What changes without
 // any of them does not count: what a webhook does, a parameter of a policy, a label of a namespace that is selected. Neither does what
-// only refuses objects. Who relies on an epoch relies on it for a limited time therefore.
+// only refuses objects, nor a rule that names an equivalent resource of another group. Who relies on an epoch relies on it for a limited
+// time therefore.
 func (d *Discovery) Epoch(resource schema.GroupResource) int64 {
 	d.epochs.mu.Lock()
 	defer d.epochs.mu.Unlock()

@@ -87,7 +87,11 @@ func (c *Control) retry(ctx context.Context, in plan.Input) (next record.Records
 		return in.Records, true
 	}
 	p, err := c.makePlan(in)
-	return p.Next(in.Records, nil, 0), err != nil || p.Steps[0].Action != plan.Leave || p.Steps[0].Reason != plan.Same
+	if err != nil {
+		return in.Records, true
+	}
+	step := &p.Steps[0]
+	return p.Next(in.Records, nil, 0), step.Action != plan.Leave || step.Reason != plan.Same && step.Reason != plan.Deleting
 }
 
 // others returns the keys of the children that have records, but for one.
