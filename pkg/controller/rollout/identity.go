@@ -48,6 +48,9 @@ const (
 	// AnnotationFieldPaths holds the field paths that the revision recorded, as a JSON list. With it, a field that the parent
 	// did not have differs from one that was not recorded. Revisions written by Metacontroller lack it.
 	AnnotationFieldPaths = "metacontroller.k8s.io/field-paths"
+	// AnnotationNumber holds a number that is greater the later the revision was the latest one of its parent. Revisions lack it that came before
+	// all others, or that Metacontroller wrote: they are older than those that have it.
+	AnnotationNumber = "metacontroller.k8s.io/revision"
 )
 
 const (

@@ -22,8 +22,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,10 +97,38 @@ func (p *Planner) Revisions(parent map[string]any, candidates []*v1alpha1.Contro
 			})
 		}
 	}
-	slices.SortStableFunc(older, func(a, b Revision) int {
-		return cmp.Or(b.Object.CreationTimestamp.Compare(a.Object.CreationTimestamp.Time), cmp.Compare(a.Object.Name, b.Object.Name))
-	})
+	slices.SortStableFunc(older, func(a, b Revision) int { return newestFirst(a.Object, b.Object) })
 	return append([]Revision{latest}, older...), nil
+}
+
+// newestFirst compares two revisions. When they were created says little of when they were the latest: that has whole seconds, and a parent
+// may go back to a former revision.
+func newestFirst(a, b *v1alpha1.ControllerRevision) int {
+	return cmp.Or(cmp.Compare(number(b), number(a)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}
+
+// number returns the number of a revision, 0 if it has none.
+func number(r *v1alpha1.ControllerRevision) int64 {
+	n, err := strconv.ParseInt(r.Annotations[AnnotationNumber], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// numberLatest gives the latest revision a number, unless it would come before the others without one, and reports whether it did. It has to be
+// written with the children that the revision gets, or before them.
+func numberLatest(latest *v1alpha1.ControllerRevision, exists bool, others []Revision) bool {
+	greatest, first := int64(0), exists
+	for _, other := range others {
+		greatest = max(greatest, number(other.Object))
+		first = first && newestFirst(latest, other.Object) < 0
+	}
+	if first || len(others) == 0 || greatest == math.MaxInt64 {
+		return false
+	}
+	metav1.SetMetaDataAnnotation(&latest.ObjectMeta, AnnotationNumber, strconv.FormatInt(greatest+1, 10))
+	return true
 }
 
 func decodePatch(r *v1alpha1.ControllerRevision) (map[string]any, error) {
@@ -147,13 +177,15 @@ func (p *Planner) writes(parent *unstructured.Unstructured, revisions []Revision
 		case !r.Exists:
 			created := r.Object.DeepCopy()
 			created.Children = children
+			numberLatest(created, false, revisions[1:])
 			changes = append(changes, Write{Create, created})
 		case index != 0 && len(children) == 0:
 			if r.Object.DeletionTimestamp == nil {
 				deletions = append(deletions, Write{Delete, r.Object.DeepCopy()})
 			}
 		default:
-			if updated, changed := p.update(parent, r, children, index == 0); changed {
+			updated, changed := p.update(parent, r, children, index == 0)
+			if index == 0 && numberLatest(updated, true, revisions[1:]) || changed {
 				changes = append(changes, Write{Update, updated})
 			}
 		}

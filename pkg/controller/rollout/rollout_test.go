@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
@@ -362,6 +363,50 @@ func TestResponsesAreCombined(t *testing.T) {
 
 // TestRandomRollouts changes everything at random and checks that no plan has more children in work than allowed because of
 // moves, and that every rollout ends once the children become ready.
+// Two revisions claim a child if the write that takes it from the older one was lost. It stays on the one to which it has moved, however the two
+// were created.
+func TestAChildThatTwoFormerRevisionsClaimStaysWhereItHasMoved(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason   string
+		frozen   bool
+		versions []string
+	}{
+		"InOrder":          {"The one that was created last is the newer one.", false, []string{"v1", "v2"}},
+		"InTheSameSecond":  {"Creation times have whole seconds, and names are digests.", true, []string{"v1", "v2"}},
+		"BackToAFormerOne": {"A revision that is used again is newer than what came between.", false, []string{"v1", "v2", "v1"}},
+	} {
+		for _, next := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			t.Run(name+"/"+next, func(t *testing.T) {
+				// The texts decide about the digests, of which the order is another one each time.
+				at := func(version string) string { return version + next }
+				s := newSimulation(t, "ns", limitOf(intstr.FromInt32(1)), 3)
+				s.frozen = tc.frozen
+				s.set("spec.template.version", at("v0"))
+				s.run()
+				for _, version := range tc.versions {
+					s.set("spec.template.version", at(version))
+					s.loses = func(w Write) bool { return w.Operation == Delete || w.Revision.Annotations[v1alpha1.AnnotationSuperseded] != "" }
+					s.sync()
+					s.settle()
+				}
+				last := at(tc.versions[len(tc.versions)-1])
+				moved := s.key("web-2")
+				if got := s.pods[moved].version; got != last {
+					t.Fatalf("%s is at %s, want %s: the test shows nothing", moved, got, last)
+				}
+				s.loses = nil
+				s.set("spec.template.version", at("v9"))
+				// The new child is in work, so that no other one moves.
+				s.set("spec.replicas", int64(4))
+				s.sync()
+				if got := s.pods[moved].version; got != last {
+					t.Errorf("%s is set back to %s from %s. %s", moved, got, last, tc.reason)
+				}
+			})
+		}
+	}
+}
+
 func TestRandomRollouts(t *testing.T) {
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

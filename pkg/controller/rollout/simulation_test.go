@@ -82,6 +82,10 @@ type simulation struct {
 	lingering bool
 	// crash makes the next sync end before children are touched.
 	crash bool
+	// frozen has all revisions created in the same second, and loses says which writes of revisions are lost after they were done, as those are
+	// that come after the snapshot which is restored.
+	frozen bool
+	loses  func(Write) bool
 	// more are children of another kind, which the hook returns after the pods. They are not observed and not touched while away is set.
 	more []children.Key
 	away bool
@@ -189,7 +193,12 @@ func (s *simulation) candidates() []*v1alpha1.ControllerRevision {
 }
 
 func (s *simulation) write(w Write) {
-	s.now = s.now.Add(time.Second)
+	if !s.frozen {
+		s.now = s.now.Add(time.Second)
+	}
+	if s.loses != nil && s.loses(w) {
+		return
+	}
 	name := w.Revision.Name
 	if _, exists := s.revisions[name]; exists == (w.Operation == Create) {
 		s.t.Errorf("%s of revision %s, which exists: %t", w.Operation, name, exists)
