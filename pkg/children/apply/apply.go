@@ -239,7 +239,7 @@ func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome)
 	if conflict := ownership(err); conflict != nil {
 		return conflict
 	}
-	err = invalid(err, outcome.Action, outcome.Kind == "Secret")
+	err = invalid(err, &outcome.Step)
 	if outcome.Action != plan.Create && (apierrors.IsConflict(err) || client.IsGone(err)) {
 		outcome.Stale, outcome.Cause, outcome.Written = true, err, nil
 		return nil

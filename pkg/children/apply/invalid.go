@@ -22,7 +22,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 )
 
@@ -39,6 +41,8 @@ type InvalidError struct {
 	Causes []string
 	// Immutable says that a field cannot be changed in an existing object.
 	Immutable bool
+	// Record says that the annotations are too long with the record of what was applied, which no author has set.
+	Record bool
 	// Err is the API server's error.
 	Err error
 }
@@ -50,24 +54,31 @@ func (e *InvalidError) Error() string {
 		text += "; to have the child deleted and created anew, set updateStrategy.method of its kind to Recreate, or RollingRecreate for a " +
 			"rolling update; to keep it, return the present value"
 	}
+	if e.Record {
+		text += "; " + merge.Annotation + " is among them, which this server adds to a child that it merges; server-side apply needs none: set " +
+			"updateStrategy.apply of its kind to ServerSide"
+	}
 	return text
 }
 
 // Unwrap returns the API server's error.
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// invalid returns an InvalidError if that is what an error of the API server is, and the error as it is otherwise. Of a child with secrets
-// no values are repeated.
-func invalid(err error, action plan.Action, secret bool) error {
+// invalid returns an InvalidError if that is what an error of the API server about a step is, and the error as it is otherwise. Of a child with
+// secrets no values are repeated.
+func invalid(err error, step *plan.Step) error {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Reason != metav1.StatusReasonInvalid || status.ErrStatus.Details == nil {
 		return err
 	}
 	result := &InvalidError{Err: err}
 	for _, cause := range status.ErrStatus.Details.Causes {
-		reason := withoutDump(cause.Message, secret)
-		if action == plan.Update && immutable(reason) {
+		reason := withoutDump(cause.Message, step.Secret())
+		if step.Action == plan.Update && immutable(reason) {
 			result.Immutable = true
+		}
+		if step.Manager == "" && cause.Field == "metadata.annotations" && cause.Type == metav1.CauseType(field.ErrorTypeTooLong) {
+			result.Record = true
 		}
 		if cause.Field != "" && cause.Field != "<nil>" {
 			reason = cause.Field + ": " + reason

@@ -18,6 +18,7 @@ package apply
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -86,7 +87,11 @@ func TestInvalidChildrenAreToldByFieldAndReason(t *testing.T) {
 			refused := &apierrors.StatusError{ErrStatus: metav1.Status{
 				Reason: metav1.StatusReasonInvalid, Message: "pages of text", Details: &metav1.StatusDetails{Causes: test.causes},
 			}}
-			err := invalid(refused, test.action, test.secret)
+			step := &plan.Step{Action: test.action}
+			if test.secret {
+				step.Kind = "Secret"
+			}
+			err := invalid(refused, step)
 			if err.Error() != test.want {
 				t.Errorf("error\n%s, want\n%s", err, test.want)
 			}
@@ -96,7 +101,20 @@ func TestInvalidChildrenAreToldByFieldAndReason(t *testing.T) {
 		})
 	}
 	other := errors.New("another one")
-	if err := invalid(other, plan.Update, false); !errors.Is(err, other) || err.Error() != other.Error() {
+	if err := invalid(other, &plan.Step{Action: plan.Update}); !errors.Is(err, other) || err.Error() != other.Error() {
 		t.Errorf("another error became %v", err)
+	}
+}
+
+// TestAnnotationsThatAreTooLongAreToldWithTheRecordAmongThem is about admission that adds more than is left.
+func TestAnnotationsThatAreTooLongAreToldWithTheRecordAmongThem(t *testing.T) {
+	refused := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{
+		Type: "FieldValueTooLong", Field: "metadata.annotations", Message: "Too long: may not be more than 262144 bytes",
+	}}}}}
+	for manager, want := range map[string]bool{"": true, "metacontroller/x": false} {
+		err := invalid(refused, &plan.Step{Action: plan.Create, Manager: manager})
+		if got := strings.Contains(err.Error(), "last-applied-configuration") && strings.Contains(err.Error(), "ServerSide"); got != want {
+			t.Errorf("of a child by %q: %v", manager, err)
+		}
 	}
 }

@@ -68,26 +68,31 @@ func (f *findings) all() []merge.Difference { return slices.Concat(f.values, f.o
 
 func (f *findings) none() bool { return len(f.values)+len(f.ownership) == 0 && f.record == "" }
 
-// child begins to work out the step of a desired child.
-func (in *Input) child(d children.Desired) (*child, error) {
+// child begins to work out the step of a desired child, which is observed as o, nil if it is not there.
+func (in *Input) child(d children.Desired, o *object.Object) (*child, error) {
 	rule, _ := in.Rules.For(d.GroupKind())
-	c := &child{in: in, rule: rule, known: in.Records.Get(d.Key)}
-	c.step = Step{
-		Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), schema: in.schemaOf(kindOf(d), rule), epoch: in.epoch(d),
-		guesses: in.SchemaErrors[kindOf(d)] != nil,
+	c := &child{in: in, rule: rule, known: in.Records.Get(d.Key), content: in.applicable(d.Content)}
+	c.step = Step{Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), epoch: in.epoch(d), guesses: in.SchemaErrors[kindOf(d)] != nil}
+	var err error
+	if !rule.ServerSide {
+		c.step.shown = observable(c.content)
+		if c.text, err = merge.Encode(c.content); err != nil {
+			return nil, err
+		}
+		if c.step.Large = !recordFits(c.text, c.content, o); c.step.Large {
+			// Merging takes fields from others, too.
+			c.rule.ServerSide, c.rule.Force = true, true
+		}
 	}
-	c.content = in.applicable(d.Content)
-	if rule.ServerSide {
-		c.step.Manager, c.step.Force = in.Manager, rule.Force
+	if c.rule.ServerSide {
+		c.step.Manager, c.step.Force = in.Manager, c.rule.Force
 		c.content = in.owning(c.content)
 		c.step.shown = applicableTo(c.content)
-	} else {
-		c.step.shown = observable(c.content)
+		if c.text, err = merge.Encode(c.content); err != nil {
+			return nil, err
+		}
 	}
-	var err error
-	if c.text, err = merge.Encode(c.content); err != nil {
-		return nil, err
-	}
+	c.step.schema = in.schemaOf(kindOf(d), c.rule)
 	c.step.desired = record.HashText(c.step.Manager, c.text)
 	return c, nil
 }

@@ -189,7 +189,7 @@ func (in *Input) otherVersion(d children.Desired, o *object.Object) (Version, bo
 	if _, read := in.reading(d); read {
 		return Version{}, false
 	}
-	c, err := in.child(d)
+	c, err := in.child(d, o)
 	if err != nil || c.needsNothing(o) {
 		return Version{}, false
 	}
@@ -215,7 +215,7 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 	if rule.Method == v1alpha1.ChildUpdateOnDelete || in.certain(d, o, rule) {
 		return nil
 	}
-	c, err := in.child(d)
+	c, err := in.child(d, o)
 	if err != nil {
 		return nil
 	}
@@ -245,7 +245,7 @@ func (in *Input) certain(d children.Desired, o *object.Object, rule children.Rul
 		return false
 	}
 	if !rule.ServerSide {
-		return true
+		return surelyFits(d.Content, o)
 	}
 	_, recorded := o.Annotation(merge.Annotation)
 	migrates := recorded || len(in.former(o)) > 0
@@ -270,7 +270,7 @@ func (in *Input) Applied(o *object.Object) (d children.Desired, ok bool) {
 	if known == nil || version == "" {
 		return d, false
 	}
-	c, err := in.child(d)
+	c, err := in.child(d, o)
 	return d, err == nil && c.step.desired == known.Desired
 }
 

@@ -98,6 +98,8 @@ type Step struct {
 	Doubtful bool
 	// Manager is the field manager of a child that is written by server-side apply, and empty for one that is merged.
 	Manager string
+	// Large says that the child is written by server-side apply because the record of the merge strategy would be too long for an annotation.
+	Large bool
 	// Force says that server-side apply takes fields from other managers.
 	Force bool
 	// Cause is what the API server said about a child that is Stale, nil if it said nothing.
@@ -232,7 +234,7 @@ func (in *Input) unwanted(key children.Key, o *object.Object) Step {
 }
 
 func (in *Input) step(d children.Desired, o *object.Object) (Step, error) {
-	c, err := in.child(d)
+	c, err := in.child(d, o)
 	if err != nil {
 		return Step{}, err
 	}

@@ -130,6 +130,7 @@ func newControlBy(t *testing.T, a *api, rule children.Rule) *control {
 	rule.Kind, rule.Resource, rule.Namespaced = kind, kind.GroupVersion().WithResource("configmaps"), true
 	c := &control{parent: parse(t, theParent)}
 	c.Control = childcontrol.New(childcontrol.Config{
+		Manager: "metacontroller/x",
 		Cluster: window, Applier: apply.New(apply.Options{Client: window.Client}), Recorder: &c.events, Counters: &c.counters,
 		Rules:        children.NewRules([]children.Rule{rule}),
 		Informers:    map[schema.GroupKind][]*cache.Informer{kind.GroupKind(): {{}}},

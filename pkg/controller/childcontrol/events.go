@@ -43,6 +43,8 @@ const (
 	// child that it accepts.
 	reasonNotUpdated = "ChildNotUpdated"
 	reasonWarning    = "ChildWarning"
+	// reasonApplied is for children that are merged by their rule, and applied because they are large.
+	reasonApplied = "ChildAppliedServerSide"
 )
 
 // named is how many children an event names.
@@ -100,6 +102,7 @@ func (c *Control) recordEvents(ctx context.Context, key parent.Key, parent *obje
 	}
 	c.reportContested(ctx, key, parent, contested)
 	c.reportLeft(parent, p)
+	c.reportLarge(parent, p, outcomes)
 	for i := range outcomes {
 		c.reportWarnings(parent, p, &outcomes[i])
 	}

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -33,6 +34,7 @@ const (
 	topicStatus   = "status/"
 	topicOnDelete = "OnDelete/"
 	topicWarning  = "warning/"
+	topicLarge    = "large/"
 )
 
 // maxTopics bounds what is remembered of one parent. One with more topics is told the first ones again.
@@ -103,6 +105,24 @@ func (c *Control) reportLeft(parent *object.Object, p plan.Plan) {
 		c.config.Recorder.Warning(Reference(parent), nil, reasonNotUpdated, "Not updated: "+enumerate(left)+". The update method of the kind is "+
 			"OnDelete, the default, which leaves children as they are until they are deleted. To have them updated, set "+
 			"updateStrategy.method to InPlace or Recreate")
+	}
+}
+
+// reportLarge records, once for each parent and kind, which children are applied server-side although their rule merges them.
+func (c *Control) reportLarge(parent *object.Object, p plan.Plan, outcomes []plan.Outcome) {
+	large := map[schema.GroupKind][]string{}
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Large && o.Written != nil {
+			large[o.GroupKind()] = append(large[o.GroupKind()], o.Key.String())
+		}
+	}
+	for kind, names := range large {
+		if !c.told.tell(p.Parent, topicLarge+kind.String()) {
+			continue
+		}
+		c.config.Recorder.Normal(Reference(parent), nil, reasonApplied, fmt.Sprintf(
+			"Applied server-side, and not merged: %s. The record of what was applied would be too long for an annotation. Server-side apply keeps none. "+
+				"To have all children of the kind applied so, set updateStrategy.apply to ServerSide", enumerate(names)))
 	}
 }
 

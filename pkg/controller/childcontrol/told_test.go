@@ -93,6 +93,37 @@ func TestAChildThatIsAsItWasAppliedIsNotToldAfterARestart(t *testing.T) {
 	}
 }
 
+func TestAChildThatIsAppliedBecauseItIsLargeIsToldOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rule  children.Rule
+		value string
+		told  int
+	}{
+		"Large":                {children.Rule{}, strings.Repeat("x", 300<<10), 1},
+		"Small":                {children.Rule{}, "v", 0},
+		"LargeAndServerSide":   {children.Rule{ServerSide: true}, strings.Repeat("x", 300<<10), 0},
+		"LargeAndNoForceAtAll": {children.Rule{Force: false}, strings.Repeat("x", 300<<10), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.rule.Method = v1alpha1.ChildUpdateInPlace
+			a := &api{answers: map[string]string{http.MethodPost: theChild, http.MethodPatch: theChild}}
+			c := newControlBy(t, a, tc.rule)
+			for range 2 {
+				if _, err := c.reconcileTo(t, tc.value); err != nil {
+					t.Fatal(err)
+				}
+			}
+			events := c.events.of("ChildAppliedServerSide")
+			if len(a.writes) != 2 || len(events) != tc.told {
+				t.Fatalf("%d writes, events %q", len(a.writes), events)
+			}
+			if tc.told > 0 && (!strings.Contains(events[0], "ConfigMap ns/a") || !strings.Contains(a.writes[0], "force=true")) {
+				t.Errorf("the event is %q, the first write %.100s", events[0], a.writes[0])
+			}
+		})
+	}
+}
+
 func TestWhatTheAPIServerWarnsAboutIsToldOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		warning string

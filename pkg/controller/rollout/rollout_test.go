@@ -385,7 +385,9 @@ func TestAChildThatTwoFormerRevisionsClaimStaysWhereItHasMoved(t *testing.T) {
 				s.run()
 				for _, version := range tc.versions {
 					s.set("spec.template.version", at(version))
-					s.loses = func(w Write) bool { return w.Operation == Delete || w.Revision.Annotations[v1alpha1.AnnotationSuperseded] != "" }
+					s.loses = func(w Write) bool {
+						return w.Operation == Delete || w.Revision.Annotations[v1alpha1.AnnotationSuperseded] != ""
+					}
 					s.sync()
 					s.settle()
 				}
