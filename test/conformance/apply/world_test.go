@@ -85,6 +85,7 @@ func TestApply(t *testing.T) {
 	w := newWorld(t)
 	t.Run("MethodsAndStrategies", func(t *testing.T) { methodsAndStrategies(t, w) })
 	t.Run("Ownership", func(t *testing.T) { ownership(t, w) })
+	t.Run("Large", func(t *testing.T) { large(t, w) })
 }
 
 // world is the environment of all tests, and the hook of their controllers.
