@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -261,12 +260,13 @@ func changed(observed, written *object.Object) bool {
 func (a *Applier) update(ctx context.Context, p plan.Plan, target client.Target, outcome *plan.Outcome) (err error) {
 	before := outcome.Observed
 	if outcome.Migration != nil {
-		outcome.Written, err = request{metrics.Update, before}.count(a.client.Patch(ctx, target, types.JSONPatchType, outcome.Migration))
+		// What it moves is in the managedFields.
+		err = a.With(a.client.Whole()).insist(ctx, p, outcome, before, func(over *object.Object) error {
+			before, err = a.migrate(ctx, p, target, outcome, over)
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("moving its fields to %s: %w", outcome.Manager, err)
-		}
-		if before = outcome.Written; changed(outcome.Observed, before) {
-			outcome.Moved = before
+			return err
 		}
 	}
 	switch {
@@ -282,10 +282,53 @@ func (a *Applier) update(ctx context.Context, p plan.Plan, target client.Target,
 			return err
 		})
 	default:
-		outcome.Written, err = request{metrics.Update, before}.count(a.client.Update(ctx, target, outcome.Body))
+		err = a.insist(ctx, p, outcome, before, func(over *object.Object) error {
+			if err := planOver(p, outcome, over); err != nil || outcome.Body == nil {
+				outcome.Written = over
+				return err
+			}
+			outcome.Written, err = request{metrics.Update, over}.count(a.client.Update(ctx, target, outcome.Body))
+			return err
+		})
 	}
 	return err
 }
+
+// migrate moves the fields of a child to the manager of the step, and returns the child as it is then.
+func (a *Applier) migrate(ctx context.Context, p plan.Plan, target client.Target, outcome *plan.Outcome, over *object.Object) (*object.Object, error) {
+	if err := planOver(p, outcome, over); err != nil {
+		return nil, err
+	}
+	if outcome.Written = over; outcome.Migration == nil {
+		return over, nil
+	}
+	moved, err := request{metrics.Update, over}.count(a.client.Patch(ctx, target, types.JSONPatchType, outcome.Migration))
+	if err != nil {
+		return nil, fmt.Errorf("moving its fields to %s: %w", outcome.Manager, err)
+	}
+	if outcome.Written = moved; changed(over, moved) {
+		outcome.Moved = moved
+	}
+	return moved, nil
+}
+
+// planOver plans a step anew over the child as it was read since, if it was. It fails with a conflict if the child is not to be updated any more.
+func planOver(p plan.Plan, outcome *plan.Outcome, latest *object.Object) error {
+	if latest == outcome.Observed {
+		return nil
+	}
+	step, err := p.Over(&outcome.Step, latest)
+	switch {
+	case err != nil:
+		return fmt.Errorf("planning it over what another client wrote: %w", err)
+	case step.Manager != outcome.Manager || step.Action != plan.Update && step.Reason != plan.Same:
+		return apierrors.NewConflict(step.Resource.GroupResource(), step.Name, errOvertaken)
+	}
+	outcome.Step = step
+	return nil
+}
+
+var errOvertaken = errors.New("another client changed it so that it needs another write than was planned")
 
 // create creates a child. If the object that had its name is deleted in the very moment, no event of it concerns the parent; so
 // the child is created again then.
@@ -369,20 +412,12 @@ func (a *Applier) insist(ctx context.Context, p plan.Plan, outcome *plan.Outcome
 			break
 		}
 		latest, errLatest := a.client.Get(ctx, targetOf(outcome.Resource, outcome.Key))
-		if errLatest != nil || !stays(over, latest, p.Parent) {
+		if errLatest != nil || !claim.Stays(over, latest, p.Parent) {
 			break
 		}
 		err = write(latest)
 	}
 	return err
-}
-
-// stays reports whether a child that has changed is still one of the parent and of its controller.
-func stays(before, now *object.Object, parent types.UID) bool {
-	mark, marked := before.Annotation(claim.DecoratorMark)
-	markNow, markedNow := now.Annotation(claim.DecoratorMark)
-	return now.UID() == before.UID() && now.ControlledBy(parent) && now.Deleting() == before.Deleting() && mark == markNow && marked == markedNow &&
-		maps.Equal(now.Labels(), before.Labels())
 }
 
 func targetOf(resource schema.GroupVersionResource, key children.Key) client.Target {

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -50,6 +51,16 @@ type thing struct {
 	version int
 	// writes are those that were no dry run.
 	writes []string
+	// busy is how often another client writes right after a read, and beats how often it did in all.
+	busy, beats int
+}
+
+// beat has another client write a field of its own.
+func (a *thing) beat() {
+	a.beats++
+	content := runtime.DeepCopyJSON(a.content)
+	spec(content)["beats"] = int64(a.beats)
+	a.put(content)
 }
 
 func (a *thing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -66,9 +77,16 @@ func (a *thing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodGet && a.content != nil:
 		_ = json.NewEncoder(w).Encode(a.content)
+		if a.busy > 0 {
+			a.busy--
+			a.beat()
+		}
 		return
 	case r.Method == http.MethodGet:
 		respond(failure(http.StatusNotFound, "NotFound", "a"))
+		return
+	case r.Method == http.MethodDelete && sent["preconditions"].(map[string]any)["resourceVersion"] != fmt.Sprint(a.version):
+		respond(failure(http.StatusConflict, "Conflict", "a"))
 		return
 	case r.Method == http.MethodDelete:
 		a.content = nil
@@ -195,6 +213,8 @@ type run struct {
 	log     []string
 	// recreates says that an immutable field can be changed.
 	recreates bool
+	// hot has another client write the object after each observation, and insists is what the plans are asked for.
+	hot, insists bool
 }
 
 func (r *run) notef(format string, args ...any) { r.log = append(r.log, fmt.Sprintf(format, args...)) }
@@ -261,7 +281,11 @@ func (r *run) sync() int {
 			r.t.Fatal(err)
 		}
 		in.Observed = []*object.Object{o}
+		if r.hot {
+			r.api.beat()
+		}
 	}
+	in.Insists = r.insists
 	child := map[string]any{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "a"}, "spec": maps.Clone(r.desired)}
 	var err error
 	if in.Desired, _, err = children.Validate(children.Scope{Namespace: "ns"}, in.Rules, []map[string]any{child}); err != nil {
@@ -376,7 +400,7 @@ func newRun(t *testing.T, seed uint64, method v1alpha1.ChildUpdateMethod) *run {
 		desired:   map[string]any{"image": "good", "priority": "low"},
 		recreates: method == v1alpha1.ChildUpdateRecreate,
 		in: plan.Input{
-			Parent: "p", ParentName: "Parent p", Owner: map[string]any{"uid": "p"},
+			Parent: "p", ParentName: "Parent p", Owner: map[string]any{"uid": "p", "controller": true},
 			Rules:   children.NewRules([]children.Rule{{Kind: kind, Resource: kind.GroupVersion().WithResource("things"), Namespaced: true, Method: method}}),
 			Schemas: map[schema.GroupVersionKind]merge.Schema{kind: atomicSteps{}},
 		},
@@ -407,5 +431,55 @@ func TestARestartDeletesNoChildForWhatAdmissionDoesToNewOnes(t *testing.T) {
 	deleted, created := r.sync(), r.sync()
 	if deleted != 1 || created != 1 || !merge.Equal(spec(r.api.content)["tolerations"], []any{"mine", "admitted"}) {
 		t.Errorf("it is %v after %v", r.api.content, r.log)
+	}
+}
+
+// TestAChildThatSomebodyWritesAllTheTimeIsBroughtToItsDesiredState has another client write a child between each observation and what comes of it.
+func TestAChildThatSomebodyWritesAllTheTimeIsBroughtToItsDesiredState(t *testing.T) {
+	for name, tc := range map[string]struct {
+		method   v1alpha1.ChildUpdateMethod
+		restarts bool
+		// busy is how often a read is outdated at once.
+		busy int
+		// drift is a value that another client sets once.
+		drift string
+	}{
+		"Updated":                         {v1alpha1.ChildUpdateInPlace, false, 0, ""},
+		"UpdatedAtTheThirdRead":           {v1alpha1.ChildUpdateInPlace, false, 2, ""},
+		"UpdatedAfterARestart":            {v1alpha1.ChildUpdateInPlace, true, 0, ""},
+		"UpdatedAfterARestartAtTheSecond": {v1alpha1.ChildUpdateInPlace, true, 1, ""},
+		"PutBackAfterARestart":            {v1alpha1.ChildUpdateInPlace, true, 0, "better"},
+		"Recreated":                       {v1alpha1.ChildUpdateRecreate, false, 2, ""},
+		"RecreatedAfterARestart":          {v1alpha1.ChildUpdateRecreate, true, 0, ""},
+		"RecreatedForDriftAfterARestart":  {v1alpha1.ChildUpdateRecreate, true, 0, "better"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t, 0, tc.method)
+			r.desired = map[string]any{"image": "good", "cpu": "1000m", "args": []any{"a"}}
+			r.sync()
+			if tc.restarts {
+				r.records = record.NewStore()
+			}
+			if tc.drift == "" {
+				r.desired["image"] = "best"
+			} else {
+				spec(r.api.content)["image"] = tc.drift
+			}
+			delete(r.desired, "args")
+			r.hot = true
+			if r.sync(); len(r.api.writes) != 1 {
+				t.Errorf("it is written without a look at what changed: %v", r.api.writes)
+			}
+			r.insists, r.api.busy = true, tc.busy
+			r.sync()
+			if tc.method == v1alpha1.ChildUpdateRecreate {
+				r.sync()
+			} else if got := spec(r.api.content)["beats"]; !merge.Equal(got, int64(r.api.beats)) {
+				t.Errorf("the other client wrote %d, and its field is %v", r.api.beats, got)
+			}
+			if s := spec(r.api.content); s["image"] != r.desired["image"] || s["args"] != nil {
+				t.Errorf("it is %v, want %v, after %s", s, r.desired, strings.Join(r.log, "\n"))
+			}
+		})
 	}
 }

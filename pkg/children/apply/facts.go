@@ -230,7 +230,22 @@ func (a *Applier) attempt(ctx context.Context, doubt *plan.Doubt, paths []string
 	}
 	trial := request{verb: metrics.Trial}
 	if doubt.Manager == "" {
-		return trial.count(c.Try(ctx, targetOf(doubt.Resource, doubt.Key), body))
+		result, err := trial.count(c.Try(ctx, targetOf(doubt.Resource, doubt.Key), body))
+		for range maxInsisting {
+			if !doubt.Insists || !apierrors.IsConflict(err) {
+				break
+			}
+			// Nothing is stored: what the API server makes of the desired values does not depend on what others wrote.
+			latest, errLatest := a.client.Get(ctx, targetOf(doubt.Resource, doubt.Key))
+			if errLatest != nil {
+				break
+			}
+			if body, err = withVersion(body, latest.ResourceVersion()); err != nil {
+				return nil, err
+			}
+			result, err = trial.count(c.Try(ctx, targetOf(doubt.Resource, doubt.Key), body))
+		}
+		return result, err
 	}
 	return trial.count(c.Apply(ctx, targetOf(doubt.Resource, doubt.Key),
 		client.Application{Manager: doubt.Manager, Force: doubt.Force, Try: true, Body: body}))

@@ -19,6 +19,7 @@ package claim
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -77,6 +78,14 @@ const DecoratorMark = "metacontroller.k8s.io/decorator-controller"
 func isAttachment(o *object.Object) bool {
 	_, ok := o.Annotation(DecoratorMark)
 	return ok
+}
+
+// Stays reports whether a child that has changed is still one of the parent and of its controller.
+func Stays(before, now *object.Object, parent types.UID) bool {
+	mark, marked := before.Annotation(DecoratorMark)
+	markNow, markedNow := now.Annotation(DecoratorMark)
+	return now.UID() == before.UID() && now.ControlledBy(parent) && now.Deleting() == before.Deleting() && mark == markNow && marked == markedNow &&
+		maps.Equal(now.Labels(), before.Labels())
 }
 
 // OwnerOf returns the reference that a child has to its parent.

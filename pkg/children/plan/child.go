@@ -24,6 +24,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
@@ -164,8 +165,7 @@ func (c *child) inVersion(d children.Desired, o *object.Object) (*object.Object,
 	case read.Object == nil || read.Object.UID() != o.UID() || read.Object.Deleting():
 		c.step.Reason = Deleting
 		return nil, nil
-	case read.Object.ResourceVersion() != o.ResourceVersion():
-		// It was claimed as it was: it may be somebody else's since.
+	case !c.in.sameAs(o, read.Object):
 		c.step.Reason = Stale
 		return nil, nil
 	}
@@ -179,12 +179,18 @@ func (c *child) stored(o *object.Object) *object.Object {
 	switch {
 	case read == nil:
 		return o
-	case read.UID() != o.UID() || read.ResourceVersion() != o.ResourceVersion():
+	case !c.in.sameAs(o, read):
 		c.step.Reason = Stale
 		return nil
 	}
 	c.step.Observed = read
 	return read
+}
+
+// sameAs reports whether a child that was read counts as the one that was observed. It was claimed as it was: it may be somebody else's since.
+func (in *Input) sameAs(observed, read *object.Object) bool {
+	same := read.UID() == observed.UID() && read.ResourceVersion() == observed.ResourceVersion()
+	return same || in.Insists && claim.Stays(observed, read, in.Parent)
 }
 
 // compare returns how the child differs, apart from what the API server is known to return.

@@ -53,6 +53,8 @@ type Input struct {
 	Records record.Records
 	// Comparing says that the input is for Unchanged: only what may turn its verdict is in doubt.
 	Comparing bool
+	// Insists says that several plans in a row were out of date when they were carried out: others change children faster than the hook responds.
+	Insists bool
 
 	// Epochs are those of schema and admission. They are read before anything is tried. A missing one is 0.
 	Epochs map[schema.GroupKind]int64
@@ -137,6 +139,8 @@ type Doubt struct {
 	// means to delete it. Admission may do to new objects what it does not do to existing ones, and a new child would be the
 	// same.
 	Fresh bool
+	// Insists says that an update is tried over the child as it is then, if others have changed it since.
+	Insists bool
 	// Read says that the child is to be read as well, since it would be deleted otherwise.
 	Read bool
 	// Paths are the places of the differences.
@@ -234,7 +238,7 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 	}
 	return &Doubt{
 		Key: c.step.Key, Desired: c.step.desired, Resource: c.step.Resource, Manager: c.step.Manager, Force: c.step.Force,
-		Whole: f.migrate, Paths: paths(f.all()), Body: c.tryBody,
+		Whole: f.migrate, Insists: in.Insists, Paths: paths(f.all()), Body: c.tryBody,
 	}
 }
 

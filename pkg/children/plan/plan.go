@@ -148,11 +148,14 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 	// Failed are the children for which no step could be worked out.
 	Failed []children.Key `json:"failed,omitempty"`
-	// Insists says that children of which several plans in a row were out of date are deleted, and applied, as they are when that is done: others
-	// change them faster than the hook responds.
+	// Insists says that children of which several plans in a row were out of date are deleted, applied and merged as they are when that is done:
+	// others change them faster than the hook responds.
 	Insists bool `json:"insists,omitempty"`
 	// Kept are children that the plan does not deal with, and that are there.
 	Kept []children.Key `json:"kept,omitempty"`
+
+	// input is what a plan that insists was made from, nil for others.
+	input *Input
 }
 
 // Writes returns the number of steps that do something.
@@ -183,7 +186,10 @@ func (p Plan) Again() time.Duration {
 // the plan then has the steps for all other children.
 func Make(in Input) (Plan, error) {
 	observed := byKey(in.Observed)
-	p := Plan{Parent: in.Parent, ParentName: in.ParentName, Now: in.Now, Kept: in.Kept}
+	p := Plan{Parent: in.Parent, ParentName: in.ParentName, Now: in.Now, Kept: in.Kept, Insists: in.Insists}
+	if in.Insists {
+		p.input = &in
+	}
 	var errs []error
 	wanted := make(map[children.Key]struct{}, len(in.Desired))
 	for _, d := range in.Desired {
@@ -206,6 +212,21 @@ func Make(in Input) (Plan, error) {
 			cmp.Compare(a.Kind, b.Kind), cmp.Compare(rank(a), rank(b)))
 	})
 	return p, errors.Join(errs...)
+}
+
+// Over returns the step of a plan that insists over its child as it was read since, with its managedFields if the step has a Migration.
+func (p Plan) Over(s *Step, latest *object.Object) (Step, error) {
+	in := *p.input
+	if trial, tried := in.Trials[s.Key]; tried {
+		// What the API server makes of the desired state is known; all else was about the child as it was.
+		if trial.Stored = nil; s.Migration != nil {
+			trial.Whole, trial.Result = latest, nil
+		}
+		in.Trials = maps.Clone(in.Trials)
+		in.Trials[s.Key] = trial
+	}
+	at := slices.IndexFunc(in.Desired, func(d children.Desired) bool { return d.Key == s.Key })
+	return in.step(in.Desired[at], latest)
 }
 
 func rank(s Step) int {

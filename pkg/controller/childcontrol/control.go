@@ -192,7 +192,7 @@ func (c *Control) Gather(
 	return c.Complete(ctx, plan.Input{
 		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerContent(parent), Rules: c.config.Rules,
 		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: time.Now(), Records: c.records.Of(uid),
-		Comparing: comparing,
+		Comparing: comparing, Insists: c.stale.of(uid) >= insistAfter,
 	})
 }
 
@@ -243,7 +243,6 @@ func (c *Control) Reconcile(
 ) (result Result, err error) {
 	made, errPlan := c.makePlan(in)
 	p, held := c.hold(key, parent, made)
-	p.Insists = c.stale.of(in.Parent) >= insistAfter
 	by := c.changersBack(ctx, key, p)
 	var outcomes []plan.Outcome
 	var errApply error
@@ -365,7 +364,7 @@ const (
 	firstStaleRetry = time.Second
 	lastStaleRetry  = time.Minute
 	maxStale        = 8
-	// insistAfter is after how many such syncs in a row children are deleted, and applied, whatever changes in them meanwhile.
+	// insistAfter is after how many such syncs in a row children are deleted, applied and merged whatever changes in them meanwhile.
 	insistAfter = 3
 )
 
