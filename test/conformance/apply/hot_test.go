@@ -18,64 +18,61 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// testHot has somebody else write a child without a pause, so that it is never as it was observed. It is updated all the same, grows over the limit of
-// annotations and shrinks below it, and no write of the other one is lost.
+// testHot has somebody else write a child each time that the hook is called for it, so that it never is as it was observed. It is updated all the same,
+// grows over the limit of annotations and shrinks below it, and no write of the other one is lost.
 func testHot(t *testing.T, w *world) {
 	c := newCell(t, w, fixture.ConfigMaps)
+	c.path = "/hot/" + c.name
+	writes := 0
+	w.hook.Handle(c.path, hooktest.Composite(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+		if len(q.Children["ConfigMap.v1"]) == 0 || t.Context().Err() != nil {
+			return wished(q)
+		}
+		if err := c.count(t.Context(), writes); err == nil {
+			writes++
+		} else if t.Context().Err() == nil {
+			t.Errorf("the write %d of somebody else: %v", writes+1, err)
+		}
+		return wished(q)
+	}))
 	c.declare(t, v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateInPlace})
 	c.wish(configMap(filled(1, "dropped")))
 	created := c.isLarge(false, 1, "f", "dropped")
-
-	ctx, stop := context.WithCancel(t.Context())
-	var writing sync.WaitGroup
-	writes := 0
-	writing.Go(func() {
-		for ctx.Err() == nil {
-			// As somebody who reads, changes and writes: a write over his own would be lost.
-			patch := fmt.Appendf(nil, `[{"op":"test","path":"/metadata/annotations/beats","value":"%d"},{"op":"replace","path":"/metadata/annotations/beats","value":"%d"}]`, writes, writes+1)
-			if writes == 0 {
-				patch = []byte(`[{"op":"add","path":"/metadata/annotations/beats","value":"1"}]`)
-			}
-			_, err := c.Resource(fixture.ConfigMaps).Patch(ctx, "child", types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: "somebody"})
-			switch {
-			case errors.Is(err, context.Canceled):
-				return
-			case err != nil:
-				t.Errorf("the write %d of the other one: %v", writes+1, err)
-				return
-			}
-			writes++
-		}
-	})
-	defer writing.Wait()
-	defer stop()
-	c.await("to be written by somebody else", func(o *unstructured.Unstructured) bool { return o.GetAnnotations()["beats"] != "" })
-
 	for _, step := range []struct {
 		kib  int
 		keys []string
-	}{{2, []string{"f", "a"}}, {300, []string{"f", "b"}}, {1, []string{"f"}}} {
-		data := filled(step.kib, step.keys[1:]...)
-		c.change(configMap(data))
-		o := c.isLarge(step.kib > 256, step.kib, step.keys...)
-		if o.GetUID() != created.GetUID() || o.GetAnnotations()["beats"] == "" {
-			t.Errorf("with %d KiB it has the annotations %v", step.kib, len(o.GetAnnotations()))
+	}{{2, []string{"a"}}, {300, []string{"b"}}, {1, nil}} {
+		c.change(configMap(filled(step.kib, step.keys...)))
+		if o := c.isLarge(step.kib > 256, step.kib, append([]string{"f"}, step.keys...)...); o.GetUID() != created.GetUID() {
+			t.Errorf("with %d KiB it is another object", step.kib)
 		}
 	}
-	if writes == 0 {
-		t.Error("nobody else wrote: the test shows nothing")
+	for _, e := range c.Events("parent") {
+		if e.Type == "Warning" {
+			t.Errorf("%s: %.300s", e.Reason, e.Message)
+		}
 	}
+}
+
+// count has somebody else count one further than n in an annotation of the child. It fails if the write of n was lost.
+func (c *cell) count(ctx context.Context, n int) error {
+	const path = "/metadata/annotations/beats"
+	patch := fmt.Appendf(nil, `[{"op":"test","path":%q,"value":"%d"},{"op":"replace","path":%[1]q,"value":"%[3]d"}]`, path, n, n+1)
+	if n == 0 {
+		patch = fmt.Appendf(nil, `[{"op":"add","path":%q,"value":"1"}]`, path)
+	}
+	_, err := c.Resource(fixture.ConfigMaps).Patch(ctx, c.childName, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: "somebody"})
+	return err
 }

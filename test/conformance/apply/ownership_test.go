@@ -45,6 +45,7 @@ func ownership(t *testing.T, w *world) {
 		"AnEditOfOursIsPutBackAndOneOfTheirsStays/ServerSide": editing(v1alpha1.ChildApplyServerSide),
 		"MovingBetweenStrategiesChangesNoValue/InPlace":       moving(v1alpha1.ChildUpdateInPlace),
 		"MovingBetweenStrategiesChangesNoValue/Recreate":      moving(v1alpha1.ChildUpdateRecreate),
+		"AChildThatOthersWriteAllTheTimeIsMerged":             testHot,
 		"AStrangerOfTheSameNameIsNotTakenOver":                testStranger,
 		"TheChildOfAnotherIsNotTakenOver":                     testOthersChild,
 		"WithoutForceAConflictIsTold":                         testConflict,

@@ -101,13 +101,7 @@ func newWorld(t *testing.T, args ...string) *world {
 	})
 	w := &world{Environment: e, hook: hooktest.NewServer(t)}
 	e.DefineManifests(t, gadgets)
-	w.hook.Handle("/sync", hooktest.Composite(func(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
-		child, found, err := unstructured.NestedMap(q.Parent.Object, "spec", "child")
-		if err != nil || !found {
-			return &hook.CompositeResponse{}, err
-		}
-		return &hook.CompositeResponse{Children: []*hook.Object{{Object: child}}}, nil
-	}))
+	w.hook.Handle("/sync", hooktest.Composite(wished))
 	w.hook.Handle("/decorate", hooktest.Decorator(func(q *hook.DecoratorRequest) (*hook.DecoratorResponse, error) {
 		child, found, err := unstructured.NestedMap(q.Object.Object, "spec", "child")
 		if err != nil || !found {
@@ -118,6 +112,15 @@ func newWorld(t *testing.T, args ...string) *world {
 	return w
 }
 
+// wished responds with the child that the parent wants.
+func wished(q *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+	child, found, err := unstructured.NestedMap(q.Parent.Object, "spec", "child")
+	if err != nil || !found {
+		return &hook.CompositeResponse{}, err
+	}
+	return &hook.CompositeResponse{Children: []*hook.Object{{Object: child}}}, nil
+}
+
 // A cell is a controller with one parent and one child, in a namespace of its own.
 type cell struct {
 	*world
@@ -126,13 +129,15 @@ type cell struct {
 	name      string
 	resource  schema.GroupVersionResource
 	childName string
+	// path is where the hook is.
+	path string
 	// running is the controller from declare or decorate on.
 	running *controllers.Controller
 }
 
 func newCell(t *testing.T, w *world, resource schema.GroupVersionResource) *cell {
 	t.Helper()
-	c := &cell{world: w, name: w.Namespace(t), resource: resource, childName: "child"}
+	c := &cell{world: w, name: w.Namespace(t), resource: resource, childName: "child", path: "/sync"}
 	c.in(t)
 	return c
 }
@@ -156,7 +161,7 @@ func (c *cell) declare(t *testing.T, strategy v1alpha1.CompositeControllerChildU
 			ResourceRule:   v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: c.resource.Resource},
 			UpdateStrategy: &strategy,
 		}},
-		Hooks: &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(c.hook.URL("/sync"))}}},
+		Hooks: &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(c.hook.URL(c.path))}}},
 	})
 }
 
