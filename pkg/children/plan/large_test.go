@@ -44,6 +44,24 @@ func placedIn(child string) string {
 	return strings.Replace(child, `"name":"a"`, `"name":"a","namespace":"ns"`, 1)
 }
 
+// body is the part of a body that tests look at.
+type body struct {
+	Metadata struct {
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Data map[string]string `json:"data"`
+}
+
+// sent returns the body of a step.
+func sent(t *testing.T, step plan.Step) body {
+	t.Helper()
+	var b body
+	if err := json.Unmarshal(step.Body, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
 // TestAChildWhoseRecordIsTooLongIsApplied is about what decides between merging and server-side apply.
 func TestAChildWhoseRecordIsTooLongIsApplied(t *testing.T) {
 	// The largest value whose record is allowed, and the record of an empty one.
@@ -109,12 +127,7 @@ func TestAChildWhoseRecordIsTooLongIsApplied(t *testing.T) {
 			if step.Body == nil {
 				return
 			}
-			var written struct {
-				Metadata struct{ Annotations map[string]string }
-			}
-			if err := json.Unmarshal(step.Body, &written); err != nil {
-				t.Fatal(err)
-			}
+			written := sent(t, step)
 			if _, recorded := written.Metadata.Annotations[merge.Annotation]; recorded == tc.large {
 				t.Errorf("it has a record: %t. %s", recorded, tc.reason)
 			}
@@ -172,13 +185,7 @@ func TestAChildThatPassesTheLimitLosesWhatTheHookDrops(t *testing.T) {
 				strings.NewReplacer(`"metacontroller"`, `"`+ourManager+`"`, "Update", "Apply").Replace(byUpdate)+`"name":"a"`, 1), `"dropped":"1"`, `"dropped":"1","theirs":"2"`, 1))}
 			s.want(t, child("a", "2"))
 			step = s.step(t)
-			var written struct {
-				Metadata struct{ Annotations map[string]string }
-				Data     map[string]string
-			}
-			if err := json.Unmarshal(step.Body, &written); err != nil {
-				t.Fatal(err)
-			}
+			written := sent(t, step)
 			if step.Manager != "" || written.Data["k"] != "2" || written.Data["theirs"] != "2" || len(written.Data) != 2 || written.Metadata.Annotations[merge.Annotation] == "" {
 				t.Errorf("%s by %q of %v with annotations %v", step.Action, step.Manager, written.Data, written.Metadata.Annotations)
 			}
