@@ -87,20 +87,25 @@ func longestJSON(value any) int {
 	size := longestNumber
 	switch value := value.(type) {
 	case string:
-		for i := range len(value) {
-			if c := value[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-				size += longestEscape
-			} else {
-				size++
-			}
-		}
+		size += longestText(value)
 	case map[string]any:
 		for name, field := range value {
-			size += longestJSON(name) + longestJSON(field)
+			size += longestNumber + longestText(name) + longestJSON(field)
 		}
 	case []any:
 		for _, item := range value {
 			size += longestJSON(item)
+		}
+	}
+	return size
+}
+
+// longestText is longestJSON for a text without its quotes.
+func longestText(text string) int {
+	size := len(text)
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			size += longestEscape
 		}
 	}
 	return size

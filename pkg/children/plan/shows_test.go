@@ -17,11 +17,14 @@ limitations under the License.
 package plan
 
 import (
+	"math/rand/v2"
 	"strings"
 	"testing"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 )
 
 func TestAnObjectShowsTheFieldsThatItHas(t *testing.T) {
@@ -51,5 +54,54 @@ func TestAnObjectShowsTheFieldsThatItHas(t *testing.T) {
 				t.Errorf("%s is shown: %t, want %t", path, got, want)
 			}
 		})
+	}
+}
+
+// A child that surely fits is not looked at: nothing would be tried for one that has to move.
+func TestNoJSONIsLongerThanTheLongest(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	pieces := []string{"", "a", `"`, `\`, "<", "&", "\n", "\x01", "\x7f", "\xff", "é", "\u2028", "😀", "x-y/z"}
+	text := func() string {
+		var b strings.Builder
+		for range random.IntN(6) {
+			b.WriteString(pieces[random.IntN(len(pieces))])
+		}
+		return b.String()
+	}
+	var value func(depth int) any
+	value = func(depth int) any {
+		switch n := random.IntN(8); {
+		case n < 2 && depth > 0:
+			fields := map[string]any{}
+			for range random.IntN(5) {
+				fields[text()] = value(depth - 1)
+			}
+			return fields
+		case n < 3 && depth > 0:
+			list := make([]any, random.IntN(5))
+			for i := range list {
+				list[i] = value(depth - 1)
+			}
+			return list
+		case n == 4:
+			return random.Int64() - random.Int64()
+		case n == 5:
+			return random.NormFloat64() * 1e300
+		case n == 6:
+			return []any{nil, true, false}[random.IntN(3)]
+		}
+		return text()
+	}
+	for range 20000 {
+		for _, kind := range []string{"ConfigMap", "Secret"} {
+			content := map[string]any{"apiVersion": "v1", "kind": kind, "data": value(3), "stringData": value(1), "spec": value(4)}
+			encoded, err := merge.Encode(content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if longest := longestJSON(content); longest < len(encoded) {
+				t.Fatalf("%d, and %s has %d", longest, encoded, len(encoded))
+			}
+		}
 	}
 }
