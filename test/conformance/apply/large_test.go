@@ -60,7 +60,9 @@ func large(t *testing.T, w *world) {
 			c.isSame(settled, "when it was put back")
 		})
 	}
-	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate} {
+	for _, method := range []v1alpha1.ChildUpdateMethod{
+		v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRecreate, v1alpha1.ChildUpdateRollingInPlace, v1alpha1.ChildUpdateRollingRecreate,
+	} {
 		t.Run("GrowsAndShrinks/"+string(method), func(t *testing.T) {
 			t.Parallel()
 			testGrowing(t, w, merges(method))
@@ -114,6 +116,7 @@ func (c *cell) isLarge(large bool, kib int, keys ...string) *unstructured.Unstru
 
 // testGrowing has a child pass the limit in both directions, with keys that come and go.
 func testGrowing(t *testing.T, w *world, strategy v1alpha1.CompositeControllerChildUpdateStrategy) {
+	recreates := strategy.Method == v1alpha1.ChildUpdateRecreate || strategy.Method == v1alpha1.ChildUpdateRollingRecreate
 	c := newCell(t, w, fixture.ConfigMaps)
 	c.declare(t, strategy)
 	c.wish(configMap(filled(1, "a", "b", "c")))
@@ -132,7 +135,7 @@ func testGrowing(t *testing.T, w *world, strategy v1alpha1.CompositeControllerCh
 	} {
 		c.change(configMap(filled(step.kib, step.keys...)))
 		changed := c.isLarge(step.kib > 256, step.kib, append([]string{"f"}, step.keys...)...)
-		if same := changed.GetUID() == created.GetUID(); same != (strategy.Method == v1alpha1.ChildUpdateInPlace) {
+		if same := changed.GetUID() == created.GetUID(); same == recreates {
 			t.Errorf("with %d KiB it is the same object: %t", step.kib, same)
 		}
 		// Moving the fields and applying are two writes of one sync.
@@ -140,9 +143,7 @@ func testGrowing(t *testing.T, w *world, strategy v1alpha1.CompositeControllerCh
 		settled := c.child()
 		c.again(fmt.Sprint("settled again with ", step.kib, step.keys))
 		c.isSame(settled, fmt.Sprintf("with %d KiB", step.kib))
-		if strategy.Method == v1alpha1.ChildUpdateRecreate {
-			created = settled
-		}
+		created = settled
 	}
 	c.AwaitEvent("parent", "Normal", reasonApplied, "ConfigMap "+c.name+"/child")
 	events := c.Events("parent")
