@@ -67,3 +67,46 @@ func TestAPlanThatInsistsDeletesAChildThatChanges(t *testing.T) {
 		})
 	}
 }
+
+// TestAPlanThatInsistsMergesOverWhatIsThere has a child that another client changed since it was observed.
+func TestAPlanThatInsistsMergesOverWhatIsThere(t *testing.T) {
+	now := strings.Replace(ours, `"9"`, `"10"`, 1)
+	now = strings.TrimSuffix(now, "}") + `,"data":{"theirs":"1"}}`
+	conflict := failure(http.StatusConflict, "Conflict", "a")
+	for name, tc := range map[string]struct {
+		reason  string
+		insists bool
+		child   string
+		// updates is how many are tried.
+		updates int
+		done    bool
+	}{
+		"NotAtFirst":    {"What changed is looked at first.", false, now, 1, false},
+		"ItIsReadAgain": {"It is the parent's still.", true, now, 2, true},
+		"ItWasReleased": {"It is somebody else's.", true, strings.Replace(theirs, `"9"`, `"10"`, 1), 1, false},
+		"ItWasReplaced": {"It is another object.", true, strings.Replace(now, `"uid":"x"`, `"uid":"y"`, 1), 1, false},
+		"ItWasLabeled":  {"The parent may not select it any more.", true, strings.Replace(now, `"uid":"x"`, `"uid":"x","labels":{"l":"m"}`, 1), 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, applier := resist(t, responses{http.MethodPut: conflict, http.MethodGet: {http.StatusOK, tc.child}}, apply.Options{})
+			server.then = responses{http.MethodPut: {http.StatusOK, strings.Replace(now, `"10"`, `"11"`, 1)}}
+			in := one(t, plan.Update)
+			in.Insists = tc.insists
+			p, err := plan.Make(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcomes, err := applier.Apply(t.Context(), p)
+			if err != nil || len(outcomes) != 1 || outcomes[0].Done != tc.done || outcomes[0].Stale == tc.done {
+				t.Errorf("outcomes %+v, error %v. %s", outcomes, err, tc.reason)
+			}
+			updates := slices.DeleteFunc(server.seen(), isGet)
+			if len(updates) != tc.updates {
+				t.Errorf("updates %q. %s", updates, tc.reason)
+			}
+			if last := updates[len(updates)-1]; tc.done && (!strings.Contains(last, `"resourceVersion":"10"`) || !strings.Contains(last, `"theirs":"1"`)) {
+				t.Errorf("the last update is %s. %s", last, tc.reason)
+			}
+		})
+	}
+}
