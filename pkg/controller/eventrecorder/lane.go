@@ -48,13 +48,21 @@ const (
 
 // lane writes the events of some objects, one after the other.
 type lane struct {
-	events     chan *corev1.Event
+	events     chan queued
 	client     typedcorev1.EventInterface
 	correlator *record.EventCorrelator
+	// record records something else, in the lane of its subject.
+	record func(note)
+}
+
+// queued is an event, with what it was made of.
+type queued struct {
+	note  note
+	event *corev1.Event
 }
 
 // add queues an event. It never blocks.
-func (l *lane) add(e *corev1.Event) {
+func (l *lane) add(e queued) {
 	select {
 	case l.events <- e:
 	default:
@@ -84,9 +92,15 @@ func (l *lane) run(ctx context.Context, stop, end <-chan struct{}) {
 }
 
 // process writes an event and reports if that fails.
-func (l *lane) process(ctx context.Context, e *corev1.Event, stop <-chan struct{}) {
+func (l *lane) process(ctx context.Context, q queued, stop <-chan struct{}) {
+	e := q.event
 	err := recovery.Call(ctx, "writing an event", func() error { return l.write(ctx, e, stop) })
 	if err == nil {
+		return
+	}
+	terminating := apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	if terminating && q.note.instead != nil {
+		l.record(q.note.moved())
 		return
 	}
 	metrics.EventDropped(metrics.NotWritten)
@@ -98,7 +112,7 @@ func (l *lane) process(ctx context.Context, e *corev1.Event, stop <-chan struct{
 	default:
 	}
 	// That its namespace is being deleted, or that it was written before, is ordinary.
-	if apierrors.IsAlreadyExists(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if apierrors.IsAlreadyExists(err) || terminating {
 		logger.V(4).Info("Event is not written", "cause", err.Error())
 		return
 	}

@@ -21,6 +21,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,6 +57,8 @@ const (
 	ReasonRolledBack = "RolledBack"
 	// ReasonFinalizeWaits is for a parent whose finalize hook takes long.
 	ReasonFinalizeWaits = "FinalizeWaits"
+	// ReasonRelatedNotServed is for a parent that is finalized without related objects, whose kind the cluster does not serve.
+	ReasonRelatedNotServed = "RelatedNotServed"
 	// ReasonDeletionsHeld says that spec.deletionGuard holds deletions.
 	ReasonDeletionsHeld = "DeletionsHeld"
 	// ReasonReleaseError says that the controller's finalizer could not be taken off an object.
@@ -147,7 +150,7 @@ func NewRecorder(o Options) (*Recorder, error) {
 	}
 	for i := range r.lanes {
 		r.lanes[i] = &lane{
-			events: make(chan *corev1.Event, maxQueued), client: client.Events(""),
+			events: make(chan queued, maxQueued), client: client.Events(""), record: r.record,
 			correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{
 				QPS: o.QPS, BurstSize: o.Burst, SpamKeyFunc: newKinds(clock.RealClock{}).keyOf,
 			}),
@@ -196,23 +199,29 @@ func (r *Recorder) Lifecycle(subject *corev1.ObjectReference, reason, message st
 	r.record(note{subject: subject, eventType: corev1.EventTypeNormal, reason: reason, message: message})
 }
 
+// WarningOfParent is Warning about a parent of a controller object, on which it is recorded if it cannot be on the parent.
+func (r *Recorder) WarningOfParent(subject, object *corev1.ObjectReference, reason, message string) {
+	r.record(note{subject: subject, instead: object, eventType: corev1.EventTypeWarning, reason: reason, message: message})
+}
+
 // Of returns a recorder of what one controller has to say about its parents. The name is qualified, as in
-// metacontroller.io/compositecontroller-name.
-func (r *Recorder) Of(controller string) *Controller {
-	return &Controller{recorder: r, name: controller}
+// metacontroller.io/compositecontroller-name, and object is the controller object.
+func (r *Recorder) Of(controller string, object *corev1.ObjectReference) *Controller {
+	return &Controller{recorder: r, name: controller, object: object}
 }
 
 // Controller records events that name the controller that they come from. It is safe for concurrent use.
 type Controller struct {
 	recorder *Recorder
 	name     string
+	object   *corev1.ObjectReference
 }
 
 // Warning records something that went wrong with a parent and what to do. Related is the child that it is about, nil if there is none or
-// are several.
+// are several. In a namespace that is being deleted there can be no event: it is recorded on the controller object then.
 func (c *Controller) Warning(subject, related *corev1.ObjectReference, reason, message string) {
 	c.recorder.record(note{
-		subject: subject, related: related, controller: c.name, eventType: corev1.EventTypeWarning, reason: reason, message: message,
+		subject: subject, related: related, instead: c.object, controller: c.name, eventType: corev1.EventTypeWarning, reason: reason, message: message,
 	})
 }
 
@@ -236,8 +245,18 @@ func (c *Controller) Normal(subject, related *corev1.ObjectReference, reason, me
 
 // note is what an event is made of.
 type note struct {
-	subject, related                       *corev1.ObjectReference
+	subject, related *corev1.ObjectReference
+	// instead is on what it is recorded if it cannot be on the subject, because the namespace of that is being deleted; nil for nothing.
+	instead                                *corev1.ObjectReference
 	controller, eventType, reason, message string
+}
+
+// moved returns what is recorded instead of a note whose event was refused.
+func (n note) moved() note {
+	where := strings.TrimPrefix(n.subject.Namespace+"/"+n.subject.Name, "/")
+	n.message = fmt.Sprintf("%s %s: %s", n.subject.Kind, where, n.message)
+	n.subject, n.related, n.instead = n.instead, n.subject, nil
+	return n
 }
 
 func (r *Recorder) record(n note) {
@@ -247,7 +266,7 @@ func (r *Recorder) record(n note) {
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	r.laneOf(subject).add(&corev1.Event{
+	r.laneOf(subject).add(queued{note: n, event: &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: util.GenerateEventName(subject.Name, now.UnixNano())},
 		InvolvedObject:      *subject,
 		Related:             n.related,
@@ -259,5 +278,5 @@ func (r *Recorder) record(n note) {
 		FirstTimestamp:      now,
 		LastTimestamp:       now,
 		Count:               1,
-	})
+	}})
 }

@@ -150,7 +150,7 @@ func TestEventsOfAControllerNameItAndTheChild(t *testing.T) {
 					got.CompareAndSwap(nil, e) // Of those that follow, patches have no more than what changed.
 				}
 			})
-			eventually(t, func() { record(r.Of("metacontroller.io/compositecontroller-c"), subject("a"), subject("child")) },
+			eventually(t, func() { record(r.Of("metacontroller.io/compositecontroller-c", nil), subject("a"), subject("child")) },
 				func() bool { return got.Load() != nil })
 			e := got.Load()
 			if e.Type != name || e.ReportingController != "metacontroller.io/compositecontroller-c" || e.Source.Component != eventrecorder.Component {
@@ -279,10 +279,93 @@ func TestWhatAnswersAWarningNeedsNoBudget(t *testing.T) {
 		}
 	})
 	for n := range 500 {
-		r.Of("noisy").Normal(&corev1.ObjectReference{Name: fmt.Sprint("noisy-", n), Namespace: "ns"}, nil, "ChildCreated", "Created something")
+		r.Of("noisy", nil).Normal(&corev1.ObjectReference{Name: fmt.Sprint("noisy-", n), Namespace: "ns"}, nil, "ChildCreated", "Created something")
 	}
-	r.Of("c").NormalAlways(&corev1.ObjectReference{Name: "quiet", Namespace: "ns"}, eventrecorder.ReasonSyncRecovered, "Synced again after errors")
+	r.Of("c", nil).NormalAlways(&corev1.ObjectReference{Name: "quiet", Namespace: "ns"}, eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	eventually(t, func() {}, func() bool { return written.Load() == 1 })
+}
+
+// TestWhatCannotBeRecordedOnAParentIsRecordedOnItsController has an API server that creates nothing in the namespace "gone".
+func TestWhatCannotBeRecordedOnAParentIsRecordedOnItsController(t *testing.T) {
+	controller := &corev1.ObjectReference{APIVersion: "metacontroller.k8s.io/v1alpha1", Kind: "CompositeController", Name: "c", UID: "uid-c"}
+	const terminating = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"it is being terminated","reason":"Forbidden","code":403,
+		"details":{"causes":[{"reason":"NamespaceTerminating"}]}}`
+	const forbidden = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no right","reason":"Forbidden","code":403}`
+	warning := func(r *eventrecorder.Recorder, p *corev1.ObjectReference) {
+		r.Of("c", controller).Warning(p, subject("child"), "SyncError", "broken")
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		refusal string
+		record  func(r *eventrecorder.Recorder, p *corev1.ObjectReference)
+		want    string
+	}{
+		"Warning": {"Nothing is silent.", terminating, warning, "default CompositeController c: SyncError: ConfigMap gone/p: broken"},
+		"WithoutARunningController": {
+			"A controller that is being deleted has no recorder of its own.", terminating,
+			func(r *eventrecorder.Recorder, p *corev1.ObjectReference) {
+				r.WarningOfParent(p, controller, "FinalizeSkipped", "left")
+			},
+			"default CompositeController c: FinalizeSkipped: ConfigMap gone/p: left",
+		},
+		"Normal": {
+			"What happened to an object that goes is of no interest.", terminating,
+			func(r *eventrecorder.Recorder, p *corev1.ObjectReference) {
+				r.Of("c", controller).Normal(p, nil, "ChildDeleted", "Deleted")
+			}, "",
+		},
+		"RefusedForAnotherReason": {"It would be refused there as well.", forbidden, warning, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var got []string
+			refused := make(chan struct{}, 1)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if strings.Contains(r.URL.Path, "/namespaces/gone/") {
+					w.WriteHeader(http.StatusForbidden)
+					_, _ = fmt.Fprint(w, tc.refusal)
+					refused <- struct{}{}
+					return
+				}
+				var e corev1.Event
+				if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+					t.Errorf("reading an event: %v", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, fmt.Sprintf("%s %s %s: %s: %s", e.Namespace, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message))
+				if e.Related == nil || e.Related.Name != "p" {
+					t.Errorf("the event is related to %v, want the parent", e.Related)
+				}
+				_, _ = fmt.Fprint(w, `{"kind":"Event","apiVersion":"v1"}`)
+			}))
+			t.Cleanup(server.Close)
+			transport := &http.Transport{}
+			t.Cleanup(transport.CloseIdleConnections)
+			r, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: &rest.Config{Host: server.URL, Transport: transport}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() { r.Run(ctx) })
+			p := subject("p")
+			p.Namespace = "gone"
+			tc.record(r, p)
+			<-refused
+			eventually(t, func() {}, func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return tc.want == "" || len(got) > 0
+			})
+			stop()
+			running.Wait()
+			if all := strings.Join(got, "; "); all != tc.want {
+				t.Errorf("%s Recorded is %q, want %q", tc.reason, all, tc.want)
+			}
+		})
+	}
 }
 
 func TestTheEndIsNoError(t *testing.T) {

@@ -224,6 +224,9 @@ func (*server) Fingerprint(context.Context, definition.Definition) []string { re
 // Warning implements supervisor.Recorder.
 func (*server) Warning(*corev1.ObjectReference, string, string) {}
 
+// WarningOfParent implements supervisor.Recorder.
+func (*server) WarningOfParent(_, _ *corev1.ObjectReference, _, _ string) {}
+
 // Lifecycle implements supervisor.Recorder.
 func (*server) Lifecycle(*corev1.ObjectReference, string, string) {}
 

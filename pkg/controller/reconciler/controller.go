@@ -172,7 +172,7 @@ func unserved(c Config) []schema.GroupVersionResource {
 func (c *Controller) assemble() {
 	d := c.config.Definition
 	c.metrics = metrics.NewController(d.Kind, d.Meta.Name)
-	c.recorder = c.shared.Recorder.Of(d.Finalizer)
+	c.recorder = c.shared.Recorder.Of(d.Finalizer, d.Reference())
 	c.history, c.takenUp = c.shared.History.Of(d.Kind+" "+d.Meta.Name, d.Meta.UID), v1alpha1.SyncStarted
 	if c.history.Len() > 0 {
 		c.takenUp = v1alpha1.SyncControllerChanged

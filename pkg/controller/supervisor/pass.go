@@ -172,7 +172,7 @@ func (p *pass) notFinalized(object *corev1.ObjectReference) {
 	if d.Meta.DeletionTimestamp != nil {
 		why = "was deleted"
 	}
-	p.recorder.Warning(object, eventrecorder.ReasonFinalizeSkipped, eventrecorder.FinalizeSkipped(d.Kind+" "+d.Meta.Name, why))
+	p.recorder.WarningOfParent(object, d.Reference(), eventrecorder.ReasonFinalizeSkipped, eventrecorder.FinalizeSkipped(d.Kind+" "+d.Meta.Name, why))
 }
 
 // waiting returns the former attempt at an object or resource, and whether the next one is not due yet.

@@ -42,6 +42,9 @@ func (l *lists) Finalized(context.Context, schema.GroupResource, definition.Defi
 // Warning implements Recorder.
 func (*lists) Warning(*corev1.ObjectReference, string, string) {}
 
+// WarningOfParent implements Recorder.
+func (*lists) WarningOfParent(_, _ *corev1.ObjectReference, _, _ string) {}
+
 // Lifecycle implements Recorder.
 func (*lists) Lifecycle(*corev1.ObjectReference, string, string) {}
 

@@ -49,6 +49,8 @@ const (
 type Recorder interface {
 	// Warning records what went wrong.
 	Warning(subject *corev1.ObjectReference, reason, message string)
+	// WarningOfParent records what went wrong with a parent of a controller object, on that if it cannot be recorded on the parent.
+	WarningOfParent(subject, object *corev1.ObjectReference, reason, message string)
 	// Lifecycle records what happened.
 	Lifecycle(subject *corev1.ObjectReference, reason, message string)
 }

@@ -221,6 +221,14 @@ func (w *world) Warning(_ *corev1.ObjectReference, reason, message string) {
 	w.warnings = append(w.warnings, reason+": "+message)
 }
 
+// WarningOfParent implements supervisor.Recorder.
+func (w *world) WarningOfParent(subject, object *corev1.ObjectReference, reason, message string) {
+	if object.Kind != definition.KindDecorator {
+		w.t.Errorf("the controller object is a %s", object.Kind)
+	}
+	w.Warning(subject, reason, message)
+}
+
 // Lifecycle implements supervisor.Recorder.
 func (w *world) Lifecycle(*corev1.ObjectReference, string, string) {}
 
