@@ -42,7 +42,7 @@ import (
 
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// Config is what a Customizer needs. All fields are required, except Hook, Access and Triggers.
+// Config is what a Customizer needs. All fields are required, except Hook, Access, Triggers and Gone.
 type Config struct {
 	// Hook is the customize hook. Nil: there are no related objects.
 	Hook *hookclient.Hook
@@ -56,6 +56,8 @@ type Config struct {
 	Enqueue func(key parent.Key, e cache.Event, why trigger.Trigger)
 	// Triggers says that Enqueue is told how the object changed. False: it is told the zero Trigger.
 	Triggers bool
+	// Gone is told of the types that a response names, and the cluster does not serve, about a parent that is finalized.
+	Gone func(key parent.Key, o *object.Object, gone []related.Type)
 }
 
 // Customizer finds related objects. It is safe for concurrent use.
@@ -83,32 +85,46 @@ func New(c Config) *Customizer {
 	return z
 }
 
-// Related returns the related objects of a parent; controller is the controller as hooks see it. The error is a *worker.WaitError while the
-// objects are not all known.
-func (z *Customizer) Related(ctx context.Context, key parent.Key, root webhook.RootKey, controller []byte, parent *object.Object) ([]wire.Group, error) {
+// Asked is what the hook is asked about.
+type Asked struct {
+	// Key names the parent, Root is how hooks' caches know it, and Parent is the parent.
+	Key    parent.Key
+	Root   webhook.RootKey
+	Parent *object.Object
+	// Controller is the controller as hooks see it.
+	Controller []byte
+	// Finalizing says that the finalize hook is shown the objects. It needs no kind that the cluster does not serve.
+	Finalizing bool
+}
+
+// Related returns the related objects of a parent. The error is a *worker.WaitError while the objects are not all known.
+func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error) {
 	if z.config.Hook == nil {
 		return nil, nil
 	}
-	rules, ok := z.responses.Get(key, controller, parent)
+	rules, ok := z.responses.Get(a.Key, a.Controller, a.Parent)
 	if !ok {
-		z.responses.Asking(key)
-		response, err := z.config.Hook.Related(ctx, root, wire.Customize(controller, parent))
+		z.responses.Asking(a.Key)
+		response, err := z.config.Hook.Related(ctx, a.Root, wire.Customize(a.Controller, a.Parent))
 		if err != nil {
 			return nil, err
 		}
-		if rules, err = z.compile(ctx, z.config.Hook, root, response, parent); err != nil {
+		if rules, err = z.compile(ctx, z.config.Hook, a, response); err != nil {
 			return nil, err
 		}
-		z.responses.Put(key, controller, parent, rules)
+		z.responses.Put(a.Key, a.Controller, a.Parent, rules)
+		if gone := rules.Gone(); len(gone) > 0 && z.config.Gone != nil {
+			z.config.Gone(a.Key, a.Parent, gone)
+		}
 	}
-	if err := z.config.Access.Relate(ctx, key, groups(rules)); err != nil {
+	if err := z.config.Access.Relate(ctx, a.Key, groups(rules)); err != nil {
 		return nil, z.config.Hook.Failed(err)
 	}
 	used := z.use(rules)
 	// Last: informers stay while the index names them, and those of the present rules while they are read.
-	defer z.keep(key, used)
+	defer z.keep(a.Key, used)
 	// The index comes first: what changes from here on enqueues the parent.
-	z.index.Update(key, rules)
+	z.index.Update(a.Key, rules)
 	groups, err := related.Select(rules, used.informers(rules))
 	if missing, ok := errors.AsType[*related.NotSyncedError](err); ok {
 		return nil, wait(missing, used)
@@ -161,12 +177,14 @@ func resources(rules related.Rules) []schema.GroupVersionResource {
 }
 
 // compile reads the rules of a response of hook.
-func (z *Customizer) compile(
-	ctx context.Context, called *hookclient.Hook, root webhook.RootKey, response *wire.CustomizeResponse, parent *object.Object,
-) (related.Rules, error) {
-	rules, err := related.Compile(ctx, response.Rules, related.Scope{Version: called.Version, Namespace: parent.Namespace()}, z.resolve)
+func (z *Customizer) compile(ctx context.Context, called *hookclient.Hook, a Asked, response *wire.CustomizeResponse) (related.Rules, error) {
+	resolve := z.resolveServed
+	if a.Finalizing {
+		resolve = z.resolveOrGone
+	}
+	rules, err := related.Compile(ctx, response.Rules, related.Scope{Version: called.Version, Namespace: a.Parent.Namespace()}, resolve)
 	if refused, ok := errors.AsType[*related.RuleError](err); ok {
-		return related.Rules{}, called.Reject(root, &hook.RejectedError{Detail: refused.Error()})
+		return related.Rules{}, called.Reject(a.Root, &hook.RejectedError{Detail: refused.Error()})
 	}
 	called.Used()
 	if err != nil {

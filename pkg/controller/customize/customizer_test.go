@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -128,12 +129,14 @@ func (s *scene) discover(w http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	switch {
-	case unavailable:
+	case unavailable, resources == "unavailable":
 		w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503}`)
 	case !ok:
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	case strings.HasPrefix(resources, `{"kind":"APIGroup"`):
+		_, _ = fmt.Fprint(w, resources)
 	default:
 		_, _ = fmt.Fprintf(w, `{"kind":"APIResourceList","apiVersion":"v1","resources":[%s]}`, resources)
 	}
@@ -141,12 +144,15 @@ func (s *scene) discover(w http.ResponseWriter, r *http.Request) {
 
 // related returns the names of the related objects of a parent.
 func (s *scene) related(p *object.Object) ([]string, error) {
-	return s.relatedFor(`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController"}`, p)
+	return s.relatedFor(controllerJSON, p)
 }
+
+// controllerJSON is the controller object where it does not matter.
+const controllerJSON = `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController"}`
 
 // relatedFor is related while the controller object is as given.
 func (s *scene) relatedFor(controller string, p *object.Object) ([]string, error) {
-	groups, err := s.Related(s.t.Context(), keyOf(p), webhook.RootKey{Kind: "Thing", Namespace: "ns", Name: p.Name()}, []byte(controller), p)
+	groups, err := s.Related(s.t.Context(), s.asked(controller, p))
 	var names []string
 	for _, g := range groups {
 		for _, o := range g.Objects {
@@ -154,6 +160,13 @@ func (s *scene) relatedFor(controller string, p *object.Object) ([]string, error
 		}
 	}
 	return names, err
+}
+
+// asked is what the hook is asked about a parent, of a controller object as given.
+func (s *scene) asked(controller string, p *object.Object) customize.Asked {
+	return customize.Asked{
+		Key: keyOf(p), Root: webhook.RootKey{Kind: "Thing", Namespace: "ns", Name: p.Name()}, Parent: p, Controller: []byte(controller), Finalizing: p.Deleting(),
+	}
 }
 
 func keyOf(p *object.Object) parent.Key {
@@ -326,7 +339,7 @@ func TestRulesThatCannotBeUsed(t *testing.T) {
 
 func TestWithoutAHookNothingIsRelated(t *testing.T) {
 	z := customize.New(customize.Config{})
-	groups, err := z.Related(t.Context(), parent.Key{}, webhook.RootKey{}, nil, nil)
+	groups, err := z.Related(t.Context(), customize.Asked{})
 	if err != nil || len(groups) != 0 {
 		t.Errorf("related objects are %v, %v", groups, err)
 	}

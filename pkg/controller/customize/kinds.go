@@ -19,6 +19,7 @@ package customize
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -38,7 +39,7 @@ import (
 func (z *Customizer) KindsChanged(ctx context.Context) []parent.Key {
 	outdated := map[related.Type]struct{}{}
 	for _, t := range z.responses.Types() {
-		if served, err := z.resolve(ctx, t.Resource.GroupVersion().String(), t.Resource.Resource); unserved(err) || err == nil && served != t {
+		if served, err := z.resolve(ctx, t.Resource.GroupVersion().String(), t.Resource.Resource); unserved(err) && !t.Gone || err == nil && served != t {
 			outdated[t] = struct{}{}
 		}
 	}
@@ -64,6 +65,34 @@ func (z *Customizer) resolve(ctx context.Context, apiVersion, resource string) (
 		err = errNotListed // An informer of them would never be filled.
 	}
 	return related.Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err
+}
+
+// resolveServed finds the type that a rule names, or says what to do about one that is not served.
+func (z *Customizer) resolveServed(ctx context.Context, apiVersion, resource string) (related.Type, error) {
+	found, err := z.resolve(ctx, apiVersion, resource)
+	if unserved(err) {
+		err = fmt.Errorf("%w; install it, or change the customize hook", err)
+	}
+	return found, err
+}
+
+// resolveOrGone finds the type that a rule names, or that it is gone: an API server that serves it in another version has objects of it.
+func (z *Customizer) resolveOrGone(ctx context.Context, apiVersion, resource string) (related.Type, error) {
+	found, err := z.resolve(ctx, apiVersion, resource)
+	if !unserved(err) {
+		return found, err
+	}
+	version, _ := schema.ParseGroupVersion(apiVersion) // It was asked for.
+	gone := version.WithResource(resource)
+	switch served, elsewhere := z.config.Cluster.Discovery.Serving(ctx, gone.GroupResource()); {
+	case elsewhere == nil:
+		return found, fmt.Errorf("%w; it is served as %s, which the customize hook has to name", err, served.APIVersion())
+	case !unserved(elsewhere):
+		return found, elsewhere
+	}
+	found, _ = z.index.Type(gone)
+	found.Resource, found.Gone = gone, true
+	return found, nil
 }
 
 // unserved reports whether an error says that a kind is not served. Others say nothing about it.

@@ -17,6 +17,7 @@ limitations under the License.
 package customize_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +26,9 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
@@ -196,6 +200,86 @@ func TestAHookThatNamesTheVersionThatIsServedNow(t *testing.T) {
 	s.show(gadgets, parse(t, "Gadget", "ns", "new", 3, ""))
 	if names, err := s.related(p); err != nil || !slices.Equal(names, []string{"new"}) {
 		t.Errorf("related objects are %v, %v, want new", names, err)
+	}
+}
+
+// TestAParentThatIsFinalizedNeedsNoKindThatIsGone has a kind that a rule names served no more.
+func TestAParentThatIsFinalizedNeedsNoKindThatIsGone(t *testing.T) {
+	const group, deleted = "/apis/example.com", `,"deletionTimestamp":"2026-01-01T00:00:00Z","generation":2`
+	for name, tc := range map[string]struct {
+		reason   string
+		apis     map[string]string
+		fresh    bool
+		metadata string
+		keys     []string
+		err      string
+	}{
+		"uninstalled": {
+			reason:   "There are no objects, and the hook may look for the entry.",
+			metadata: deleted, keys: []string{"ConfigMap.v1", "Gadget.example.com/v1beta1"},
+		},
+		"uninstalled before this process began": {
+			reason: "Nothing says what the kind was.", fresh: true,
+			metadata: deleted, keys: []string{"ConfigMap.v1"},
+		},
+		"served in another version": {
+			reason: "There may be objects, which the hook would not know.", apis: map[string]string{
+				group: `{"kind":"APIGroup","apiVersion":"v1","versions":[{"version":"v1"}]}`, group + "/v1": served,
+			}, metadata: deleted, err: "it is served as example.com/v1, which the customize hook has to name",
+		},
+		"nobody says": {
+			reason: "An API server that does not respond has not said that there are none.", apis: map[string]string{group: "unavailable"},
+			metadata: deleted, err: "asking for the versions of the group",
+		},
+		"not finalized": {
+			reason: "The sync hook would take the objects for deleted ones.", metadata: `,"generation":2`,
+			err: "install it, or change the customize hook",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told []related.Type
+			s := newSceneWith(t, customize.Config{Gone: func(_ parent.Key, _ *object.Object, gone []related.Type) { told = append(told, gone...) }},
+				hook.RelatedResourceRule{APIVersion: betaVersion, Resource: "gadgets", Namespace: "ns"},
+				hook.RelatedResourceRule{APIVersion: "v1", Resource: "configmaps", Namespace: "ns"})
+			s.show(configMaps, parse(t, "ConfigMap", "ns", "a", 2, ""))
+			if !tc.fresh {
+				s.change(func(apis map[string]string) { apis[beta] = served })
+				s.show(betaGadgets, parse(t, "Gadget", "ns", "g", 3, ""))
+				if names, err := s.related(parse(t, "Thing", "ns", "p", 1, `,"generation":1`)); err != nil || len(names) != 2 {
+					t.Fatalf("related objects are %v, %v", names, err)
+				}
+				s.change(func(apis map[string]string) { delete(apis, beta) })
+			}
+			s.change(func(apis map[string]string) { maps.Copy(apis, tc.apis) })
+			s.kindsChanged()
+
+			p := parse(t, "Thing", "ns", "p", 4, tc.metadata)
+			for range 2 {
+				groups, err := s.Related(t.Context(), s.asked(controllerJSON, p))
+				var keys []string
+				for _, g := range groups {
+					if keys = append(keys, g.Key); len(g.Objects) > 0 && g.Key != "ConfigMap.v1" {
+						t.Errorf("%s has objects", g.Key)
+					}
+				}
+				if !slices.Equal(keys, tc.keys) || (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+					t.Fatalf("%s The entries are %v, %v; want %v, %q", tc.reason, keys, err, tc.keys, tc.err)
+				}
+			}
+			if want := min(len(tc.keys), 1); len(told) != want {
+				t.Errorf("%d times it was told, want %d", len(told), want)
+			}
+			if tc.err != "" {
+				return
+			}
+			if again := s.kindsChanged(); len(again) > 0 {
+				t.Errorf("The hook is to be asked again about %v, and nothing changed", again)
+			}
+			s.change(func(apis map[string]string) { apis[beta] = served })
+			if again := s.kindsChanged(); !slices.Equal(again, []string{"p"}) {
+				t.Errorf("The kind is back, and the hook is to be asked again about %v", again)
+			}
+		})
 	}
 }
 

@@ -27,14 +27,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
 // Asking is how Look gets the response of the customize hook.
 type Asking struct {
-	// Controller is the controller as hooks see it.
-	Controller []byte
 	// Hook is a quiet one, by which the rules are read.
 	Hook *hookclient.Hook
 	// Ask calls the hook, or gives a response in place of it.
@@ -57,17 +54,17 @@ type Group struct {
 
 // Look returns the related objects of a parent as [Customizer.Related] does, and remembers nothing of it: neither the response, nor that
 // the parent is related to objects. It waits for caches that are not filled until ctx ends.
-func (z *Customizer) Look(ctx context.Context, key parent.Key, root webhook.RootKey, parent *object.Object, by Asking) ([]Group, error) {
+func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group, error) {
 	if z.config.Hook == nil {
 		return nil, nil
 	}
-	rules, ok := z.responses.Get(key, by.Controller, parent)
+	rules, ok := z.responses.Get(a.Key, a.Controller, a.Parent)
 	if !ok || by.Given {
 		response, err := by.Ask(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if rules, err = z.compile(ctx, by.Hook, root, response, parent); err != nil {
+		if rules, err = z.compile(ctx, by.Hook, a, response); err != nil {
 			return nil, err
 		}
 		if by.Permit != nil {

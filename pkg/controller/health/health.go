@@ -56,8 +56,10 @@ type State struct {
 	// Rolling is the number of parents with a rolling update under way, and Outdated that of their children that are not on the latest
 	// revision.
 	Rolling, Outdated int
-	// Finalizing is the number of parents for which the finalize hook has not returned "finalized": true for a minute.
-	Finalizing int
+	// Finalizing is the number of parents for which the finalize hook has not returned "finalized": true for a minute, or whose syncs fail until
+	// it does. FinalizingAt says of one of them which it is, what is wrong, and what to do.
+	Finalizing   int
+	FinalizingAt string
 	// Differing is the number of parents about which the hook returns something else each time, and ChangedBack that of parents to which
 	// another client writes what the controller wrote before. DiffersAt and ChangedBackAt say of the last one which place that is and what
 	// to do.
@@ -261,8 +263,9 @@ func (s *State) progressing() metav1.Condition {
 			"of a parent says what it waits for.", s.Outdated, s.Rolling))
 	}
 	if s.Finalizing > 0 {
-		add(v1alpha1.ReasonFinalizing, fmt.Sprintf("The finalize hook has not returned \"finalized\": true for %s for more than a minute, "+
-			"and they stay until it does. See the log of the hook, and the events of the parents.", parents(s.Finalizing)))
+		add(v1alpha1.ReasonFinalizing, fmt.Sprintf("The finalize hook has not returned \"finalized\": true for %s, and they stay until it does. See the "+
+			"log of the hook, and the events of the parents, or of this object where their namespace is being deleted. It takes longest for %s.",
+			parents(s.Finalizing), strings.TrimSuffix(s.FinalizingAt, ".")))
 	}
 	if s.ChangedBack > 0 {
 		add(v1alpha1.ReasonChangedBack, fmt.Sprintf("%s not settle, since another client writes as well. Lately %s.",

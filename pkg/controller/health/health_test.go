@@ -145,9 +145,10 @@ func TestConditions(t *testing.T) {
 				"Taking the finalizer f off; 9 left.",
 		},
 		"Finalizing": {
-			"Somebody waits for a parent to go.", func(s *health.State) { s.Finalizing = 2 },
+			"Somebody waits for a parent to go.", func(s *health.State) { s.Finalizing, s.FinalizingAt = 2, "things/ns/a, with the error forbidden." },
 			"True Running", "True Established", "True Responding",
-			`True Finalizing The finalize hook has not returned "finalized": true for 2 parents`,
+			`True Finalizing The finalize hook has not returned "finalized": true for 2 parents, and they stay until it does. See the log of the hook, ` +
+				"and the events of the parents, or of this object where their namespace is being deleted. It takes longest for things/ns/a, with the error forbidden.",
 		},
 		"Paused": {
 			"Whoever waits for Ready is not told that syncs can succeed. What is left is told as well.", func(s *health.State) {

@@ -197,7 +197,7 @@ func (c *Controller) assemble() {
 	c.guard = deletionguard.New(c.countChildren)
 	c.customizer = customize.New(customize.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers, Access: c.shared.Access,
-		Enqueue: c.relatedChanged, Triggers: c.triggers(),
+		Enqueue: c.relatedChanged, Triggers: c.triggers(), Gone: c.relatedGone,
 	})
 }
 

@@ -25,12 +25,18 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -43,14 +49,16 @@ const (
 	finalizeLimit = time.Minute
 	// finalizeInterval is the least time between two looks at this.
 	finalizeInterval = 2 * time.Second
+	// finalizeFailing is how long syncs may fail before people are told: some failures are over with the next one.
+	finalizeFailing = time.Second
 )
 
-// finalizing are the parents that stay because the finalize hook was called for them and has not returned "finalized": true. It is safe for
-// concurrent use; the zero value is ready.
+// finalizing are the parents that stay until the finalize hook returns "finalized": true, since the first sync that was to call it. It is safe
+// for concurrent use; the zero value is ready.
 type finalizing struct {
 	mu    sync.Mutex
 	since map[parent.Key]finalization
-	// began has an element after the first call for a parent. Nil: nobody waits for it.
+	// began has an element after the first sync of a parent. Nil: nobody waits for it.
 	began chan struct{}
 }
 
@@ -65,23 +73,20 @@ func (f *finalizing) len() int {
 	return len(f.since)
 }
 
-// called notes a response of the finalize hook.
-func (f *finalizing) called(key parent.Key, finalized bool, now time.Time) {
+// begin notes a sync of a parent that is being finalized.
+func (f *finalizing) begin(key parent.Key, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, known := f.since[key]
-	switch {
-	case finalized:
-		delete(f.since, key)
-	case !known:
-		if f.since == nil {
-			f.since = map[parent.Key]finalization{}
-		}
-		f.since[key] = finalization{since: now}
-		select {
-		case f.began <- struct{}{}:
-		default:
-		}
+	if _, known := f.since[key]; known {
+		return
+	}
+	if f.since == nil {
+		f.since = map[parent.Key]finalization{}
+	}
+	f.since[key] = finalization{since: now}
+	select {
+	case f.began <- struct{}{}:
+	default:
 	}
 }
 
@@ -100,16 +105,30 @@ func (f *finalizing) restart() []parent.Key {
 	return keys
 }
 
-// late returns how many parents have been finalized for longer than the limit.
-func (f *finalizing) late(now time.Time) (n int) {
+// lasts returns for how long a parent has been finalized, zero if it is not.
+func (f *finalizing) lasts(key parent.Key, now time.Time) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, each := range f.since {
-		if now.Sub(each.since) >= finalizeLimit {
-			n++
-		}
+	if each, ok := f.since[key]; ok {
+		return now.Sub(each.since)
 	}
-	return n
+	return 0
+}
+
+// late returns how many parents have been finalized for longer than the limit, and that for which it has taken longest.
+func (f *finalizing) late(now time.Time) (n int, first parent.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, each := range f.since {
+		if now.Sub(each.since) < finalizeLimit {
+			continue
+		}
+		if order := each.since.Compare(f.since[first].since); n == 0 || order < 0 || order == 0 && key.String() < first.String() {
+			first = key
+		}
+		n++
+	}
+	return n, first
 }
 
 // report returns those of them that it did not return before.
@@ -181,7 +200,80 @@ func (c *Controller) reportFinalizing(key parent.Key) {
 	}
 	c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonFinalizeWaits, fmt.Sprintf(
 		"The finalize hook of %s has not returned \"finalized\": true for more than a minute, and this object stays until it does. See the log "+
-			"of the hook. To let the object go without, remove %s from metadata.finalizers", c.config.Definition.Meta.Name, c.finalizer.Name))
+			"of the hook%s", c.config.Definition.Meta.Name, c.letGo(key, o)))
+}
+
+// letGo is a sentence, which follows another one, about how to have a parent not finalized; empty if the finalizer is not on it.
+func (c *Controller) letGo(key parent.Key, o *object.Object) string {
+	at := slices.Index(o.Finalizers(), c.finalizer.Name)
+	if at < 0 {
+		return ""
+	}
+	where := key.Resource().String() + " " + key.Name
+	if key.Namespace != "" {
+		where += " --namespace " + key.Namespace
+	}
+	return fmt.Sprintf(". To let the object go without, take the finalizer off metadata.finalizers: kubectl patch %s --type=json -p '["+
+		`{"op":"test","path":"/metadata/finalizers/%d","value":%q},{"op":"remove","path":"/metadata/finalizers/%[2]d"}]'`, where, at, c.finalizer.Name)
+}
+
+// wayOut is a sentence, which follows the error of a sync, about how to finalize a parent without what is gone; empty for other errors, which may
+// pass.
+func (c *Controller) wayOut(key parent.Key, o *object.Object, err error) string {
+	switch {
+	case !c.finalizer.On(o) || c.finalizing.lasts(key, time.Now()) == 0:
+		return ""
+	case some(err, func(each error) bool { return apierrors.HasStatusCause(each, corev1.NamespaceTerminatingCause) }):
+		return ". Nothing can be created in a namespace that is being deleted: change the finalize hook so that it is done without" + c.letGo(key, o)
+	case some(err, func(each error) bool {
+		switch each.(type) { //nolint:errorlint // some unwraps.
+		case *unservedError, *related.UnresolvedError:
+			return true
+		}
+		return false
+	}):
+		return c.letGo(key, o)
+	}
+	return ""
+}
+
+// stuck returns how many parents are not finalized for long, or since their syncs fail, and what is known of the one for which that has taken
+// longest, those that fail first.
+func (c *Controller) stuck(now time.Time) (n int, at string) {
+	n, key := c.finalizing.late(now)
+	failed, _ := c.pool.LongestFailing(func(f worker.Failed) bool {
+		lasts := c.finalizing.lasts(f.Key, now)
+		if lasts >= finalizeFailing && lasts < finalizeLimit {
+			n++
+		}
+		return lasts < finalizeFailing
+	})
+	if failed.Err != nil {
+		key = failed.Key
+		at = ", with the error " + health.Shorten(message(failed.Err), maxMessage)
+	}
+	if n == 0 {
+		return 0, ""
+	}
+	at = key.String() + at
+	if o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
+		at += c.letGo(key, o)
+	}
+	return n, at
+}
+
+// relatedGone reports that a parent is finalized without related objects of kinds that the cluster does not serve.
+func (c *Controller) relatedGone(key parent.Key, o *object.Object, gone []related.Type) {
+	kinds, entries := make([]string, len(gone)), "an empty entry"
+	for i, t := range gone {
+		kinds[i] = fmt.Sprintf("%s in %s", t.Resource.Resource, t.Resource.GroupVersion())
+		if t.Kind == "" {
+			entries = "no entry, for their kind is not known any more,"
+		}
+	}
+	c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonRelatedNotServed, fmt.Sprintf(
+		"The cluster does not serve %s, which the customize hook names. The finalize hook is shown %s in \"related\" for that. If it fails without, "+
+			"install the CustomResourceDefinition again, or change the hooks%s", strings.Join(kinds, ", "), entries, c.letGo(key, o)))
 }
 
 // RemoveFinalizer takes the controller's finalizer off the parent.
@@ -209,6 +301,7 @@ func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 	if written != nil {
 		s.Wrote(written, finalizers)
 	}
+	c.finalizing.forget(s.Key)
 	return nil
 }
 

@@ -39,7 +39,7 @@ import (
 func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
 	var f finalizing
 	a, b, began := parent.Key{Name: "a"}, parent.Key{Name: "b"}, time.Now()
-	f.called(a, false, began)
+	f.begin(a, began)
 	for _, step := range []struct {
 		reason      string
 		do          func()
@@ -50,17 +50,18 @@ func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
 	}{
 		{"A hook may take its time.", func() {}, finalizeLimit - 1, 0, 0, finalizeLimit, true},
 		{"It may not take more.", func() {}, finalizeLimit, 1, 1, finalizeLimit, true},
-		{"Further calls are the same finalization.", func() { f.called(a, false, began.Add(finalizeLimit)) }, finalizeLimit, 1, 0, 0, false},
-		{"Each parent has its own time.", func() { f.called(b, false, began.Add(time.Second)) }, finalizeLimit, 1, 0, finalizeLimit + time.Second, true},
+		{"Further syncs are the same finalization.", func() { f.begin(a, began.Add(finalizeLimit)) }, finalizeLimit, 1, 0, 0, false},
+		{"Each parent has its own time.", func() { f.begin(b, began.Add(time.Second)) }, finalizeLimit, 1, 0, finalizeLimit + time.Second, true},
 		{"Both are late.", func() {}, finalizeLimit + time.Second, 2, 1, finalizeLimit + time.Second, true},
-		{"One is finalized.", func() { f.called(a, true, began.Add(time.Hour)) }, time.Hour, 1, 0, 0, false},
+		{"One is finalized.", func() { f.forget(a) }, time.Hour, 1, 0, 0, false},
 		{"One is gone.", func() { f.forget(b) }, time.Hour, 0, 0, 0, false},
 	} {
 		step.do()
 		if due, ok := f.next(); ok != step.waiting || ok && !due.Equal(began.Add(step.due)) {
 			t.Errorf("the next one is late at %s, %t; want %s, %t: %s", due.Sub(began), ok, step.due, step.waiting, step.reason)
 		}
-		if n, reported := f.late(began.Add(step.after)), f.report(began.Add(step.after)); n != step.n || len(reported) != step.reported {
+		n, _ := f.late(began.Add(step.after))
+		if reported := f.report(began.Add(step.after)); n != step.n || len(reported) != step.reported {
 			t.Errorf("%d are late, of which %d are reported now; want %d and %d: %s", n, len(reported), step.n, step.reported, step.reason)
 		}
 	}
@@ -74,7 +75,7 @@ func TestAParentBecomesLateDuringAPause(t *testing.T) {
 			activity: make(chan struct{}, 1), shared: &dependencies.Shared{},
 		}
 		c.paused.Store(true)
-		c.finalizing.called(parent.Key{Name: "a"}, false, time.Now())
+		c.finalizing.begin(parent.Key{Name: "a"}, time.Now())
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { c.watchFinalizing(ctx) })
@@ -86,8 +87,9 @@ func TestAParentBecomesLateDuringAPause(t *testing.T) {
 		case <-time.After(2 * finalizeLimit):
 			t.Fatal("it was not told")
 		}
-		if after := time.Since(began); after < finalizeLimit || c.finalizing.late(time.Now()) != 1 {
-			t.Errorf("it was told after %s, when %d were late", after, c.finalizing.late(time.Now()))
+		n, _ := c.finalizing.late(time.Now())
+		if after := time.Since(began); after < finalizeLimit || n != 1 {
+			t.Errorf("it was told after %s, when %d were late", after, n)
 		}
 	})
 }
@@ -112,7 +114,7 @@ func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
 		defer stop()
 		const interval = finalizeInterval / 2
 		for i := range int(2 * finalizeLimit / interval) {
-			c.finalizing.called(parent.NewKey(resource.GroupResource(), "", strconv.Itoa(i)), false, time.Now())
+			c.finalizing.begin(parent.NewKey(resource.GroupResource(), "", strconv.Itoa(i)), time.Now())
 			<-time.After(interval)
 			synctest.Wait()
 			if due, ok := c.finalizing.next(); !ok || time.Since(due) > finalizeInterval {
@@ -134,7 +136,7 @@ func TestAHookThatIsNotCalledIsNotBlamed(t *testing.T) {
 		running.Go(func() { c.watchFinalizing(ctx) })
 		defer running.Wait()
 		defer stop()
-		c.finalizing.called(parent.Key{Name: "a"}, false, time.Now())
+		c.finalizing.begin(parent.Key{Name: "a"}, time.Now())
 		<-time.After(2 * finalizeLimit)
 		synctest.Wait()
 		if keys := c.finalizing.report(time.Now()); len(keys) != 1 {

@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -65,7 +66,7 @@ func (c *Controller) active() {
 func (c *Controller) Health() health.State {
 	s := health.State{
 		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Troubled: c.hooks.Troubled(), Parents: c.parents.len(), Failing: c.pool.Failing(),
-		Finalizing: c.finalizing.late(time.Now()), Permission: c.permission(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay() + c.deferred.Len(),
+		Permission: c.permission(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay() + c.deferred.Len(),
 		Object: c.config.Definition.KubectlName(),
 	}
 	if held, ok := c.guard.Held(); ok {
@@ -77,6 +78,7 @@ func (c *Controller) Health() health.State {
 		s.Unsynced, s.Rolling, s.Outdated = c.parents.left()
 	default:
 	}
+	s.Finalizing, s.FinalizingAt = c.stuck(time.Now())
 	s.Differing, s.ChangedBack = c.settling.Unsettled(time.Now())
 	s.DiffersAt, s.ChangedBackAt = loaded(&c.unsettled.differs), loaded(&c.unsettled.changedBack)
 	for _, f := range c.hooks.Failing() {
@@ -86,7 +88,7 @@ func (c *Controller) Health() health.State {
 	}
 	if s.AllFailing() {
 		var first worker.Failed
-		if first, s.Unserved = c.pool.LongestFailing(onlyUnserved); first.Err != nil {
+		if first, s.Unserved = c.pool.LongestFailing(func(f worker.Failed) bool { return onlyUnserved(f.Err) }); first.Err != nil {
 			s.Error = fmt.Sprintf("%s: %s", first.Key, health.Shorten(message(first.Err), maxMessage))
 		}
 	}
@@ -229,16 +231,23 @@ func (c *Controller) permitted(released bool) {
 	}
 }
 
-// forbidden reports whether an error, or one of those that it joins, says that an API server refused a request.
-func forbidden(err error) bool {
+// some reports whether something is true of an error, or of one of those that it wraps or joins.
+func some(err error, is func(error) bool) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return slices.ContainsFunc(joined.Unwrap(), forbidden)
+		return slices.ContainsFunc(joined.Unwrap(), func(each error) bool { return some(each, is) })
 	}
-	if wrapped, ok := err.(interface{ Unwrap() error }); ok && forbidden(wrapped.Unwrap()) {
+	if wrapped, ok := err.(interface{ Unwrap() error }); ok && some(wrapped.Unwrap(), is) {
 		return true
 	}
-	status, ok := err.(apierrors.APIStatus)
-	return ok && status.Status().Code == 403
+	return err != nil && is(err)
+}
+
+// forbidden reports whether an error, or one of those that it joins, says that an API server refused a request.
+func forbidden(err error) bool {
+	return some(err, func(each error) bool {
+		status, ok := each.(apierrors.APIStatus) //nolint:errorlint // some unwraps.
+		return ok && status.Status().Code == http.StatusForbidden
+	})
 }
 
 // unservedError says that a sync did what it could without a declared kind that the cluster does not serve.

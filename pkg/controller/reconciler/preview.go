@@ -162,7 +162,7 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 	}
 	confined := p.confined(s.Parent)
 	asking := customize.Asking{
-		Controller: encoded, Hook: called, Given: given,
+		Hook: called, Given: given,
 		Ask: func(ctx context.Context) (*wire.CustomizeResponse, error) {
 			if given {
 				return called.GivenRelated(body)
@@ -175,7 +175,7 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 			return p.related(ctx, placesOf(reaches, confined))
 		}
 	}
-	found, err := c.customizer.Look(ctx, s.Key, s.Root, s.Parent, asking)
+	found, err := c.customizer.Look(ctx, s.asked(encoded), asking)
 	groups := make([]wire.Group, len(found))
 	for i, g := range found {
 		groups[i] = wire.GroupOf(g.Key, g.Objects)

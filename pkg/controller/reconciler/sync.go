@@ -34,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
@@ -194,13 +195,14 @@ func (s *Sync) run(ctx context.Context) error {
 			return nil
 		}
 		s.notice()
-		if s.awaitsFinalizing() {
-			s.controller.finalizing.called(s.Key, s.Decision.Finalized, time.Now())
-		}
 		return nil
 	}
-	if s.preview == nil && !s.awaitsFinalizing() {
-		s.controller.finalizing.forget(s.Key) // Now: the hook may fail from here on.
+	switch {
+	case s.preview != nil:
+	case s.awaitsFinalizing():
+		s.controller.finalizing.begin(s.Key, time.Now())
+	default:
+		s.controller.finalizing.forget(s.Key)
 	}
 	relate, decide := meanwhile(relate), meanwhile(decide)
 	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, observe, relate, decide, kind.Write} {
@@ -314,8 +316,13 @@ func relate(ctx context.Context, s *Sync) error {
 	if s.recording.Records() && !s.controller.customizer.Remembers(s.Key, encoded, s.Parent) {
 		defer func(began time.Time) { s.recording.Hook(time.Since(began)) }(time.Now())
 	}
-	s.Related, err = s.controller.customizer.Related(ctx, s.Key, s.Root, encoded, s.Parent)
+	s.Related, err = s.controller.customizer.Related(ctx, s.asked(encoded))
 	return err
+}
+
+// asked is what the customize hook is asked about; controller is the controller as hooks see it.
+func (s *Sync) asked(controller []byte) customize.Asked {
+	return customize.Asked{Key: s.Key, Root: s.Root, Parent: s.Parent, Controller: controller, Finalizing: s.finalizing()}
 }
 
 // Handled reports whether the controller handles the parent still: its event may have come during the sync, after which nothing may be

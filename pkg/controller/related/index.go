@@ -101,6 +101,18 @@ func (x *Index[K]) Len() int {
 	return len(x.parents)
 }
 
+// Type returns the type of a resource as a rule that is there has it, false if there is none.
+func (x *Index[K]) Type(resource schema.GroupVersionResource) (Type, bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if p, ok := x.resources[resource]; ok {
+		for _, list := range p.lists {
+			return list[0].rule.Type, true // All have the same.
+		}
+	}
+	return Type{}, false
+}
+
 // Affected returns the parents whose rules select an object of that resource in one of the given states, each parent once.
 // The states are the object's labels: one for an object that was added or deleted, the old and the new for one that was
 // updated. The namespace is empty for cluster-scoped objects.

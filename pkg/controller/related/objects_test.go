@@ -108,9 +108,9 @@ var (
 // served are the types that exist in the tests.
 func served(_ context.Context, apiVersion, resource string) (Type, error) {
 	for _, t := range []Type{
-		{configMaps, "ConfigMap", true},
-		{deploys, "Deployment", true},
-		{nodes, "Node", false},
+		{Resource: configMaps, Kind: "ConfigMap", Namespaced: true},
+		{Resource: deploys, Kind: "Deployment", Namespaced: true},
+		{Resource: nodes, Kind: "Node", Namespaced: false},
 	} {
 		if t.Resource.GroupVersion().String() == apiVersion && t.Resource.Resource == resource {
 			return t, nil

@@ -172,8 +172,8 @@ func TestResponsesAreDroppedByTheTypesThatTheirRulesName(t *testing.T) {
 	of := func(resource schema.GroupVersionResource) relatedRule {
 		return relatedRule{APIVersion: resource.GroupVersion().String(), Resource: resource.Resource}
 	}
-	deployment, node := Type{deploys, "Deployment", true}, Type{nodes, "Node", false}
-	moved := Type{deploys, "Deployment", false}
+	deployment, node := Type{Resource: deploys, Kind: "Deployment", Namespaced: true}, Type{Resource: nodes, Kind: "Node", Namespaced: false}
+	moved := Type{Resource: deploys, Kind: "Deployment", Namespaced: false}
 	for name, tc := range map[string]struct {
 		reason string
 		types  []Type

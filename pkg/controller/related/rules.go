@@ -39,6 +39,8 @@ type Type struct {
 	Kind string
 	// Namespaced reports whether the objects live in namespaces.
 	Namespaced bool
+	// Gone says that the cluster serves the type in no version, so that there are no objects. Kind may be empty then: it is not known.
+	Gone bool
 }
 
 // A ResolveFunc finds the type that a rule names. Its error is shown to users and says what is missing.
@@ -83,11 +85,22 @@ func (r Rules) SelectsNamespaces() bool {
 	return slices.ContainsFunc(r.rules, func(r rule) bool { return r.namespaces != nil })
 }
 
+// Gone returns the types that rules name and the cluster does not serve, each once, in the order of the rules.
+func (r Rules) Gone() []Type {
+	var out []Type
+	for _, rule := range r.rules {
+		if rule.Gone && !slices.Contains(out, rule.Type) {
+			out = append(out, rule.Type)
+		}
+	}
+	return out
+}
+
 // Resources returns the resources whose informers Select needs, each once, in the order of the rules.
 func (r Rules) Resources() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
 	for _, rule := range r.rules {
-		if !slices.Contains(out, rule.Resource) {
+		if !rule.Gone && !slices.Contains(out, rule.Resource) {
 			out = append(out, rule.Resource)
 		}
 	}
@@ -108,7 +121,9 @@ type Reach struct {
 func (r Rules) Reaches() []Reach {
 	var out []Reach
 	for _, rule := range r.rules {
-		out = append(out, Reach{rule.Resource.GroupResource(), rule.Namespaced, rule.namespace})
+		if !rule.Gone {
+			out = append(out, Reach{rule.Resource.GroupResource(), rule.Namespaced, rule.namespace})
+		}
 	}
 	if r.SelectsNamespaces() {
 		out = append(out, Reach{GroupResource: schema.GroupResource{Resource: "namespaces"}})
@@ -143,6 +158,9 @@ func Compile(ctx context.Context, response []hook.RelatedResourceRule, scope Sco
 
 func compile(r *hook.RelatedResourceRule, t Type, scope Scope) (rule, error) {
 	c := rule{Type: t, names: slices.Compact(slices.Sorted(slices.Values(r.Names))), labels: labels.Everything()}
+	if t.Gone {
+		return c, nil // It selects nothing, wherever that would be.
+	}
 	if t.Namespaced {
 		c.namespace = r.Namespace
 	}
@@ -183,7 +201,7 @@ func (r *rule) describe(b *strings.Builder) {
 	if r.namespaces != nil {
 		namespaces = "+" + r.namespaces.String()
 	}
-	fmt.Fprintf(b, "%q %q %q %q %q\n", r.Resource.String(), r.namespace, r.labels.String(), namespaces, r.names)
+	fmt.Fprintf(b, "%q %q %q %q %q %q\n", r.Resource.String(), r.Kind, r.namespace, r.labels.String(), namespaces, r.names)
 }
 
 // RuleError means that a rule in a customize hook's response is invalid. A retry helps only when the hook returns another rule.

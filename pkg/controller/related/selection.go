@@ -54,7 +54,8 @@ type Informers[O Object] struct {
 	Namespaces Informer[O]
 }
 
-// Group is the related objects of one type. There is a group for each type that rules name, even without objects.
+// Group is the related objects of one type. There is a group for each type that rules name, even without objects, unless it is gone and its kind
+// is not known.
 type Group[O Object] struct {
 	// Key is the type as [hook.TypeKey] writes it.
 	Key string
@@ -75,13 +76,18 @@ func Select[O Object](rules Rules, informers Informers[O]) ([]Group[O], error) {
 	var groups []Group[O]
 	for n := range rules.rules {
 		r := &rules.rules[n]
+		if r.Kind == "" {
+			continue
+		}
 		key := hook.TypeKey(r.Resource.GroupVersion().String(), r.Kind)
 		at := slices.IndexFunc(groups, func(g Group[O]) bool { return g.Key == key })
 		if at < 0 {
 			at = len(groups)
 			groups = append(groups, Group[O]{Key: key, Resource: r.Resource})
 		}
-		groups[at].Objects = appendSelected(groups[at].Objects, r, informers)
+		if !r.Gone {
+			groups[at].Objects = appendSelected(groups[at].Objects, r, informers)
+		}
 	}
 	for n := range groups {
 		slices.SortFunc(groups[n].Objects, compareObjects)

@@ -139,15 +139,15 @@ func (p *Pool) Failing() int {
 }
 
 // LongestFailing returns the parent whose syncs have failed for the longest time, with the error of its last one; the zero value if there is none.
-// It stays the same until that parent is synced again or leaves. Parents with an error that is excused are left out and counted. The function must
-// not call the pool.
-func (p *Pool) LongestFailing(excused func(error) bool) (first Failed, others int) {
+// It stays the same until that parent is synced again or leaves. Parents that are excused are left out and counted. The function must not call the
+// pool.
+func (p *Pool) LongestFailing(excused func(Failed) bool) (first Failed, others int) {
 	p.failing.mu.Lock()
 	defer p.failing.mu.Unlock()
 	for at := p.failing.order.Front(); at != nil; at = at.Next() {
 		switch failed, ok := at.Value.(Failed); {
 		case !ok:
-		case excused(failed.Err):
+		case excused(failed):
 			others++
 		case first.Err == nil:
 			first = failed

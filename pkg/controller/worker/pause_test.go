@@ -140,7 +140,7 @@ func TestTheParentThatFailsLongestStaysTheSame(t *testing.T) {
 		want := func(name string) {
 			t.Helper()
 			synctest.Wait()
-			first, _ := p.LongestFailing(func(error) bool { return false })
+			first, _ := p.LongestFailing(func(worker.Failed) bool { return false })
 			if first.Key.Name != name || first.Err != nil && first.Err.Error() != name+" is broken" {
 				t.Errorf("%v fails longest with %v, want %q", first.Key, first.Err, name)
 			}
