@@ -1718,7 +1718,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerRevisionChildren(ref comm
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "names are the children's names, relative to the parent: the bare name for a child in the parent's own scope, namespace/name for a namespaced child of a cluster-scoped parent.",
+							Description: "names are the children's names, relative to the parent: the bare name for a child in the parent's own scope, namespace/name for a namespaced child of a cluster-scoped parent. Required; it may be an empty list.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -126,6 +126,14 @@ func TestAnUpdateIsToBlameForWhatItChanges(t *testing.T) {
 		"a name of a revision with a bad one": {
 			revision + "parentPatch: {}\nchildren: [{apiGroup: '', kind: Pod, names: ['..']}]", revision + "parentPatch: {}\nchildren: [{apiGroup: '', kind: Pod, names: [a, '..']}]", nil,
 		},
+		"names that are missing": {
+			revision + "parentPatch: {}\nchildren: [{apiGroup: '', kind: Pod}]",
+			revision + "parentPatch: {}\nchildren: [{apiGroup: '', kind: Pod}, {apiGroup: '', kind: Secret, names: []}]", nil,
+		},
+		"names that are missing of another kind": {
+			revision + "parentPatch: {}\nchildren: [{apiGroup: '', kind: Pod}]",
+			revision + "parentPatch: {}\nchildren: [{apiGroup: '', kind: Pod}, {apiGroup: '', kind: Secret}]", []string{"children[1].names"},
+		},
 		"the patch of a revision, to a list": {revision + "parentPatch: {}", revision + "parentPatch: [1]", []string{"parentPatch", "parentPatch"}},
 		"a label of a revision with a bad patch": {
 			revision + "parentPatch: [1]", strings.Replace(revision, "name: x", "name: x, labels: {a: b}", 1) + "parentPatch: [1]", nil,

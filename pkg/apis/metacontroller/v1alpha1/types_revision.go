@@ -57,7 +57,7 @@ type ControllerRevisionChildren struct {
 	// +k8s:required
 	Kind string `json:"kind"`
 	// names are the children's names, relative to the parent: the bare name for a child in the parent's own scope,
-	// namespace/name for a namespaced child of a cluster-scoped parent.
+	// namespace/name for a namespaced child of a cluster-scoped parent. Required; it may be an empty list.
 	// +listType=atomic
 	// +k8s:optional
 	// +k8s:listType=atomic

@@ -61,6 +61,9 @@ func validateRevisionChildren(children *metacontroller.ControllerRevisionChildre
 	if children.Kind != "" && len(validation.IsDNS1035Label(strings.ToLower(children.Kind))) > 0 {
 		errs = append(errs, invalid(at.Child("kind"), children.Kind, "must be a kind such as Deployment"))
 	}
+	if children.Names == nil {
+		errs = append(errs, field.Required(at.Child("names"), "may be an empty list"))
+	}
 	for i, name := range children.Names {
 		if !isChildName(name) {
 			return append(errs, invalid(at.Child("names").Index(i), name, "must be a name, or namespace/name"))

@@ -28,7 +28,7 @@ type ControllerRevisionChildrenApplyConfiguration struct {
 	// kind is the kind of the children.
 	Kind *string `json:"kind,omitempty"`
 	// names are the children's names, relative to the parent: the bare name for a child in the parent's own scope,
-	// namespace/name for a namespaced child of a cluster-scoped parent.
+	// namespace/name for a namespaced child of a cluster-scoped parent. Required; it may be an empty list.
 	Names []string `json:"names,omitempty"`
 }
 
