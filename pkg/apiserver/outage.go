@@ -49,8 +49,13 @@ var errLate = fmt.Errorf("it did not respond within %s", patience)
 // it ten times, unless its body is a stream, as that of kubectl create --raw is: longer than the election of a leader takes.
 const retryAfter = 1
 
+// atOnce is within which time a refusal has to come for clients to be asked to repeat the request. For one that comes late this server has
+// waited long enough itself: a client that repeated it ten times would say nothing for two minutes.
+const atOnce = time.Second / 4
+
 // outages has the storages of a getter tell of an etcd that does not serve, be it external or embedded, with 503 Service Unavailable,
-// its cause and, where etcd cannot have carried out the request, Retry-After. The generic API server would make 500 of it, which clients do not repeat.
+// its cause and, where etcd cannot have carried out the request and said so at once, Retry-After. The generic API server would make 500 of it, which
+// clients do not repeat.
 type outages struct{ generic.RESTOptionsGetter }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -120,6 +125,9 @@ func (t *etcdsTurn) pause() (end func()) {
 	}
 }
 
+// used returns how long etcd has been waited for.
+func (t *etcdsTurn) used() time.Duration { return patience - t.left + time.Since(t.since) }
+
 // end ends the turn, and returns the error of etcd: errLate if there was none in time.
 func (t *etcdsTurn) end(err error) error {
 	t.timer.Stop()
@@ -133,25 +141,28 @@ func (t *etcdsTurn) end(err error) error {
 
 // Watch implements storage.Interface.
 func (s outageStorage) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
+	began := time.Now()
 	w, err := s.Interface.Watch(ctx, key, o)
-	return w, s.explain(err, false)
+	return w, s.explain(err, time.Since(began), false)
 }
 
 // Get implements storage.Interface.
 func (s outageStorage) Get(ctx context.Context, key string, o storage.GetOptions, out runtime.Object) error {
 	bounded, turn := newTurn(ctx)
-	return s.explain(turn.end(s.Interface.Get(bounded, key, o, out)), o.ResourceVersion == "")
+	err := turn.end(s.Interface.Get(bounded, key, o, out))
+	return s.explain(err, turn.used(), o.ResourceVersion == "")
 }
 
 // GetList implements storage.Interface.
 func (s outageStorage) GetList(ctx context.Context, key string, o storage.ListOptions, list runtime.Object) error {
 	bounded, turn := newTurn(ctx)
-	return s.explain(turn.end(s.Interface.GetList(bounded, key, o, list)), o.ResourceVersion == "")
+	err := turn.end(s.Interface.GetList(bounded, key, o, list))
+	return s.explain(err, turn.used(), o.ResourceVersion == "")
 }
 
-// explain returns the error for clients if etcd did not serve what may be repeated, and any other error as it is. What was served is no sign of
-// etcd if the watch cache may have served it.
-func (s outageStorage) explain(err error, byEtcd bool) error {
+// explain returns the error for clients if etcd did not serve what may be repeated, for which it was waited for a time, and any other error as it
+// is. What was served is no sign of etcd if the watch cache may have served it.
+func (s outageStorage) explain(err error, waited time.Duration, byEtcd bool) error {
 	if !isOutage(err) {
 		if byEtcd {
 			s.doubtful.Store(false)
@@ -163,7 +174,9 @@ func (s outageStorage) explain(err error, byEtcd bool) error {
 	}
 	s.doubtful.Store(true)
 	refusal := apierrors.NewServiceUnavailable("the etcd of this server does not serve the request at present: " + err.Error())
-	refusal.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+	if waited < atOnce {
+		refusal.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+	}
 	return refusal
 }
 

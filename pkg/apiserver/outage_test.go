@@ -216,6 +216,9 @@ func TestAnEtcdThatIsSilentIsAnOutage(t *testing.T) {
 		if !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "within 10s") || time.Since(began) != patience {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
+		if seconds, again := apierrors.SuggestsClientDelay(err); again {
+			t.Errorf("a client is asked to repeat it after %d seconds, ten times, and would be silent for two minutes", seconds)
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := newOutageStorage(silentStorage{}, nil).Get(ctx, "", storage.GetOptions{}, nil); apierrors.IsServiceUnavailable(err) {

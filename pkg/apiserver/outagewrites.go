@@ -60,7 +60,7 @@ func (s outageStorage) write(ctx context.Context, try func(context.Context, *att
 		}
 		err = turn.end(err)
 		if !a.again || !isOutage(err) {
-			return s.explain(err, err == nil)
+			return s.explain(err, turn.used(), err == nil)
 		}
 		s.doubtful.Store(true)
 		return apierrors.NewServiceUnavailable(fmt.Sprintf("the etcd of this server does not serve the request at present, and has not said "+

@@ -71,7 +71,8 @@ func NewConfig() *Config {
 	config := &Config{Generic: generic}
 	generic.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
 		api = leadElsewhere(warnOfOldStatus(api, config.Inspection.Engine), config.Inspection.Engine)
-		return genericapiserver.DefaultBuildHandlerChain(nameDurations(api, c.MaxRequestBodyBytes), c)
+		api = refuseDiscovery(nameDurations(api, c.MaxRequestBodyBytes), c.ReadyzChecks)
+		return genericapiserver.DefaultBuildHandlerChain(api, c)
 	}
 	return config
 }
