@@ -52,6 +52,8 @@ func TestFinalizers(t *testing.T) {
 		{"VersionThatIsNoLongerServed", versionIsNoLongerServed},
 		{"ParentsThatOptOutLeaveNoChildBehind", optOutLeavesNoChildBehind},
 		{"NamespacesWithRollingUpdatesGo", namespaceGoes},
+		{"NamespacesSayWhatKeepsThem", namespaceKeepsParent},
+		{"RelatedKindsThatAreGone", relatedKindIsGone},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, e) })
 	}
