@@ -80,6 +80,7 @@ func TestEtcdMembers(t *testing.T) {
 	for i := range trio.Members {
 		etcd.Kill(i)
 	}
+	told, unavailable := kubectlInOutage(t, e)
 	refused := outage(t, e, away)
 	for i := range trio.Members {
 		etcd.Start(i)
@@ -90,8 +91,9 @@ func TestEtcdMembers(t *testing.T) {
 		failed := l.write(ctx, 1)
 		return len(failed) == 0, fmt.Sprint(failed)
 	})
-	figures.Sayf("all killed for %s: %d of %d requests refused with 503 and its cause; served again %s after they were started",
-		away, refused, refused, seconds(time.Since(back)))
+	figures.Sayf("all killed for %s: %d of %d requests refused with 503 and its cause; kubectl get said it after %s, the APIService after %s; "+
+		"served again %s after they were started", away, refused, refused, seconds(told), seconds(unavailable), seconds(time.Since(back)))
+	e.Kubectl(t, "wait", "--for=condition=Available=True", "--timeout=2m", "apiservice/v1alpha1.metacontroller.k8s.io")
 	l.check()
 	select {
 	case <-e.Server.Ended():
@@ -105,6 +107,26 @@ func TestEtcdMembers(t *testing.T) {
 func late(err error) bool {
 	_, repeated := apierrors.SuggestsClientDelay(err)
 	return apierrors.IsServiceUnavailable(err) && (repeated || strings.Contains(err.Error(), "it did not respond within"))
+}
+
+// kubectlPatience is how long somebody at a terminal waits for an error.
+const kubectlPatience = 15 * time.Second
+
+// kubectlInOutage asks as people do while there is no etcd. It returns after which time kubectl and the APIService have said so.
+func kubectlInOutage(t *testing.T, e *fixture.Environment) (told, unavailable time.Duration) {
+	t.Helper()
+	began := time.Now()
+	output, err := e.TryKubectl(t.Context(), "", "get", "compositecontrollers")
+	told = time.Since(began)
+	if err == nil || !strings.Contains(output, "etcd") {
+		t.Errorf("kubectl get: %v: %s, want an error that names etcd", err, output)
+	}
+	// It is what the server waits for etcd, once, and what kubectl takes for itself.
+	if told > kubectlPatience {
+		t.Errorf("kubectl get said so after %s, want %s at most", told, kubectlPatience)
+	}
+	e.Kubectl(t, "wait", "--for=condition=Available=False", "--timeout=2m", "apiservice/v1alpha1.metacontroller.k8s.io")
+	return told, time.Since(began)
 }
 
 // outage asks the server while it has no etcd, and returns how many requests it has refused as it must.
@@ -125,9 +147,10 @@ func outage(t *testing.T, e *fixture.Environment, away time.Duration) int {
 		status, retry, text := ask(t, e.Server, request, at, content)
 		var is metav1.Status
 		err := json.Unmarshal([]byte(text), &is)
-		// Whether etcd got the first of them nobody knows, so that it may not be repeated blindly; after it, none is sent.
-		repeatable := retry != "" || n == 0 && strings.Contains(is.Message, "look at the object")
-		if err != nil || status != http.StatusServiceUnavailable || !repeatable || !strings.Contains(is.Message, "etcd") {
+		// Whether etcd got the first of them nobody knows, so that it may not be repeated blindly; after it, none is sent. The server has repeated what
+		// etcd did not respond to itself.
+		silent := strings.Contains(is.Message, "it did not respond within")
+		if err != nil || status != http.StatusServiceUnavailable || (retry == "") != silent || !strings.Contains(is.Message, "etcd") {
 			t.Errorf("%s got %d, Retry-After %q: %s, want 503 with a cause", request, status, retry, text)
 		} else {
 			refused++
