@@ -52,7 +52,6 @@ func refuseDiscovery(api http.Handler, checks []healthz.HealthChecker) http.Hand
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.TrimSuffix(r.URL.Path, "/") == discoveryPath {
 			if err := etcd.failure(r, time.Now()); err != nil {
-				klog.FromContext(r.Context()).Error(err, "Etcd has not served for long, and the APIService becomes unavailable")
 				refusal := apierrors.NewServiceUnavailable("the etcd of this server does not serve at present: " + err.Error())
 				responsewriters.ErrorNegotiated(refusal, jsonOnly{Codecs}, v1alpha1.SchemeGroupVersion, w, r)
 				return
@@ -69,6 +68,8 @@ type lasting struct {
 	mu sync.Mutex
 	// since is when the first check failed after the last one that passed; zero if that passed.
 	since time.Time
+	// told says that the log has it.
+	told bool
 }
 
 // failure returns what a check fails with, nil if all pass or have failed for a short time only.
@@ -83,10 +84,14 @@ func (l *lasting) failure(r *http.Request, now time.Time) error {
 	defer l.mu.Unlock()
 	switch {
 	case failed == nil:
-		l.since = time.Time{}
+		l.since, l.told = time.Time{}, false
 	case l.since.IsZero():
 		l.since = now
 	case now.Sub(l.since) >= unavailableAfter:
+		if !l.told {
+			klog.FromContext(r.Context()).Error(failed, "Etcd has not served for long, and the APIService becomes unavailable")
+			l.told = true
+		}
 		return failed
 	}
 	return nil

@@ -169,7 +169,7 @@ const (
 	ReasonFirstSync = "FirstSync"
 	// ReasonRollingUpdate says that children are being updated to the latest revision, a few at a time.
 	ReasonRollingUpdate = "RollingUpdate"
-	// ReasonFinalizing says that a finalize hook has not returned "finalized": true for more than a minute.
+	// ReasonFinalizing says that a finalize hook has not returned "finalized": true for more than a minute, or that the syncs which call it fail.
 	ReasonFinalizing = "Finalizing"
 	// ReasonSettled says that nothing is under way.
 	ReasonSettled = "Settled"

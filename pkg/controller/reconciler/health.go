@@ -245,7 +245,7 @@ func some(err error, is func(error) bool) bool {
 // forbidden reports whether an error, or one of those that it joins, says that an API server refused a request.
 func forbidden(err error) bool {
 	return some(err, func(each error) bool {
-		status, ok := each.(apierrors.APIStatus) //nolint:errorlint // some unwraps.
+		status, ok := each.(apierrors.APIStatus)
 		return ok && status.Status().Code == http.StatusForbidden
 	})
 }

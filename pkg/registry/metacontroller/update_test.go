@@ -132,7 +132,8 @@ func TestAnUpdateIsToBlameForWhatItChanges(t *testing.T) {
 		},
 		"names that are missing of another kind": {
 			revision + "parentPatch: {}\nchildren: [{apiGroup: '', kind: Pod}]",
-			revision + "parentPatch: {}\nchildren: [{apiGroup: '', kind: Pod}, {apiGroup: '', kind: Secret}]", []string{"children[1].names"},
+			revision + "parentPatch: {}\nchildren: [{apiGroup: '', kind: Pod}, {apiGroup: '', kind: Secret}]",
+			[]string{"children[1].names"},
 		},
 		"the patch of a revision, to a list": {revision + "parentPatch: {}", revision + "parentPatch: [1]", []string{"parentPatch", "parentPatch"}},
 		"a label of a revision with a bad patch": {

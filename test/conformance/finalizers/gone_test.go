@@ -44,8 +44,10 @@ func namespaceKeepsParent(t *testing.T, e *fixture.Environment) {
 	}{
 		"WhoseHookWantsAChild": {says: "because it is being terminated", wayOut: true},
 		"WhoseHookFails": {
-			finalize: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "out of order", http.StatusInternalServerError) }),
-			says:     "out of order",
+			finalize: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "out of order", http.StatusInternalServerError)
+			}),
+			says: "out of order",
 		},
 	} {
 		for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {

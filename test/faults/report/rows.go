@@ -50,7 +50,7 @@ var descriptions = []description{
 	{ServerKilled, "SIGKILL of the server 20 times while 500 parents converge, are rolled out and are finalized", "nothing is lost, no child is duplicated, made again or orphaned, all converge each time"},
 	{PowerCut, "SIGKILL during 1,000 writes of controllers to the embedded etcd, with what was not synced to the disk dropped", "every acknowledged write is there"},
 	{Replicas, "two replicas over an etcd of three members: the leader killed, stopped for 60 s and resumed, cut off for 60 s", "failover in time; no two engines write the same object in between"},
-	{EtcdMembers, "one of three members of an external etcd killed, then its leader, then all for 60 s", "serves through the first two; 503 with a cause in the third, no restart, recovers alone"},
+	{EtcdMembers, "one of three members of an external etcd killed, then its leader, then all for 60 s", "serves through the first two; 503 with a cause in the third, which kubectl prints within 15 s and the APIService shows, no restart, recovers alone"},
 	{KubeAPIServer, "the kube-apiserver down for 60 s, restarted with an empty watch cache, absent when the server starts", "waits or converges; nothing is deleted or made again; calls of hooks are bounded"},
 	{APIService, "our APIService unavailable for 5 min", "reconciling goes on; the deletion of namespaces resumes after it"},
 	{HookDown, "a hook down for 10 min with 1,000 parents", "every parent is tried again within 5 min of its return, never more at once than workers"},

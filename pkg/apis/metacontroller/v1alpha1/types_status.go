@@ -253,7 +253,7 @@ const (
 	ReasonFirstSync = "FirstSync"
 	// ReasonRollingUpdate says that children are being updated to the latest revision, a few at a time.
 	ReasonRollingUpdate = "RollingUpdate"
-	// ReasonFinalizing says that a finalize hook has not returned "finalized": true for more than a minute.
+	// ReasonFinalizing says that a finalize hook has not returned "finalized": true for more than a minute, or that the syncs which call it fail.
 	ReasonFinalizing = "Finalizing"
 	// ReasonResponsesDiffer says that a hook returns something else each time, although it is shown nothing new but what it returned.
 	ReasonResponsesDiffer = "ResponsesDiffer"
