@@ -178,7 +178,7 @@ func resources(rules related.Rules) []schema.GroupVersionResource {
 
 // compile reads the rules of a response of hook.
 func (z *Customizer) compile(ctx context.Context, called *hookclient.Hook, a Asked, response *wire.CustomizeResponse) (related.Rules, error) {
-	resolve := z.resolveServed
+	resolve := z.resolve
 	if a.Finalizing {
 		resolve = z.resolveOrGone
 	}

@@ -67,15 +67,6 @@ func (z *Customizer) resolve(ctx context.Context, apiVersion, resource string) (
 	return related.Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err
 }
 
-// resolveServed finds the type that a rule names, or says what to do about one that is not served.
-func (z *Customizer) resolveServed(ctx context.Context, apiVersion, resource string) (related.Type, error) {
-	found, err := z.resolve(ctx, apiVersion, resource)
-	if unserved(err) {
-		err = fmt.Errorf("%w; install it, or change the customize hook", err)
-	}
-	return found, err
-}
-
 // resolveOrGone finds the type that a rule names, or that it is gone: an API server that serves it in another version has objects of it.
 func (z *Customizer) resolveOrGone(ctx context.Context, apiVersion, resource string) (related.Type, error) {
 	found, err := z.resolve(ctx, apiVersion, resource)

@@ -233,7 +233,7 @@ func TestAParentThatIsFinalizedNeedsNoKindThatIsGone(t *testing.T) {
 		},
 		"not finalized": {
 			reason: "The sync hook would take the objects for deleted ones.", metadata: `,"generation":2`,
-			err: "install it, or change the customize hook",
+			err: "can't find resource gadgets in apiVersion example.com/v1beta1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

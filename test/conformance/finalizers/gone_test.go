@@ -131,7 +131,7 @@ func relatedKindIsGone(t *testing.T, e *fixture.Environment) {
 			}
 			s.script.AwaitCalls(t, "stays", 1)
 			s.Kubectl(t, "delete", "crd", extras.Resource.GroupResource().String())
-			s.AwaitEvent("stays", corev1.EventTypeWarning, "SyncError", "install it, or change the customize hook")
+			s.AwaitEvent("stays", corev1.EventTypeWarning, "SyncError", "can't find resource extras")
 
 			s.Delete(fixture.Things, "p")
 			s.Await(fixture.Things, "p", "to be gone", cluster.Gone)
