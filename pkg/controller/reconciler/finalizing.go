@@ -30,6 +30,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
@@ -105,14 +106,12 @@ func (f *finalizing) restart() []parent.Key {
 	return keys
 }
 
-// lasts returns for how long a parent has been finalized, zero if it is not.
-func (f *finalizing) lasts(key parent.Key, now time.Time) time.Duration {
+// lasts returns for how long a parent has been finalized, false if it is not.
+func (f *finalizing) lasts(key parent.Key, now time.Time) (time.Duration, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if each, ok := f.since[key]; ok {
-		return now.Sub(each.since)
-	}
-	return 0
+	each, ok := f.since[key]
+	return now.Sub(each.since), ok
 }
 
 // late returns how many parents have been finalized for longer than the limit, and that for which it has taken longest.
@@ -220,14 +219,14 @@ func (c *Controller) letGo(key parent.Key, o *object.Object) string {
 // wayOut is a sentence, which follows the error of a sync, about how to finalize a parent without what is gone; empty for other errors, which may
 // pass.
 func (c *Controller) wayOut(key parent.Key, o *object.Object, err error) string {
-	switch {
-	case !c.finalizer.On(o) || c.finalizing.lasts(key, time.Now()) == 0:
+	switch _, waits := c.finalizing.lasts(key, time.Now()); {
+	case !waits:
 		return ""
 	case some(err, func(each error) bool { return apierrors.HasStatusCause(each, corev1.NamespaceTerminatingCause) }):
 		return ". Nothing can be created in a namespace that is being deleted: change the finalize hook so that it is done without" + c.letGo(key, o)
 	case some(err, func(each error) bool {
 		switch each.(type) { //nolint:errorlint // some unwraps.
-		case *unservedError, *related.UnresolvedError:
+		case *unservedError, *discovery.NotFoundError:
 			return true
 		}
 		return false
@@ -242,11 +241,11 @@ func (c *Controller) wayOut(key parent.Key, o *object.Object, err error) string 
 func (c *Controller) stuck(now time.Time) (n int, at string) {
 	n, key := c.finalizing.late(now)
 	failed, _ := c.pool.LongestFailing(func(f worker.Failed) bool {
-		lasts := c.finalizing.lasts(f.Key, now)
-		if lasts >= finalizeFailing && lasts < finalizeLimit {
+		lasts, waits := c.finalizing.lasts(f.Key, now)
+		if waits && lasts >= finalizeFailing && lasts < finalizeLimit {
 			n++
 		}
-		return lasts < finalizeFailing
+		return !waits || lasts < finalizeFailing
 	})
 	if failed.Err != nil {
 		key = failed.Key
