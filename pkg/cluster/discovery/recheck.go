@@ -35,12 +35,6 @@ const (
 	schemasRecheck = 10 * time.Minute
 )
 
-// automanagedLabel is on APIServices that kube-apiserver itself makes. Its value is automanaged for those of CustomResourceDefinitions.
-const (
-	automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
-	automanaged      = "true"
-)
-
 // Recheck sets how often kinds are asked for of which no object tells, in place of every minute. It is called before Run.
 func (d *Discovery) Recheck(interval time.Duration) { d.interval = interval }
 
@@ -84,22 +78,7 @@ func (a *responses[V]) forget(before time.Time) {
 
 // told reports whether an object tells of every change of a group-version's kinds: those of CustomResourceDefinitions. It is called with
 // the lock held.
-func (d *Discovery) told(version schema.GroupVersion) bool {
-	if d.now(version.Group) < 0 {
-		return false
-	}
-	for _, definitions := range d.definitions {
-		if definitions.Query().Resource == apiServiceResource {
-			o, ok := definitions.Get("", version.Version+"."+version.Group)
-			if !ok {
-				return false
-			}
-			value, _ := o.Label(automanagedLabel)
-			return value == automanaged
-		}
-	}
-	return false
-}
+func (d *Discovery) told(version schema.GroupVersion) bool { return d.origin(version) == Custom }
 
 // kindsReplaced has subscribers notified of kinds that differ from those that they were told, unless they are about to be. It is called
 // with the lock held.
