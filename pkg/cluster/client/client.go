@@ -124,6 +124,12 @@ func (c *Client) Patch(ctx context.Context, t Target, kind types.PatchType, body
 	return c.do(ctx, call{method: http.MethodPatch, target: t, query: "fieldManager=" + PatchManager, contentType: string(kind), body: body})
 }
 
+// PatchStrictly is Patch, and the API server refuses a body with fields that the kind does not have, which it drops otherwise.
+func (c *Client) PatchStrictly(ctx context.Context, t Target, kind types.PatchType, body []byte) (*object.Object, error) {
+	query := "fieldManager=" + PatchManager + "&fieldValidation=" + metav1.FieldValidationStrict
+	return c.do(ctx, call{method: http.MethodPatch, target: t, query: query, contentType: string(kind), body: body})
+}
+
 // Restore patches an object with a JSON patch, as RollbackManager. With try it returns what would come of it, and changes nothing (a dry run).
 func (c *Client) Restore(ctx context.Context, t Target, body []byte, try bool) (*object.Object, error) {
 	query := "fieldManager=" + RollbackManager

@@ -42,6 +42,9 @@ type Changes struct {
 	Status map[string]any
 	// DropFinalizer is taken off. Empty: none.
 	DropFinalizer string
+	// BuiltIn says that the kind is Kubernetes' own, whose status another controller writes. One with a field that the kind does not have is
+	// refused then, which [UnknownFields] tells; else the API server would drop the field and empty the rest.
+	BuiltIn bool
 	// Places takes note of where Write changes the object. Nil: nobody asks.
 	Places *trigger.Places
 }
@@ -83,7 +86,15 @@ func (c Changes) Write(ctx context.Context, api *client.Client, t client.Target,
 	if err != nil {
 		return nil, err
 	}
-	return api.Patch(ctx, t, types.JSONPatchType, body)
+	patch := api.Patch
+	if c.BuiltIn && c.Status != nil {
+		patch = api.PatchStrictly
+	}
+	written, err := patch(ctx, t, types.JSONPatchType, body)
+	if err != nil {
+		return nil, c.failed(o, operations, len(body), err)
+	}
+	return written, nil
 }
 
 // operations returns what differs. Each sets a field of the object or of its metadata as a whole: API servers patch before they
