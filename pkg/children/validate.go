@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -42,8 +43,10 @@ type Scope struct {
 	Namespace string
 	// Selector must match the labels of every child. Nil: no demand.
 	Selector labels.Selector
-	// Labels are added to children that do not have them.
+	// Labels are added to children that do not have them. With some, the Selector is generated.
 	Labels map[string]string
+	// Inherited are the labels of the parent, which hooks copy. Nil: it has none.
+	Inherited labels.Labels
 	// Annotations are set on every child.
 	Annotations map[string]string
 }
@@ -199,10 +202,25 @@ func (s Scope) label(metadata map[string]any, key Key) error {
 		put(metadata, "annotations", name, value)
 	}
 	if s.Selector != nil && !s.Selector.Matches(labels.Set(set)) {
-		return fmt.Errorf("labels on desired child %s don't match parent selector %s; give the child these labels, or set "+
-			"spec.generateSelector of the controller", key, s.Selector)
+		return fmt.Errorf("labels on desired child %s don't match parent selector %s; %s", key, s.Selector, s.matching(set))
 	}
 	return nil
+}
+
+// matching says how a hook makes the labels of a child match.
+func (s Scope) matching(set map[string]string) string {
+	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
+		value := set[name]
+		switch {
+		case value == s.Labels[name]:
+		case s.Inherited != nil && s.Inherited.Get(name) == value:
+			return fmt.Sprintf("the hook returned the label %s=%s, which it copied from the labels of the parent: leave it out of children, where the "+
+				"server sets it", name, value)
+		default:
+			return fmt.Sprintf("the hook returned the label %s=%s, which is that of another parent: leave it out, the server sets it", name, value)
+		}
+	}
+	return "give the child these labels, or set spec.generateSelector of the controller"
 }
 
 func text(from map[string]any, field string) (string, bool) {

@@ -51,10 +51,22 @@ type ConflictError struct {
 	// Owner is what controls the object, as in "Thing name"; empty if nothing does. If the parent does, it is the controller whose child the
 	// object may be, as in "CompositeController name".
 	Owner string
+	// Itself says that the object is the parent.
+	Itself bool
+	// Attaches says that the controller is a DecoratorController, which adopts nothing.
+	Attaches bool
 }
 
 // Error implements error.
 func (e *ConflictError) Error() string {
+	switch {
+	case e.Itself && e.Attaches:
+		return fmt.Sprintf("%s is the target itself, which cannot be an attachment; to change it, return labels, annotations or status of the response "+
+			"in place of it", e.Key)
+	case e.Itself:
+		return fmt.Sprintf("%s is the parent itself, which cannot be its own child; leave it out of children, and return its status as that of the response",
+			e.Key)
+	}
 	if e.Controlled {
 		whose := ""
 		if e.Owner != "" {
@@ -71,8 +83,11 @@ func (e *ConflictError) Error() string {
 	default:
 		return fmt.Sprintf("%s exists and is not controlled by %s, but by %s; delete or rename one of them", e.Key, e.Parent, e.Owner)
 	}
-	return fmt.Sprintf("%s exists and is not controlled by %s; delete or rename one of them, or let the parent adopt it by its labels",
-		e.Key, e.Parent)
+	text := fmt.Sprintf("%s exists and is not controlled by %s; delete or rename one of them", e.Key, e.Parent)
+	if !e.Attaches {
+		text += ", or let the parent adopt it by its labels"
+	}
+	return text
 }
 
 // Applier carries out plans. It is safe for concurrent use.
@@ -82,8 +97,9 @@ type Applier struct {
 	pace   *pace
 	// each bounds the writes of one parent.
 	each int
-	// controller is whose children are written.
+	// controller is whose children are written, and attaches says that it is a DecoratorController.
 	controller string
+	attaches   bool
 }
 
 // Options configure an Applier.
@@ -115,13 +131,13 @@ func New(o Options) *Applier {
 
 // With returns an applier that writes with another client, within the limits of a.
 func (a *Applier) With(c *client.Client) *Applier {
-	return &Applier{client: c, slots: a.slots, pace: a.pace, each: a.each, controller: a.controller}
+	return &Applier{client: c, slots: a.slots, pace: a.pace, each: a.each, controller: a.controller, attaches: a.attaches}
 }
 
-// For returns an applier that writes the children of a controller, within the limits of a: it has turns with those of other controllers
-// where writes have to wait.
-func (a *Applier) For(controller string) *Applier {
-	return &Applier{client: a.client, slots: a.slots, pace: a.pace, each: a.each, controller: controller}
+// For returns an applier that writes the children of a controller, which are attachments if it is a DecoratorController, within the limits of
+// a: it has turns with those of other controllers where writes have to wait.
+func (a *Applier) For(controller string, attaches bool) *Applier {
+	return &Applier{client: a.client, slots: a.slots, pace: a.pace, each: a.each, controller: controller, attaches: attaches}
 }
 
 // Apply carries out a plan and returns what happened to each child that was to be changed: it deletes, then writes Namespaces, and then the
@@ -238,7 +254,7 @@ func (a *Applier) write(ctx context.Context, p plan.Plan, outcome *plan.Outcome)
 	if conflict := ownership(err); conflict != nil {
 		return conflict
 	}
-	err = invalid(err, &outcome.Step)
+	err = a.invalid(err, &outcome.Step)
 	if outcome.Action != plan.Create && (apierrors.IsConflict(err) || client.IsGone(err)) {
 		outcome.Stale, outcome.Cause, outcome.Written = true, err, nil
 		return nil
@@ -364,15 +380,18 @@ func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.T
 		return fmt.Errorf("reading the object of that name: %w", err)
 	}
 	if !existing.ControlledBy(p.Parent) {
-		return NewConflict(outcome.Key, p.ParentName, existing)
+		return a.Conflict(outcome.Key, p.Parent, p.ParentName, existing)
 	}
 	outcome.Stale, outcome.Existing = true, existing
 	return nil
 }
 
-// NewConflict returns the error of a child whose name an object has that the parent does not control.
-func NewConflict(key children.Key, parentName string, existing *object.Object) *ConflictError {
-	return &ConflictError{Key: key, Parent: parentName, Owner: nameOf(existing.Controller(), existing.Namespace())}
+// Conflict returns the error of a child whose name an object has that the parent does not control.
+func (a *Applier) Conflict(key children.Key, parent types.UID, parentName string, existing *object.Object) *ConflictError {
+	return &ConflictError{
+		Key: key, Parent: parentName, Owner: nameOf(existing.Controller(), existing.Namespace()), Itself: existing.UID() == parent,
+		Attaches: a.attaches,
+	}
 }
 
 // nameOf names the owner of an object in a namespace for people, empty for none.

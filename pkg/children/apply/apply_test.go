@@ -182,7 +182,7 @@ func TestWritesOfAllParentsAreBounded(t *testing.T) {
 			var parents sync.WaitGroup
 			for i := range 4 {
 				in := input(t, fmt.Sprint("p", i), 0, 6)
-				of := applier.For(fmt.Sprint("controller", i%2))
+				of := applier.For(fmt.Sprint("controller", i%2), false)
 				parents.Go(func() {
 					if _, err := carryOut(t.Context(), t, of, in); err != nil {
 						t.Error(err)

@@ -64,7 +64,7 @@ func (a *Applier) check(ctx context.Context, step *plan.Step) error {
 	if conflict := ownership(err); conflict != nil {
 		return conflict
 	}
-	return invalid(err, step)
+	return a.invalid(err, step)
 }
 
 func (a *Applier) checked(ctx context.Context, target client.Target, step *plan.Step) (*object.Object, error) {

@@ -26,15 +26,23 @@ import (
 
 func TestAConflictSaysWhatToDo(t *testing.T) {
 	for name, tc := range map[string]struct {
-		owner, want string
+		owner            string
+		itself, attaches bool
+		want             string
 	}{
-		"an object of nobody":                       {"", "let the parent adopt it by its labels"},
-		"the object of another parent":              {"Thing ns/b", "by Thing ns/b; delete or rename one of them"},
-		"the object of a former parent of the name": {"Thing ns/a", "the garbage collector deletes it then, and it is created again"},
+		"an object of nobody":                       {"", false, false, "let the parent adopt it by its labels"},
+		"an object of nobody, for a decorator":      {"", false, true, "not controlled by Thing ns/a; delete or rename one of them"},
+		"the object of another parent":              {"Thing ns/b", false, false, "by Thing ns/b; delete or rename one of them"},
+		"the object of a former parent of the name": {"Thing ns/a", false, false, "the garbage collector deletes it then, and it is created again"},
+		"the parent itself":                         {"", true, false, "return its status as that of the response"},
+		"the target itself":                         {"", true, true, "return labels, annotations or status of the response in place of it"},
+		"the target itself, which is owned":         {"Thing ns/b", true, true, "return labels, annotations or status of the response in place of it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := &apply.ConflictError{Key: children.Key{Kind: "Pod", Namespace: "ns", Name: "x"}, Parent: "Thing ns/a", Owner: tc.owner}
-			if text := err.Error(); !strings.HasPrefix(text, "Pod ns/x exists") || !strings.HasSuffix(text, tc.want) {
+			err := &apply.ConflictError{
+				Key: children.Key{Kind: "Pod", Namespace: "ns", Name: "x"}, Parent: "Thing ns/a", Owner: tc.owner, Itself: tc.itself, Attaches: tc.attaches,
+			}
+			if text := err.Error(); !strings.HasPrefix(text, "Pod ns/x ") || !strings.HasSuffix(text, tc.want) {
 				t.Errorf("it says %q, want %q at its end", text, tc.want)
 			}
 		})

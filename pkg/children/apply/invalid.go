@@ -43,6 +43,8 @@ type InvalidError struct {
 	Immutable bool
 	// Record says that the annotations are too long with the record of what was applied, which no author has set.
 	Record bool
+	// Attaches says that the controller is a DecoratorController, whose attachments do not roll.
+	Attaches bool
 	// Err is the API server's error.
 	Err error
 }
@@ -51,8 +53,12 @@ type InvalidError struct {
 func (e *InvalidError) Error() string {
 	text := strings.Join(e.Causes, "; ")
 	if e.Immutable {
-		text += "; to have the child deleted and created anew, set updateStrategy.method of its kind to Recreate, or RollingRecreate for a " +
-			"rolling update; to keep it, return the present value"
+		rolling := ", or RollingRecreate for a rolling update"
+		if e.Attaches {
+			rolling = ""
+		}
+		text += "; to have the child deleted and created anew, set updateStrategy.method of its kind to Recreate" + rolling +
+			"; to keep it, return the present value"
 	}
 	if e.Record {
 		text += "; " + merge.Annotation + " is among them, which this server adds to a child that it merges; server-side apply needs none: set " +
@@ -66,12 +72,12 @@ func (e *InvalidError) Unwrap() error { return e.Err }
 
 // invalid returns an InvalidError if that is what an error of the API server about a step is, and the error as it is otherwise. Of a child with
 // secrets no values are repeated.
-func invalid(err error, step *plan.Step) error {
+func (a *Applier) invalid(err error, step *plan.Step) error {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Reason != metav1.StatusReasonInvalid || status.ErrStatus.Details == nil {
 		return err
 	}
-	result := &InvalidError{Err: err}
+	result := &InvalidError{Err: err, Attaches: a.attaches}
 	for _, cause := range status.ErrStatus.Details.Causes {
 		reason := withoutDump(cause.Message, step.Secret())
 		if step.Action == plan.Update && immutable(reason) {

@@ -91,7 +91,7 @@ func TestInvalidChildrenAreToldByFieldAndReason(t *testing.T) {
 			if test.secret {
 				step.Kind = "Secret"
 			}
-			err := invalid(refused, step)
+			err := (&Applier{}).invalid(refused, step)
 			if err.Error() != test.want {
 				t.Errorf("error\n%s, want\n%s", err, test.want)
 			}
@@ -101,7 +101,7 @@ func TestInvalidChildrenAreToldByFieldAndReason(t *testing.T) {
 		})
 	}
 	other := errors.New("another one")
-	if err := invalid(other, &plan.Step{Action: plan.Update}); !errors.Is(err, other) || err.Error() != other.Error() {
+	if err := (&Applier{}).invalid(other, &plan.Step{Action: plan.Update}); !errors.Is(err, other) || err.Error() != other.Error() {
 		t.Errorf("another error became %v", err)
 	}
 }

@@ -310,7 +310,7 @@ func (c *Control) Conflict(key parent.Key, parent *object.Object, child children
 		}
 		return &apply.ConflictError{Key: child, Parent: parent.String(), Controlled: true, Owner: c.whose(key, existing)}
 	}
-	return apply.NewConflict(child, parent.String(), existing)
+	return c.config.Applier.Conflict(child, parent.UID(), parent.String(), existing)
 }
 
 // expect lets the parent wait until the cache shows what was done, in every version in which the kind is declared.
