@@ -28,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
@@ -37,6 +38,9 @@ import (
 // longer does (docs/reference/contract.md#s8).
 func (k *kind) Observe(ctx context.Context, s *reconciler.Sync) error {
 	selector, err := k.of(s.Key, s.Parent)
+	if errors.Is(err, errNoSelector) && s.BuiltIn() {
+		err = reconciler.NoSelector(discovery.BuiltIn)
+	}
 	if err != nil {
 		return fmt.Errorf("can't claim children for %s: %w", s.Parent, err)
 	}
@@ -44,7 +48,7 @@ func (k *kind) Observe(ctx context.Context, s *reconciler.Sync) error {
 		Field: "children", Declared: "spec.childResources", Namespace: s.Parent.Namespace(), Selector: selector,
 	}
 	if k.generate {
-		s.Scope.Labels = map[string]string{rollout.LabelControllerUID: string(s.Parent.UID())}
+		s.Scope.Labels, s.Scope.Inherited = map[string]string{rollout.LabelControllerUID: string(s.Parent.UID())}, s.Parent.LabelSet()
 	}
 	claiming := claiming{
 		kind: k, sync: s, released: map[children.Key]bool{},

@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -212,21 +211,17 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	return errors.Join(err, parent.IgnoreGone(k.writeStatus(ctx, s, err == nil)))
 }
 
-// builtIn reports whether the kinds of a group are Kubernetes' own, which have a status that controllers of theirs write: the group of a custom
-// resource has a dot.
-func builtIn(group string) bool { return !strings.Contains(group, ".") }
-
 // writeStatus replaces the parent's status by the hook's, if they differ. One of a sync that did not fail may be written later. A built-in kind
 // keeps the status that it has if the hook returns none.
 func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync, deferrable bool) error {
 	status := s.Decision.Status
-	if !s.Source.Resource.HasStatus || status == nil && builtIn(s.Source.Resource.Group) {
+	if !s.Source.Resource.HasStatus || status == nil && s.BuiltIn() {
 		return nil
 	}
 	if status == nil {
 		status = map[string]any{}
 	}
-	status["observedGeneration"] = s.Generation()
+	s.Complete(status)
 	if err := s.WriteStatus(ctx, status, deferrable); err != nil {
 		return reconciler.InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
 	}

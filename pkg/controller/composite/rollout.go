@@ -86,7 +86,7 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	s.Decision = reconciler.Decision{
 		ResyncAfter: p.ResyncAfter, Finalized: p.Finalized,
 	}
-	if responses[0].Status != nil || !builtIn(s.Source.Resource.Group) {
+	if responses[0].Status != nil || !s.BuiltIn() {
 		s.Decision.Status = p.Updated.Apply(responses[0].Status, status, time.Now())
 	}
 	for _, r := range responses {

@@ -18,7 +18,6 @@ package composite
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -32,14 +31,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 )
 
 // errNoSelector is the error of a parent without a usable selector (docs/reference/contract.md#s7).
-var errNoSelector = errors.New(".spec.selector must have either matchLabels, matchExpressions, or both; " +
-	"or set spec.generateSelector in the CompositeController")
+var errNoSelector = reconciler.NoSelector(discovery.Custom)
 
 // selectors knows the selector of every parent, so that the parents of an orphan are found without looking at all of them.
 type selectors struct {

@@ -73,6 +73,8 @@ const (
 	ReasonStatusIgnored = "StatusIgnored"
 	// ReasonStatusIncomplete says that the API server keeps only a part of the status that the hook returns.
 	ReasonStatusIncomplete = "StatusIncomplete"
+	// ReasonRelatedLeftOut says that the customize hook selects objects which the other hooks are not shown.
+	ReasonRelatedLeftOut = "RelatedLeftOut"
 	// ReasonLabelsStay says that nobody takes off the labels and annotations that a decorator sets.
 	ReasonLabelsStay = "LabelsStay"
 )

@@ -16,7 +16,28 @@ limitations under the License.
 
 package reconciler
 
-import "github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+)
+
+// StatusIgnored is what is said of a status that is not written.
+func StatusIgnored(resource schema.GroupResource, origin discovery.Origin) string {
+	return statusIgnored(resource, origin)
+}
+
+// StatusIncomplete is what is said of fields that are not stored.
+func StatusIncomplete(lost []string, o *object.Object, resource schema.GroupResource, origin discovery.Origin) string {
+	return statusIncomplete(lost, o, resource, origin)
+}
+
+// StatusRefused is what is said of a status that the API server refuses.
+func StatusRefused(unknown []string, o *object.Object, resource schema.GroupResource) string {
+	return statusRefused(unknown, o, resource)
+}
 
 // Remembered returns what the controller remembers between syncs.
 func (c *Controller) Remembered() metrics.Remembered { return c.remembered() }

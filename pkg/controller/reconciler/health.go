@@ -41,6 +41,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -280,8 +281,8 @@ func (c *Controller) permission() health.Permission {
 
 // notices remember what was said about the definition of a controller, which only responses show. Each is said once.
 type notices struct {
-	labels, status atomic.Bool
-	lost           lostFields
+	labels, status, leftOut atomic.Bool
+	lost                    lostFields
 }
 
 // maxLost bounds the fields that are remembered as lost. Of more, nothing is said.
@@ -317,9 +318,23 @@ func (s *Sync) notice() {
 		s.noticeLabels()
 	}
 	if d.Kind == definition.KindComposite && len(s.Decision.Status) > 0 && !s.Source.Resource.HasStatus && c.noticed.status.CompareAndSwap(false, true) {
-		c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonStatusIgnored, fmt.Sprintf(
-			"The status that the hook returns is not written: %s have no status subresource. Add subresources: {status: {}} to the version in "+
-				"their CustomResourceDefinition, or return no status", s.Source.Resource.GroupResource()))
+		c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonStatusIgnored, statusIgnored(s.Source.Resource.GroupResource(), c.origin(s.Source)))
+	}
+}
+
+// noticeLeftOut says that requests of a version leave out related objects. The first one of a kind stands for all.
+func (s *Sync) noticeLeftOut(version v1alpha1.HookVersion) {
+	c, d := s.controller, s.controller.config.Definition
+	for _, g := range s.Related {
+		if len(g.Objects) == 0 || !wire.LeavesOut(version, s.Key.Namespace, g.Objects[0].Namespace()) {
+			continue
+		}
+		if c.noticed.leftOut.CompareAndSwap(false, true) {
+			c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonRelatedLeftOut, fmt.Sprintf(
+				"The customize hook selects objects of %s for %s, and requests of version v1 about a parent in a namespace leave out what is not in it. "+
+					"Set version: v2 of the hooks, whose requests name objects as namespace/name", g.Key, s.Parent))
+		}
+		return
 	}
 }
 
@@ -354,12 +369,18 @@ func (c *Controller) noticeLost(source *Source, sent map[string]any, written *ob
 		return
 	}
 	lost := slices.DeleteFunc(parent.LostOfStatus(sent, written), func(path string) bool {
-		return source.ReportsGeneration && path == "status.observedGeneration" // No hook returns it.
+		return source.ReportsGeneration && path == "status."+observedGeneration // No hook returns it.
 	})
-	if lost = c.noticed.lost.news(lost); len(lost) == 0 {
-		return
+	if lost = c.noticed.lost.news(lost); len(lost) > 0 {
+		c.shared.Recorder.Warning(c.config.Definition.Reference(), eventrecorder.ReasonStatusIncomplete,
+			statusIncomplete(lost, written, source.Resource.GroupResource(), c.origin(source)))
 	}
-	c.shared.Recorder.Warning(c.config.Definition.Reference(), eventrecorder.ReasonStatusIncomplete, fmt.Sprintf(
-		"The API server left %s out when the status of %s was written, as it does with fields that a schema does not declare. Declare them in "+
-			"the CustomResourceDefinition of %s, or have the hook not return them", strings.Join(lost, ", "), written, source.Resource.GroupResource()))
+}
+
+// noticeUnknown says which fields of a status are those of another kind, so that nothing of it is written.
+func (c *Controller) noticeUnknown(source *Source, unknown []string, o *object.Object) {
+	if unknown = c.noticed.lost.news(unknown); len(unknown) > 0 {
+		c.shared.Recorder.Warning(c.config.Definition.Reference(), eventrecorder.ReasonStatusIncomplete,
+			statusRefused(unknown, o, source.Resource.GroupResource()))
+	}
 }

@@ -18,6 +18,7 @@ package reconciler
 
 import (
 	"context"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -94,6 +95,8 @@ type Source struct {
 	ReportsGeneration bool
 
 	informer *cache.Informer
+	// noGeneration says that the API server refused status.observedGeneration, which this kind does not have.
+	noGeneration atomic.Bool
 }
 
 // unsettled reports whether a parent that exists when the controller starts has a change that was not reconciled, so that it need not

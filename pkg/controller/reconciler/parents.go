@@ -47,6 +47,8 @@ type progress struct {
 	// at is when the last sync ended, in nanoseconds since 1970, zero for never, and took is how long it was.
 	at   int64
 	took time.Duration
+	// pointless stands for a status whose write has changed nothing, zero for none.
+	pointless uint64
 }
 
 func (p *parents) add(key parent.Key) {
@@ -82,6 +84,11 @@ func (p *parents) synced(key parent.Key) {
 // timed notes when a sync of a parent ended, and how long it took.
 func (p *parents) timed(key parent.Key, at time.Time, took time.Duration) {
 	p.update(key, func(now *progress) { now.at, now.took = at.UnixNano(), took })
+}
+
+// pointless notes for which status a write has changed nothing.
+func (p *parents) pointless(key parent.Key, status uint64) {
+	p.update(key, func(now *progress) { now.pointless = status })
 }
 
 // progress returns how far the controller is with a parent.

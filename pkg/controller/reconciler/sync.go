@@ -404,6 +404,7 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*h
 	var response *hookclient.Response
 	var err error
 	if s.preview == nil {
+		s.noticeLeftOut(called.Version)
 		if finalizing {
 			hooks.Finalizes(s.Root)
 		}
@@ -425,6 +426,9 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*h
 			"it does not for %s; set it, or leave delete out", s.Source.Resource.GroupResource())}
 		response.Reject(err)
 		return nil, fmt.Errorf("response refused for %s: %w", s.Parent, err)
+	}
+	if response.Status != nil && len(response.Status) == 0 && s.BuiltIn() {
+		response.Status = nil // It would empty what another controller reports.
 	}
 	if len(response.Ignored) > 0 {
 		klog.FromContext(ctx).V(4).Info("Response of the hook has fields that are ignored", "parent", s.Parent, "fields", response.Ignored)

@@ -83,10 +83,13 @@ func (s *Sync) statusTarget() client.Target {
 // write makes changes of the parent. Hooks were shown what was deferred, so that its event enqueues nothing. What was deferred and has
 // become unnecessary is a change for them, of which no event comes.
 func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Changes) error {
+	c := s.controller
 	if s.preview != nil {
+		if c.pointless(s.Key, changes.Status, s.stored) {
+			changes.Status = nil
+		}
 		return s.preview.notes.ChangeParent(s.Parent, changes)
 	}
-	c := s.controller
 	write, shown := c.ownWrites.Write, false
 	if s.Parent != s.stored && changes.Status != nil && !changes.OfMetadata(s.stored) {
 		var err error
@@ -100,7 +103,7 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 	changes.Places = s.recording.Places()
 	written, mistaken, err := write(s.Source.informer, s.stored, func() (*object.Object, error) {
 		return s.insist(ctx, changes, func(o *object.Object) (*object.Object, error) {
-			return changes.Write(ctx, c.shared.Cluster.Client, t, o)
+			return c.send(ctx, s.Key, t, changes, o)
 		})
 	})
 	if mistaken {
@@ -337,7 +340,7 @@ func (s *Sync) deferStatus(status map[string]any) (deferred bool, err error) {
 	if err != nil || deferredstatus.TurnsFalse(before, status) {
 		return false, err
 	}
-	if same, err := parent.HasStatus(s.stored, status); same || err != nil {
+	if same, err := parent.HasStatus(s.stored, status); same || err != nil || c.pointless(s.Key, status, s.stored) {
 		return false, err
 	}
 	shown, err := parent.HasStatus(s.Parent, status)
@@ -490,7 +493,7 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 	}
 	s := &Sync{Source: source, Target: source.target(o)}
 	written, mistaken, err := write(source.informer, o, func() (*object.Object, error) {
-		return parent.Changes{Status: deferred.Content}.Write(ctx, c.shared.Cluster.Client, s.statusTarget(), o)
+		return c.send(ctx, key, s.statusTarget(), parent.Changes{Status: deferred.Content}, o)
 	})
 	if mistaken {
 		c.pool.Enqueue(key, workqueue.Live)
@@ -515,6 +518,8 @@ func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool
 		if shown {
 			c.notAsShown(key, o, written, deferred.Content)
 		}
+	} else if same, err := parent.HasStatus(o, deferred.Content); !same || err != nil {
+		c.statusChanged(key) // Hooks were shown what the kind cannot have.
 	}
 	return written, o, nil
 }

@@ -28,11 +28,16 @@ type keyFormat struct {
 	parentNamespace string
 }
 
+// LeavesOut reports whether requests of a version about a parent of a namespace leave out an object of another namespace, or of none.
+func LeavesOut(version v1alpha1.HookVersion, parentNamespace, namespace string) bool {
+	return version != v1alpha1.HookVersionV2 && parentNamespace != "" && namespace != parentNamespace
+}
+
 // key returns the key of o, and whether o is shown at all. In v1 a namespaced parent sees its own namespace only.
 func (f keyFormat) key(o Object) (key string, shown bool) {
 	namespace, name := o.Namespace(), o.Name()
 	if f.version != v1alpha1.HookVersionV2 && f.parentNamespace != "" {
-		return name, namespace == f.parentNamespace
+		return name, !LeavesOut(f.version, f.parentNamespace, namespace)
 	}
 	if namespace == "" {
 		return name, true
