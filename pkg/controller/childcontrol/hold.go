@@ -17,11 +17,11 @@ limitations under the License.
 package childcontrol
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
@@ -35,7 +35,7 @@ func (c *Control) hold(key parent.Key, owner *object.Object, p plan.Plan) (plan.
 	}
 	if held, ok := c.config.Guard.Held(); ok && news {
 		message := held.Explain(c.config.Controller.KubectlName())
-		c.config.Recorder.Warning(Reference(owner), nil, eventrecorder.ReasonDeletionsHeld, fmt.Sprintf("%d deletions of this object's children are held. %s", len(deletions), message))
+		c.config.Recorder.Warning(Reference(owner), nil, eventrecorder.ReasonDeletionsHeld, deletionguard.Count(len(deletions))+" held. "+message)
 		if first {
 			c.config.Recorder.Warning(c.config.Controller.Reference(), nil, eventrecorder.ReasonDeletionsHeld, message)
 		}

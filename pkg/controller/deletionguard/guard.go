@@ -87,11 +87,30 @@ type Hold struct {
 	Confirmation string
 }
 
+// Summary is a sentence with what is held, as in "2 deletions, of 1 parent. ".
+func (h Hold) Summary() string {
+	plural := func(n int, one string) string {
+		if n == 1 {
+			return "1 " + one
+		}
+		return fmt.Sprintf("%d %ss", n, one)
+	}
+	return plural(h.Deletions, "deletion") + ", of " + plural(h.Parents, "parent") + ". "
+}
+
 // Explain says what is held and how to confirm it, for the controller object that kubectl names so.
 func (h Hold) Explain(controller string) string {
 	return fmt.Sprintf("Deletions of children of %s are held since %s: more were to be deleted within a minute than spec.deletionGuard.maxDeletions "+
 		"(%s) allows. Nothing is deleted until they are confirmed, or no hook wants them any more. If they are right: kubectl annotate "+
 		"--overwrite %s %s=%s", controller, h.Confirmation, h.Limit, controller, v1alpha1.AnnotationConfirmDeletions, h.Confirmation)
+}
+
+// Count begins a sentence about deletions of children: "1 deletion of a child is", "2 deletions of children are".
+func Count(deletions int) string {
+	if deletions == 1 {
+		return "1 deletion of a child is"
+	}
+	return fmt.Sprintf("%d deletions of children are", deletions)
 }
 
 // New returns a guard without a limit. The function returns how many children the controller has; it must not call the guard.

@@ -357,6 +357,23 @@ func TestOneEventForEachParentThatIsHeld(t *testing.T) {
 	}
 }
 
+func TestWhatIsHeldIsCounted(t *testing.T) {
+	for n, want := range map[int]string{1: "1 deletion of a child is", 2: "2 deletions of children are"} {
+		if got := deletionguard.Count(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+	for want, hold := range map[string]deletionguard.Hold{
+		"1 deletion, of 1 parent. ":   {Deletions: 1, Parents: 1},
+		"3 deletions, of 1 parent. ":  {Deletions: 3, Parents: 1},
+		"4 deletions, of 2 parents. ": {Deletions: 4, Parents: 2},
+	} {
+		if got := hold.Summary(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 func TestTheExplanationHasTheCommand(t *testing.T) {
 	b := newBench(t, intstr.FromString("10%"))
 	b.want("a", 6, false)

@@ -259,8 +259,8 @@ func (s *State) progressing() metav1.Condition {
 		add(v1alpha1.ReasonFirstSync, fmt.Sprintf("Syncing every parent once since the start; %d of %d left.", s.Unsynced, s.Parents))
 	}
 	if s.Rolling > 0 {
-		add(v1alpha1.ReasonRollingUpdate, fmt.Sprintf("Updating children to the latest revision; %d left, of %d parents. The condition Updated "+
-			"of a parent says what it waits for.", s.Outdated, s.Rolling))
+		add(v1alpha1.ReasonRollingUpdate, fmt.Sprintf("Updating children to the latest revision; %d left, of %s. The condition Updated "+
+			"of a parent says what it waits for.", s.Outdated, parents(s.Rolling)))
 	}
 	if s.Finalizing > 0 {
 		add(v1alpha1.ReasonFinalizing, fmt.Sprintf("The finalize hook has not returned \"finalized\": true for %s, and they stay until it does. See the "+

@@ -164,7 +164,7 @@ func TestConditions(t *testing.T) {
 		},
 		"RollingUpdate": {
 			"The last child is updated, and not ready.", func(s *health.State) { s.Rolling = 1 },
-			"True Running", "True Established", "True Responding", "True RollingUpdate Updating children to the latest revision; 0 left, of 1 parents.",
+			"True Running", "True Established", "True Responding", "True RollingUpdate Updating children to the latest revision; 0 left, of 1 parent.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

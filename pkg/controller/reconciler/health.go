@@ -71,7 +71,7 @@ func (c *Controller) Health() health.State {
 		Object: c.config.Definition.KubectlName(),
 	}
 	if held, ok := c.guard.Held(); ok {
-		s.Held = fmt.Sprintf("%d deletions, of %d parents. %s", held.Deletions, held.Parents, held.Explain(s.Object))
+		s.Held = held.Summary() + held.Explain(s.Object)
 	}
 	select {
 	case <-c.started:

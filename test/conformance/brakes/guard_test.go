@@ -82,7 +82,7 @@ func heldUntilConfirmed(s *stage) {
 	s.Parent("b", map[string]any{"n": 2, "data": "1"})
 	s.awaitNames("a-0", "a-1", "a-2", "a-3", "b-0", "b-1")
 	s.Patch(fixture.Things, "a", `{"spec":{"n":1,"data":"2"}}`)
-	command := s.awaitHeld("3 deletions, of 1 parents", "(2)", s.controller.Name)
+	command := s.awaitHeld("3 deletions, of 1 parent", "(2)", s.controller.Name)
 	s.Await(fixture.ConfigMaps, "a-0", "to be updated", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "data", "data") == "2" })
 	s.Await(fixture.Things, "a", "to have its status", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "status", "n") == "1" })
 	s.AwaitEvent("a", corev1.EventTypeWarning, "DeletionsHeld", strings.Join(command, " "))
@@ -104,7 +104,7 @@ func heldUntilCorrected(s *stage) {
 	s.Parent("a", map[string]any{"n": 2})
 	s.awaitNames("a-0", "a-1")
 	s.Patch(fixture.Things, "a", `{"spec":{"n":1}}`)
-	s.awaitHeld("1 deletions, of 1 parents")
+	s.awaitHeld("1 deletion, of 1 parent")
 	s.Patch(fixture.Things, "a", `{"spec":{"n":2}}`)
 	s.awaitNoneHeld()
 	if names := s.names(); !slices.Equal(names, []string{"a-0", "a-1"}) {
@@ -120,7 +120,7 @@ func recreation(s *stage) {
 	s.awaitNames("a-0", "a-1", "a-2")
 	before := s.versions()
 	s.Patch(fixture.Things, "a", `{"spec":{"data":"2"}}`)
-	command := s.awaitHeld("3 deletions, of 1 parents")
+	command := s.awaitHeld("3 deletions, of 1 parent")
 	if now := s.versions(); !slices.Equal(now, before) {
 		s.T.Errorf("children were written:\n%v\n%v", before, now)
 	}
@@ -137,7 +137,7 @@ func finalization(s *stage) {
 	s.Parent("a", map[string]any{"n": 2})
 	s.awaitNames("a-0", "a-1")
 	s.Delete(fixture.Things, "a")
-	command := s.awaitHeld("2 deletions, of 1 parents")
+	command := s.awaitHeld("2 deletions, of 1 parent")
 	if a := s.Get(fixture.Things, "a"); a == nil || !fixture.HasFinalizer(a, s.Finalizer(s.definition)) {
 		s.T.Errorf("the parent is %v", a)
 	}
@@ -157,7 +157,7 @@ func share(s *stage) {
 	s.Patch(fixture.Things, "a", `{"spec":{"n":5}}`) // 3 of 15.
 	s.Await(fixture.ConfigMaps, "a-5", "to be gone", cluster.Gone)
 	s.Patch(fixture.Things, "b", `{"spec":{"n":6}}`)
-	s.awaitHeld("1 deletions, of 1 parents", "(20%)")
+	s.awaitHeld("1 deletion, of 1 parent", "(20%)")
 	s.controller.Patch(`{"spec":{"deletionGuard":{"maxDeletions":"50%"}}}`)
 	s.Await(fixture.ConfigMaps, "b-6", "to be gone", cluster.Gone)
 	s.awaitNoneHeld()
@@ -189,7 +189,7 @@ func optOut(s *stage) {
 	s.Parent("a", map[string]any{"n": 2})
 	s.awaitNames("a-0", "a-1")
 	s.Patch(fixture.Things, "a", `{"metadata":{"labels":{"`+fixture.Label+`":null}}}`)
-	command := s.awaitHeld("2 deletions, of 1 parents")
+	command := s.awaitHeld("2 deletions, of 1 parent")
 	if a := s.Get(fixture.Things, "a"); a == nil || !fixture.HasFinalizer(a, s.Finalizer(s.definition)) {
 		s.T.Errorf("the parent is %v", a)
 	}
@@ -206,7 +206,7 @@ func inDeletion(s *stage) {
 	s.Parent("a", map[string]any{"n": 2})
 	s.awaitNames("a-0", "a-1")
 	s.Patch(fixture.Things, "a", `{"metadata":{"finalizers":["test.example.com/keep"]},"spec":{"n":1}}`)
-	s.awaitHeld("1 deletions, of 1 parents")
+	s.awaitHeld("1 deletion, of 1 parent")
 	s.Delete(fixture.Things, "a")
 	s.awaitNoneHeld()
 	s.Patch(fixture.Things, "a", `{"metadata":{"finalizers":null}}`)
@@ -233,7 +233,7 @@ func shareBesideAnother(s *stage) {
 	s.Await(fixture.ConfigMaps, "other-a-19", "to be there", cluster.Exists)
 	s.Idle(s.controller)
 	s.Patch(fixture.Things, "a", `{"spec":{"n":8}}`)
-	s.awaitHeld("2 deletions, of 1 parents", "(10%)")
+	s.awaitHeld("2 deletions, of 1 parent", "(10%)")
 }
 
 // shareOfTwoVersions declares the kind of the children in two versions.
@@ -252,7 +252,7 @@ func shareOfTwoVersions(s *stage) {
 	s.Await(newer, "a-9", "to be there", cluster.Exists)
 	s.Idle(s.controller)
 	s.Patch(fixture.Things, "a", `{"spec":{"n":7}}`)
-	s.awaitHeld("3 deletions, of 1 parents", "(20%)")
+	s.awaitHeld("3 deletions, of 1 parent", "(20%)")
 }
 
 // rollout recreates children one after the other.
@@ -262,7 +262,7 @@ func rollout(s *stage) {
 	s.Parent("a", map[string]any{"n": 5, "data": "1"})
 	s.awaitNames("a-0", "a-1", "a-2", "a-3", "a-4")
 	s.Patch(fixture.Things, "a", `{"spec":{"data":"2"}}`)
-	command := s.awaitHeld("1 deletions, of 1 parents")
+	command := s.awaitHeld("1 deletion, of 1 parent")
 	after := func(name string) string { return fixture.Value(s.Get(fixture.ConfigMaps, name), "data", "data") }
 	if got := []string{after("a-0"), after("a-1"), after("a-2"), after("a-4")}; !slices.Equal(got, []string{"2", "2", "1", "1"}) {
 		s.T.Errorf("the rollout has come to %v, want two children on the new revision", got)
@@ -277,13 +277,13 @@ func restart(s *stage) {
 	s.Parent("a", map[string]any{"n": 4})
 	s.awaitNames("a-0", "a-1", "a-2", "a-3")
 	s.Patch(fixture.Things, "a", `{"spec":{"n":1}}`)
-	before := s.awaitHeld("3 deletions, of 1 parents")
+	before := s.awaitHeld("3 deletions, of 1 parent")
 	if err := s.Server.Stop(); err != nil {
 		s.T.Fatal(err)
 	}
 	s.Server.Restart()
 	s.Patch(fixture.Things, "a", `{"spec":{"n":0}}`)
-	command := s.awaitHeld("4 deletions, of 1 parents")
+	command := s.awaitHeld("4 deletions, of 1 parent")
 	if slices.Equal(before, command) {
 		s.T.Errorf("%v confirms two holds", command)
 	}
