@@ -276,15 +276,17 @@ func TestResponsesThatAreRejected(t *testing.T) {
 		body        string
 		want        string
 	}{
-		"Empty":         {composite, "", "", `the response must be a JSON object, is empty (no Content-Type); to want no children, return {}`},
-		"WhiteSpace":    {composite, "", " \n", `the response must be a JSON object, is empty (no Content-Type); to want no children, return {}`},
-		"Null":          {composite, "application/json", "null", `the response must be a JSON object, is null (Content-Type "application/json")`},
-		"List":          {composite, "application/json", "[]", `the response must be a JSON object, is a list (Content-Type "application/json")`},
-		"String":        {composite, "application/json", `"no"`, `the response must be a JSON object, is a string (Content-Type "application/json")`},
-		"Number":        {composite, "application/json", `12`, `the response must be a JSON object, is a number (Content-Type "application/json")`},
-		"Boolean":       {composite, "application/json", `true`, `the response must be a JSON object, is a boolean (Content-Type "application/json")`},
-		"HTML":          {composite, htmlType, "<!DOCTYPE html>\n<html>\n<head><title>Sign in</title></head><body>…", `the response must be a JSON object, is not JSON (Content-Type "text/html"): it begins with "<!DOCTYPE html> <html> <head><title>Sign in</title></head><b"`},
-		"CutCharacter":  {composite, htmlType, strings.Repeat("é", 80), `the response must be a JSON object, is not JSON (Content-Type "text/html"): it begins with "` + strings.Repeat("é", 30) + `"`},
+		"Empty":        {composite, "", "", `the response must be a JSON object, is empty (no Content-Type); to want no children, return {}`},
+		"WhiteSpace":   {composite, "", " \n", `the response must be a JSON object, is empty (no Content-Type); to want no children, return {}`},
+		"Null":         {composite, "application/json", "null", `the response must be a JSON object, is null (Content-Type "application/json")`},
+		"List":         {composite, "application/json", "[]", `the response must be a JSON object, is a list (Content-Type "application/json")`},
+		"String":       {composite, "application/json", `"no"`, `the response must be a JSON object, is a string (Content-Type "application/json")`},
+		"Number":       {composite, "application/json", `12`, `the response must be a JSON object, is a number (Content-Type "application/json")`},
+		"Boolean":      {composite, "application/json", `true`, `the response must be a JSON object, is a boolean (Content-Type "application/json")`},
+		"HTML":         {composite, htmlType, "<!DOCTYPE html>\n<html>\n<head><title>Sign in</title></head><body>…", `the response must be a JSON object, is not JSON (Content-Type "text/html"): it begins with "<!DOCTYPE html> <html> <head><title>Sign in</title></head><b"`},
+		"CutCharacter": {composite, htmlType, strings.Repeat("é", 80), `the response must be a JSON object, is not JSON (Content-Type "text/html"): it begins with "` + strings.Repeat("é", 30) + `"`},
+		"ByteOrderMark": {composite, "application/json; charset=utf-8", "\ufeff{}", `the response must be a JSON object, begins with a byte order mark ` +
+			`(Content-Type "application/json; charset=utf-8"); write it as UTF-8 without one`},
 		"Binary":        {composite, "application/octet-stream", "\x1f\x8b\x08\x00", `the response must be a JSON object, is not JSON and not text (Content-Type "application/octet-stream")`},
 		"Truncated":     {composite, "application/json", `{"children":[{"kind":"Pod"`, `the response is not valid JSON (Content-Type "application/json"): unexpected end of JSON input, at byte 26`},
 		"TwoObjects":    {composite, "", `{}{}`, `the response is not valid JSON (no Content-Type): invalid character '{' after top-level value, at byte 3`},

@@ -32,6 +32,9 @@ import (
 // maxQuoted is how many bytes of a response that is not JSON are quoted in a message.
 const maxQuoted = 60
 
+// byteOrderMark is what some programs write before a text in UTF-8. JSON must not have it (RFC 8259, 8.1).
+var byteOrderMark = []byte("\ufeff")
+
 // notAnObject returns what is wrong with a body that does not begin as a JSON object does, or "".
 func notAnObject(body []byte, contentType string) string {
 	const must = "the response must be a JSON object"
@@ -44,6 +47,9 @@ func notAnObject(body []byte, contentType string) string {
 		return ""
 	case gojson.Valid(body):
 		return must + ", is " + describe(trimmed) + ofType(contentType)
+	}
+	if bytes.HasPrefix(trimmed, byteOrderMark) {
+		return must + ", begins with a byte order mark" + ofType(contentType) + "; write it as UTF-8 without one"
 	}
 	if quoted := quote(trimmed); quoted != "" {
 		return must + ", is not JSON" + ofType(contentType) + ": it begins with " + quoted
