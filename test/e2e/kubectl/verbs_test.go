@@ -110,7 +110,7 @@ func verbs(t *testing.T, c *cluster.Cluster) {
 	})
 	t.Run("api-resources lists the kinds", func(t *testing.T) {
 		expect(t, c.Kubectl(t, "api-resources", "--api-group=metacontroller.k8s.io"),
-			"compositecontrollers", "cc,cctl", "decoratorcontrollers", "dec,decorators", "controllerrevisions")
+			"compositecontrollers", "cc,cctl", "decoratorcontrollers", "dc,dec,decorators", "controllerrevisions")
 	})
 	t.Run("server-side apply owns fields", func(t *testing.T) {
 		manifest := `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController",

@@ -146,7 +146,7 @@ func metacontrollerKinds() []*Kind {
 		kind("CompositeController", "compositecontrollers", func() runtime.Object { return &v1alpha1.CompositeController{} },
 			&hub{object: composite, status: compositecontroller.NewStatusStrategy(composite)}, []string{"cc", "cctl"}),
 		kind("DecoratorController", "decoratorcontrollers", func() runtime.Object { return &v1alpha1.DecoratorController{} },
-			&hub{object: decorator, status: decoratorcontroller.NewStatusStrategy(decorator)}, []string{"dec", "decorators"}),
+			&hub{object: decorator, status: decoratorcontroller.NewStatusStrategy(decorator)}, []string{"dc", "dec", "decorators"}),
 		kind("ControllerRevision", "controllerrevisions", func() runtime.Object { return &v1alpha1.ControllerRevision{} },
 			&hub{object: controllerrevision.NewStrategy(apiserver.Scheme)}, nil),
 	}

@@ -71,7 +71,7 @@ func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*Stor
 }
 
 // ShortNames are the names that kubectl accepts for the kind (docs/reference/contract.md#s1).
-func (*REST) ShortNames() []string { return []string{"dec", "decorators"} }
+func (*REST) ShortNames() []string { return []string{"dc", "dec", "decorators"} }
 
 // Categories are the groups of kinds to which kubectl counts this one.
 func (*REST) Categories() []string { return []string{"metacontroller"} }
