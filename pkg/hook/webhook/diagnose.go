@@ -104,7 +104,11 @@ func adviceOnAlert(err error) string {
 func diagnoseNetwork(err error) (cause, advice string) {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		if e.IsNotFound {
-			return "no such host " + e.Name, adviceOnName("check the name and namespace of the Service in the URL")
+			check := "check the name and namespace of the Service in the URL"
+			if !strings.Contains(e.Name, ".") {
+				check = "a name without a namespace is looked up in that of this server: write " + e.Name + ".NAMESPACE"
+			}
+			return "no such host " + e.Name, adviceOnName(check)
 		}
 		return "looking up " + e.Name + ": " + e.Err, adviceOnName("check the cluster's DNS")
 	}

@@ -86,6 +86,10 @@ func TestPortsThatSpeakTLSAreKnownByWhatTheyReturn(t *testing.T) {
 }
 
 func TestNamesThatAreNotKnownOutsideOfTheCluster(t *testing.T) {
+	t.Setenv(insideVariable, "10.0.0.1")
+	if _, advice := diagnose(&net.DNSError{Name: "hook", Err: "no such host", IsNotFound: true}); !strings.Contains(advice, "write hook.NAMESPACE") {
+		t.Errorf("of a name without a namespace it advises %q", advice)
+	}
 	unknown := &net.DNSError{Name: "hook.shop", Err: "no such host", IsNotFound: true}
 	for inside, want := range map[string]string{
 		"":         "this server runs outside of the cluster",

@@ -43,7 +43,7 @@ func spec(line string) string {
 
 // webhook writes a CompositeController whose sync hook has one more field.
 func webhook(fields string) string {
-	return spec("hooks: {sync: {webhook: {url: 'http://x/y', " + fields + "}}}")
+	return spec("hooks: {sync: {webhook: {url: 'http://x.y/y', " + fields + "}}}")
 }
 
 func TestBadObjectsAreRefusedByField(t *testing.T) {

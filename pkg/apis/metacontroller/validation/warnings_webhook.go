@@ -92,7 +92,12 @@ func (w *warnings) aboutURL(address *url.URL, at *field.Path) {
 	if address.Fragment != "" {
 		w.add(at, "what follows # is not sent")
 	}
-	if ip, err := netip.ParseAddr(address.Hostname()); err == nil && (ip.IsLinkLocalUnicast() || ip.IsUnspecified() || ip.IsMulticast()) {
+	host := address.Hostname()
+	ip, err := netip.ParseAddr(host)
+	if err != nil && host != "" && !strings.Contains(host, ".") && !strings.EqualFold(host, "localhost") {
+		w.add(at, host+" is looked up in the namespace of this server: write "+host+".NAMESPACE")
+	}
+	if err == nil && (ip.IsLinkLocalUnicast() || ip.IsUnspecified() || ip.IsMulticast()) {
 		w.add(at, "no hook should be at a link-local or unspecified address: clouds serve credentials of nodes at such")
 	}
 }
