@@ -94,6 +94,20 @@ func testConflict(t *testing.T, s *fixture.Environment) {
 	st.Await(fixture.ConfigMaps, "child", "to be created", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "data", "ours") == "1" })
 }
 
+// testCopiedLabels has a parent that is itself a child of a controller with generateSelector, and a hook that gives its labels to the child.
+func testCopiedLabels(t *testing.T, s *fixture.Environment) {
+	st := newStage(t, s)
+	st.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		child := fixture.ConfigMap("child", nil)
+		child.SetLabels(c.Parent.GetLabels())
+		return &fixture.Reply{Children: []*hook.Object{child}}, nil
+	})
+	st.run(nil)
+	st.Selected(fixture.Things, "p", map[string]any{"metadata": map[string]any{"labels": map[string]any{"controller-uid": "outer"}}})
+	st.AwaitEvent("p", "Warning", "SyncError",
+		"the hook returned the label controller-uid=outer, which it copied from the labels of the parent: leave it out of children, where the server sets it")
+}
+
 func testSelector(t *testing.T, s *fixture.Environment) {
 	st := newStage(t, s)
 	st.script.Want(labeled("child", "other"))

@@ -23,6 +23,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
@@ -30,7 +31,7 @@ import (
 // limit is more than anything here takes on a busy machine.
 const limit = 2 * time.Minute
 
-func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m, cluster.Audit)) }
 
 // A stage is one test of a CompositeController with ConfigMaps as children.
 type stage struct {

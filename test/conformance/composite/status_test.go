@@ -26,7 +26,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -63,32 +62,6 @@ func testStatus(t *testing.T, s *fixture.Environment) {
 	st.settled()
 	if now := st.Get(fixture.Things, "p").GetResourceVersion(); now != after.GetResourceVersion() {
 		t.Errorf("the status was written again although it is the same: %s, then %s", after.GetResourceVersion(), now)
-	}
-}
-
-// testStatusOfKubernetes has Deployments as parents, whose status is that of their own controller, and a hook without one.
-func testStatusOfKubernetes(t *testing.T, s *fixture.Environment) {
-	st := newStage(t, s)
-	st.script.Want(fixture.ConfigMap("child", map[string]any{"k": "v"}))
-	st.running = st.Run(fixture.Definition{
-		Kind: fixture.Composite, Parents: []schema.GroupVersionResource{fixture.Deployments}, Sync: st.At("/sync"),
-		Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}},
-	})
-	labels := map[string]any{"app": "d"}
-	st.Selected(fixture.Deployments, "d", map[string]any{"spec": map[string]any{
-		"replicas": int64(0), "selector": map[string]any{"matchLabels": labels}, "template": map[string]any{
-			"metadata": map[string]any{"labels": labels}, "spec": map[string]any{"containers": []any{map[string]any{"name": "c", "image": "i"}}},
-		},
-	}})
-	st.Await(fixture.ConfigMaps, "child", "to be created", cluster.Exists)
-	st.settled()
-	d := st.Await(fixture.Deployments, "d", "to have the status of its controller", func(o *unstructured.Unstructured) bool {
-		return fixture.Value(o, "status", "conditions") != ""
-	})
-	for _, e := range d.GetManagedFields() {
-		if e.Subresource == "status" && e.Manager != "kube-controller-manager" {
-			t.Errorf("%s has written the status: %s", e.Manager, e.FieldsV1)
-		}
 	}
 }
 

@@ -48,6 +48,7 @@ func attachments(t *testing.T, e *fixture.Environment) {
 	}{
 		{"AreMarkedOwnedAndRepaired", markedAndOwned},
 		{"OfOthersAreLeftAlone", foreignAttachments},
+		{"TheTargetIsNoneOfThem", targetAsAttachment},
 		{"OfSeveralKindsOfTargets", severalKinds},
 		{"TheirStatusIsNotWrittenAndAnEventSaysSo", statusOfAttachments},
 		{"RequestsHaveTheFixedKeys", requestKeys},
@@ -110,6 +111,17 @@ func foreignAttachments(t *testing.T, e *fixture.Environment) {
 	if o := s.Get(fixture.ConfigMaps, "orphan"); len(o.GetOwnerReferences()) != 0 {
 		t.Errorf("an orphan was adopted: %v", o.GetOwnerReferences())
 	}
+}
+
+// targetAsAttachment has a hook that returns its target, to label it: it is told how to, and not to delete it.
+func targetAsAttachment(t *testing.T, e *fixture.Environment) {
+	s := newStage(t, e, func(q *fixture.Call) *fixture.Reply { return &fixture.Reply{Children: attach(q.Parent.GetName())} })
+	s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+		attaches(spec, fixture.ConfigMaps, v1alpha1.ChildUpdateInPlace)
+	}, fixture.ConfigMaps)
+	s.Selected(fixture.ConfigMaps, "target", nil)
+	s.AwaitEvent("target", corev1.EventTypeWarning, "SyncError", "ConfigMap "+s.Namespace+"/target is the target itself, which cannot be an attachment; "+
+		"to change it, return labels, annotations or status of the response in place of it")
 }
 
 func severalKinds(t *testing.T, e *fixture.Environment) {

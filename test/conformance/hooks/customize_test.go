@@ -304,6 +304,9 @@ func testScope(t *testing.T, s *shared, kind fixture.Kind) {
 			}
 			slices.Sort(words)
 			st.awaitStatusOf(tc.parent, namespace, parent, "seen", strings.Join(words, " "))
+			if tc.typeKey == "Namespace.v1" && tc.want == "none" {
+				st.In("default").AwaitEvent(st.running.Name, "Warning", "RelatedLeftOut", "Set version: v2")
+			}
 			if t.Failed() {
 				t.Log(tc.reason)
 			}
