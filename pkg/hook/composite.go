@@ -39,8 +39,9 @@ type CompositeRequest struct {
 
 // CompositeResponse is the response of the sync and finalize hooks of a CompositeController.
 type CompositeResponse struct {
-	// Status replaces the parent's status as a whole. The server sets observedGeneration in it. Absent or null, the new
-	// status holds observedGeneration only; a parent of a built-in group without a dot, such as apps, keeps its status then.
+	// Status replaces the parent's status as a whole. The server sets observedGeneration in it. Absent, null
+	// or {}, the new status holds observedGeneration only; a parent of a kind of Kubernetes' own, such as Deployment, keeps its
+	// status then, and also when the status has a field that the kind does not have.
 	Status map[string]any `json:"status,omitempty"`
 	// Children are all children that shall exist, in their desired state. Observed children that are not listed are deleted:
 	// absent, null and [] all mean that none shall exist. Each child needs apiVersion, kind and metadata.name; without

@@ -44,8 +44,8 @@ type DecoratorResponse struct {
 	// Annotations are set on the target. A null value removes the annotation; annotations that are not mentioned stay as
 	// they are.
 	Annotations map[string]*string `json:"annotations,omitempty"`
-	// Status replaces the target's status as a whole. Absent or null, the status stays as it is; {} empties it. It is
-	// therefore encoded even when it is empty.
+	// Status replaces the target's status as a whole. Absent or null, the status stays as it is; {} empties it, but for
+	// kinds of Kubernetes' own, such as Deployment. It is therefore encoded even when it is empty.
 	Status map[string]any `json:"status"`
 	// Attachments are all attachments that shall exist, in their desired state. Observed attachments that are not listed are
 	// deleted: absent, null and [] all mean that none shall exist. Each needs apiVersion, kind and metadata.name; without

@@ -112,7 +112,7 @@ func TestAnnotationsThatAreTooLongAreToldWithTheRecordAmongThem(t *testing.T) {
 		Type: "FieldValueTooLong", Field: "metadata.annotations", Message: "Too long: may not be more than 262144 bytes",
 	}}}}}
 	for manager, want := range map[string]bool{"": true, "metacontroller/x": false} {
-		err := invalid(refused, &plan.Step{Action: plan.Create, Manager: manager})
+		err := (&Applier{}).invalid(refused, &plan.Step{Action: plan.Create, Manager: manager})
 		if got := strings.Contains(err.Error(), "last-applied-configuration") && strings.Contains(err.Error(), "ServerSide"); got != want {
 			t.Errorf("of a child by %q: %v", manager, err)
 		}

@@ -34,7 +34,7 @@ func TestTurnsOfAllControllersAreSpreadOverTime(t *testing.T) {
 		turns := map[time.Time]int{}
 		var running sync.WaitGroup
 		for _, controller := range []string{"a", "b"} {
-			own := shared.For(controller).With(nil)
+			own := shared.For(controller, false).With(nil)
 			running.Go(func() {
 				for range 100 {
 					if err := own.AwaitTurn(t.Context()); err != nil {

@@ -46,7 +46,7 @@ type CompositeResponse struct {
 	Finalized bool `json:"finalized,omitzero"`
 	// resyncAfterSeconds, when greater than 0, makes the server call again after that many seconds, of which fractions count, even if nothing changed; after a year at the latest. A change calls earlier.
 	ResyncAfterSeconds float64 `json:"resyncAfterSeconds,omitzero"`
-	// status replaces the parent's status as a whole. The server sets observedGeneration in it. Absent or null, the new status holds observedGeneration only; a parent of a built-in group without a dot, such as apps, keeps its status then.
+	// status replaces the parent's status as a whole. The server sets observedGeneration in it. Absent, null or {}, the new status holds observedGeneration only; a parent of a kind of Kubernetes' own, such as Deployment, keeps its status then, and also when the status has a field that the kind does not have.
 	Status map[string]any `json:"status,omitzero"`
 }
 
@@ -78,7 +78,7 @@ type DecoratorResponse struct {
 	Labels map[string]*string `json:"labels,omitzero"`
 	// resyncAfterSeconds, when greater than 0, makes the server call again after that many seconds, of which fractions count, even if nothing changed; after a year at the latest. A change calls earlier.
 	ResyncAfterSeconds float64 `json:"resyncAfterSeconds,omitzero"`
-	// status replaces the target's status as a whole. Absent or null, the status stays as it is; {} empties it. It is therefore encoded even when it is empty.
+	// status replaces the target's status as a whole. Absent or null, the status stays as it is; {} empties it, but for kinds of Kubernetes' own, such as Deployment. It is therefore encoded even when it is empty.
 	Status map[string]any `json:"status,omitzero"`
 }
 
