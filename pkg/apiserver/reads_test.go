@@ -55,7 +55,7 @@ func TestDiscovery(t *testing.T) {
 		"compositecontrollers/rollback": "ControllerRollback  false [] [] [create]",
 		"compositecontrollers/syncs":    "ControllerSyncList  false [] [] [get]",
 		"compositecontrollers/status":   "CompositeController  false [] [] [get patch update]",
-		"decoratorcontrollers":          "DecoratorController decoratorcontroller false [dec decorators] [metacontroller] " + verbs,
+		"decoratorcontrollers":          "DecoratorController decoratorcontroller false [dc dec decorators] [metacontroller] " + verbs,
 		"decoratorcontrollers/parents":  "ControllerParentList  false [] [] [get]",
 		"decoratorcontrollers/plan":     "ControllerPlan  false [] [] [create]",
 		"decoratorcontrollers/request":  "HookRequestList  false [] [] [get]",

@@ -135,7 +135,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestWarningsReachTheClient(t *testing.T) {
-	body := compositeJSON("warned", `,"resyncPeriodSeconds":0,"hooks":{"sync":{"webhook":{"url":"http://x"}}}`)
+	body := compositeJSON("warned", `,"resyncPeriodSeconds":0,"hooks":{"sync":{"webhook":{"url":"http://x.example"}}}`)
 	a := ask(t, http.MethodPost, composites, body).must(t, http.StatusCreated)
 	if diff := cmp.Diff([]string{`299 - "spec.resyncPeriodSeconds: values below 1 count as 1"`}, a.warnings); diff != "" {
 		t.Errorf("warnings differ (-want +got):\n%s", diff)

@@ -272,7 +272,7 @@ func (c *Controller) relatedGone(key parent.Key, o *object.Object, gone []relate
 	}
 	c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonRelatedNotServed, fmt.Sprintf(
 		"The cluster does not serve %s, which the customize hook names. The finalize hook is shown %s in \"related\" for that. If it fails without, "+
-			"install the CustomResourceDefinition again, or change the hooks%s", strings.Join(kinds, ", "), entries, c.letGo(key, o)))
+			"install the kind again, or change the hooks%s", strings.Join(kinds, ", "), entries, c.letGo(key, o)))
 }
 
 // RemoveFinalizer takes the controller's finalizer off the parent.
