@@ -112,13 +112,13 @@ func newControl(t *testing.T, a *api) *control {
 	return newControlOf(t, a, v1alpha1.ChildUpdateInPlace)
 }
 
-func newControlOf(t *testing.T, a *api, method v1alpha1.ChildUpdateMethod) *control {
+func newControlOf(t testing.TB, a *api, method v1alpha1.ChildUpdateMethod) *control {
 	t.Helper()
 	return newControlBy(t, a, children.Rule{Method: method})
 }
 
 // newControlBy returns a Control whose rule for ConfigMaps has the given strategy.
-func newControlBy(t *testing.T, a *api, rule children.Rule) *control {
+func newControlBy(t testing.TB, a *api, rule children.Rule) *control {
 	t.Helper()
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
@@ -139,7 +139,7 @@ func newControlBy(t *testing.T, a *api, rule children.Rule) *control {
 	return c
 }
 
-func parse(t *testing.T, text string) *object.Object {
+func parse(t testing.TB, text string) *object.Object {
 	t.Helper()
 	o, err := object.Parse([]byte(text), object.ParseOptions{})
 	if err != nil {

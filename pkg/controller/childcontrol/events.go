@@ -19,7 +19,6 @@ package childcontrol
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -230,15 +229,22 @@ func enumerate(names []string) string {
 // reportStatus records, once for each parent and kind, that a hook sets a status of a child that is not written
 // (docs/reference/contract.md#s12.2, #s13). A hook that returns the status that it was shown sets nothing.
 func (c *Control) reportStatus(p *object.Object, in plan.Input) {
+	var observed map[children.Key]*object.Object // Few hooks set a status.
 	for i := range in.Desired {
 		d := &in.Desired[i]
 		status, ok := d.Content["status"].(map[string]any)
 		if !ok || len(status) == 0 || c.told.knows(in.Parent, topicStatus+d.GroupKind().String()) {
 			continue
 		}
-		if at := slices.IndexFunc(in.Observed, func(o *object.Object) bool { return children.KeyOf(o) == d.Key }); at >= 0 {
+		if observed == nil {
+			observed = make(map[children.Key]*object.Object, len(in.Observed))
+			for _, o := range in.Observed {
+				observed[children.KeyOf(o)] = o
+			}
+		}
+		if o, ok := observed[d.Key]; ok {
 			// One that cannot be decoded is not what the hook sets.
-			if same, err := parent.HasStatus(in.Observed[at], status); same && err == nil {
+			if same, err := parent.HasStatus(o, status); same && err == nil {
 				continue
 			}
 		} else if rule, _ := c.config.Rules.For(d.GroupKind()); !rule.HasStatus && !rule.ServerSide {
