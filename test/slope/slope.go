@@ -35,7 +35,7 @@ const (
 	// the caches of the processor do not hold it any more. With the square of the size it is a hundred times as much.
 	Linear = 30
 	// Constant is the same for work that does not depend on the size.
-	Constant = 3
+	Constant = 5
 	// tries is how often the costs are measured. The smallest ones count.
 	tries = 6
 	// enough is for how long work is repeated for one measurement.

@@ -30,6 +30,8 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 	clientcache "k8s.io/client-go/tools/cache"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
 const benchObjects = 10000
@@ -182,15 +184,37 @@ func BenchmarkOrphanEvent(b *testing.B) {
 }
 
 // BenchmarkMatching measures how a rule finds the few objects with a label among the many of its namespace.
-func BenchmarkMatching(b *testing.B) {
-	s := newStore()
-	for n := range benchObjects {
-		s.put(spec{namespace: "ns", name: fmt.Sprint("n", n), version: "1", labels: map[string]string{"slot": fmt.Sprint(n % 100), "app": "a"}}.object(b))
-	}
-	b.ReportAllocs()
-	for n := 0; b.Loop(); n++ {
-		if found := s.matching(&s.all, "ns", labels.SelectorFromSet(labels.Set{"slot": fmt.Sprint(n % 100)})); len(found) != benchObjects/100 {
-			b.Fatalf("%d objects", len(found))
+// matching prepares lookups among so many objects, of which ten match.
+func matching(selector func(slot int) labels.Set) slope.Prepare {
+	return func(tb testing.TB, n int) func() {
+		tb.Helper()
+		s := newStore()
+		for i := range n {
+			s.put(spec{namespace: "ns", name: fmt.Sprint("n", i), version: "1", labels: map[string]string{
+				"slot": fmt.Sprint(i / 10), "app": "a",
+			}}.object(tb))
+		}
+		slot := 0
+		return func() {
+			slot++
+			if found := s.matching(&s.all, "ns", labels.SelectorFromSet(selector(slot%max(1, n/10)))); len(found) != 10 {
+				tb.Fatalf("%d objects", len(found))
+			}
 		}
 	}
+}
+
+func bySlot(slot int) labels.Set { return labels.Set{"slot": fmt.Sprint(slot)} }
+
+func bySlotAndCommonLabel(slot int) labels.Set {
+	return labels.Set{"app": "a", "slot": fmt.Sprint(slot)}
+}
+
+func BenchmarkMatching(b *testing.B) { slope.Benchmark(b, matching(bySlot)) }
+
+func BenchmarkMatchingOfTwoLabels(b *testing.B) { slope.Benchmark(b, matching(bySlotAndCommonLabel)) }
+
+func TestALookupDoesNotCostTheObjectsThatDoNotMatch(t *testing.T) {
+	slope.Check(t, 1000, slope.Constant, matching(bySlot))
+	slope.Check(t, 1000, slope.Constant, matching(bySlotAndCommonLabel))
 }

@@ -17,11 +17,13 @@ limitations under the License.
 package cache
 
 import (
+	"iter"
 	"math"
 	"strings"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
@@ -98,20 +100,70 @@ func (g *group) eachPosting(o *object.Object, f func(p *posting, value string)) 
 	}
 }
 
-// want makes a posting, unless there is one, or those who looked for the label have not yet looked at as many objects without it as
-// there are: selectors that look at small namespaces, each with a label of its own, do better without.
-func (g *group) want(namespace, label string) {
-	if _, ok := g.postings[label]; ok {
-		return
-	}
-	if scanned := g.scanned[label] + 1 + g.size(namespace); scanned < g.count {
-		if len(g.scanned) >= maxPostings {
-			clear(g.scanned)
+// demand is a label that all objects have which match a selector: with one of the values, or with any where there are none.
+type demand struct {
+	label  string
+	values []string
+	of     *labels.Requirement
+}
+
+// demandsOf returns the labels that a selector demands; selectable is false for one that nothing matches.
+func demandsOf(selector labels.Selector) (demanded []demand, selectable bool) {
+	requirements, selectable := selector.Requirements()
+	for i := range requirements {
+		switch r := &requirements[i]; r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			demanded = append(demanded, demand{r.Key(), r.Values().UnsortedList(), r})
+		case selection.Exists, selection.GreaterThan, selection.LessThan:
+			demanded = append(demanded, demand{r.Key(), nil, r})
+		case selection.NotEquals, selection.NotIn, selection.DoesNotExist:
 		}
-		g.scanned[strings.Clone(label)] = scanned
-		return
 	}
-	delete(g.scanned, label)
+	return demanded, selectable
+}
+
+// want makes a posting of one of the labels that are demanded and have none, once lookups without it have looked at as many objects in vain as
+// there are: selectors that look at small namespaces, each with a label of its own, do better without.
+func (g *group) want(demanded []demand, missed int) {
+	var rare *demand
+	for i := range demanded {
+		d := &demanded[i]
+		if _, ok := g.postings[d.label]; ok {
+			continue
+		}
+		missed := g.scanned[d.label] + missed
+		if missed < g.count {
+			if len(g.scanned) >= maxPostings {
+				clear(g.scanned)
+			}
+			g.scanned[strings.Clone(d.label)] = missed
+			continue
+		}
+		delete(g.scanned, d.label)
+		if rare == nil || g.having(d.of) < g.having(rare.of) {
+			rare = d
+		}
+	}
+	if rare != nil {
+		g.post(rare.label)
+	}
+}
+
+// having returns how many objects meet a requirement.
+func (g *group) having(r *labels.Requirement) int {
+	n := 0
+	for _, named := range g.objects {
+		for _, o := range named {
+			if r.Matches(o.LabelSet()) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// post makes the posting of a label.
+func (g *group) post(label string) {
 	if len(g.postings) >= maxPostings {
 		g.dropPosting()
 	}
@@ -138,32 +190,40 @@ func (g *group) dropPosting() {
 	delete(g.postings, oldest)
 }
 
-// posted returns the objects that match a selector which demands one of the values, or any when there are none, of a label. The lock may
-// be held for reading.
-func (g *group) posted(namespace string, selector labels.Selector, label string, values []string) []*object.Object {
-	p := g.postings[label]
-	if p == nil {
-		// There is none yet, or other lookups dropped it in this moment.
-		return g.scan(namespace, selector)
-	}
-	p.used.Store(g.lookups.Add(1))
-	found := p.having(values)
-	candidates := 0
-	for _, objects := range found {
-		candidates += len(objects)
-	}
-	if g.size(namespace) < candidates {
-		return g.scan(namespace, selector)
-	}
-	var result []*object.Object
-	for _, objects := range found {
-		for k, o := range objects {
-			if (namespace == "" || k.namespace == namespace) && selector.Matches(o.LabelSet()) {
-				result = append(result, o)
-			}
+// matching returns the objects that match a selector, of a namespace or of all when it is empty, and at how many it looked that postings
+// of all the labels which the selector demands would have spared it. It looks only at objects that have the rarest one of those that have
+// a posting. The lock may be held for reading.
+func (g *group) matching(namespace string, selector labels.Selector, demanded []demand) (result []*object.Object, missed int) {
+	var rarest, used *posting
+	var values []string
+	looked, unposted := g.size(namespace), false
+	for _, d := range demanded {
+		p := g.postings[d.label]
+		if p == nil {
+			unposted = true
+			continue
+		}
+		used = p
+		if size := p.size(d.values, looked); size <= looked {
+			rarest, values, looked = p, d.values, size
 		}
 	}
-	return result
+	if rarest == nil {
+		result = g.scan(namespace, selector)
+	} else {
+		result, used = rarest.matching(namespace, selector, values), rarest
+	}
+	if used != nil { // Also where the namespace has fewer objects.
+		used.used.Store(g.lookups.Add(1))
+	}
+	switch {
+	case !unposted:
+		return result, 0
+	case used == nil:
+		return result, 1 + looked
+	default:
+		return result, looked - len(result)
+	}
 }
 
 // scan returns the objects that match a selector. The lock may be held for reading.
@@ -200,19 +260,44 @@ func (p *posting) add(value string, k key, o *object.Object) {
 	p.values[value][k] = o
 }
 
-// having returns the objects with each of the values, or with any when there are none.
-func (p *posting) having(values []string) []map[key]*object.Object {
-	var found []map[key]*object.Object
-	if values == nil {
-		for _, objects := range p.values {
-			found = append(found, objects)
-		}
-		return found
-	}
-	for _, value := range values {
-		if objects := p.values[value]; len(objects) > 0 {
-			found = append(found, objects)
+// size returns how many objects have one of the values, or any when there are none. It does not count further than beyond enough.
+func (p *posting) size(values []string, enough int) int {
+	n := 0
+	for _, objects := range p.having(values) {
+		if n += len(objects); n > enough {
+			break
 		}
 	}
-	return found
+	return n
+}
+
+// matching returns the objects that match a selector which demands one of the values, or any when there are none.
+func (p *posting) matching(namespace string, selector labels.Selector, values []string) []*object.Object {
+	var result []*object.Object
+	for _, objects := range p.having(values) {
+		for k, o := range objects {
+			if (namespace == "" || k.namespace == namespace) && selector.Matches(o.LabelSet()) {
+				result = append(result, o)
+			}
+		}
+	}
+	return result
+}
+
+// having yields the objects with each of the values, or with any when there are none.
+func (p *posting) having(values []string) iter.Seq2[string, map[key]*object.Object] {
+	return func(yield func(string, map[key]*object.Object) bool) {
+		if values == nil {
+			for value, objects := range p.values {
+				if !yield(value, objects) {
+					return
+				}
+			}
+		}
+		for _, value := range values {
+			if !yield(value, p.values[value]) {
+				return
+			}
+		}
+	}
 }

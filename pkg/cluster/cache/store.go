@@ -22,7 +22,6 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -177,40 +176,22 @@ func (s *store) unindex(k key, o *object.Object) {
 // matching returns objects of s.all or s.orphans, of a namespace or of all when it is empty, without looking at all of them where the
 // selector demands a label.
 func (s *store) matching(g *group, namespace string, selector labels.Selector) []*object.Object {
-	requirements, selectable := selector.Requirements()
+	demanded, selectable := demandsOf(selector)
 	if !selectable {
 		return nil
 	}
-	for _, r := range requirements {
-		switch r.Operator() {
-		case selection.Equals, selection.DoubleEquals, selection.In:
-			return s.posted(g, namespace, selector, r.Key(), r.Values().UnsortedList())
-		case selection.Exists, selection.GreaterThan, selection.LessThan:
-			return s.posted(g, namespace, selector, r.Key(), nil)
-		case selection.NotEquals, selection.NotIn, selection.DoesNotExist:
-		}
+	found, missed := s.look(g, namespace, selector, demanded)
+	if missed > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		g.want(demanded, missed)
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return g.scan(namespace, selector)
+	return found
 }
 
-// posted looks only at objects that have one of the values, or any, of a label.
-func (s *store) posted(g *group, namespace string, selector labels.Selector, label string, values []string) []*object.Object {
-	s.ensurePosted(g, namespace, label)
+// look returns what matching does, and at how many objects it looked that an index of more of the labels would have spared it.
+func (s *store) look(g *group, namespace string, selector labels.Selector, demanded []demand) (found []*object.Object, missed int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return g.posted(namespace, selector, label, values)
-}
-
-func (s *store) ensurePosted(g *group, namespace, label string) {
-	s.mu.RLock()
-	_, ok := g.postings[label]
-	s.mu.RUnlock()
-	if ok {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g.want(namespace, label)
+	return g.matching(namespace, selector, demanded)
 }

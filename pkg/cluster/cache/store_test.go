@@ -223,6 +223,68 @@ func TestALabelIsIndexedWhenItIsWorthIt(t *testing.T) {
 	}
 }
 
+// counting counts the objects at which a selector is made to look.
+type counting struct {
+	labels.Selector
+
+	looked int
+}
+
+func (c *counting) Matches(set labels.Labels) bool {
+	c.looked++
+	return c.Selector.Matches(set)
+}
+
+func TestALookupCostsTheObjectsWithTheRarestLabelThatItsSelectorDemands(t *testing.T) {
+	const each = 4
+	for _, row := range []struct {
+		why      string
+		selector func(instance int) string
+		// before are selectors that were looked for before.
+		before []string
+	}{
+		{"the rare label comes last", func(i int) string { return fmt.Sprint("app=shop,b-instance=", i) }, nil},
+		{"the rare label comes first", func(i int) string { return fmt.Sprint("b-instance=", i, ",z-app=shop") }, nil},
+		{"a label without a value is demanded beside", func(i int) string { return fmt.Sprint("app,b-instance=", i) }, nil},
+		{"several values", func(i int) string { return fmt.Sprintf("app in (shop,other),b-instance in (%d,none)", i) }, nil},
+		{"the common label is indexed already", func(i int) string { return fmt.Sprint("app=shop,b-instance=", i) }, []string{"app=shop", "app=shop"}},
+	} {
+		t.Run(row.why, func(t *testing.T) {
+			for _, count := range []int{1000, 10000} {
+				s := newStore()
+				for n := range count {
+					s.put(spec{namespace: "ns", name: fmt.Sprint("n", n), version: "1", labels: map[string]string{
+						"app": "shop", "b-instance": fmt.Sprint(n / each), "z-app": "shop",
+					}}.object(t))
+				}
+				find := func(text string) *counting {
+					selector, err := labels.Parse(text)
+					if err != nil {
+						t.Fatal(err)
+					}
+					c := &counting{Selector: selector}
+					s.matching(&s.all, "", c)
+					return c
+				}
+				for _, text := range row.before {
+					find(text)
+				}
+				for i := range 3 { // The labels are indexed after this.
+					find(row.selector(i))
+				}
+				for i := range 20 {
+					if c := find(row.selector(100 + i)); c.looked != each {
+						t.Errorf("of %d objects a lookup looks at %d, want the %d that match", count, c.looked, each)
+					}
+				}
+				if row.before == nil && len(s.all.postings) != 1 {
+					t.Errorf("%d labels are indexed, of which one is of use", len(s.all.postings))
+				}
+			}
+		})
+	}
+}
+
 func names(objects []*object.Object) []string {
 	found := make([]string, 0, len(objects))
 	for _, o := range objects {
