@@ -64,7 +64,9 @@ type posting struct {
 }
 
 type selectorEntry struct {
-	key      parent.Key
+	key parent.Key
+	// shown is the parent as the informer showed it last, of which nothing has to be compared to know that the entry is its. The lock guards it.
+	shown    *object.Object
 	uid      types.UID
 	raw      []byte
 	selector labels.Selector
@@ -92,8 +94,9 @@ func (s *selectors) of(key parent.Key, o *object.Object) (labels.Selector, error
 	}
 	s.mu.RLock()
 	e, ok := s.entries[key]
+	known := ok && e.shown == o
 	s.mu.RUnlock()
-	if !ok || !e.fits(o) {
+	if !known && (!ok || !e.fits(o)) {
 		e = compile(o)
 	}
 	return e.selector, e.err
@@ -109,17 +112,18 @@ func (s *selectors) Remember(key parent.Key, o *object.Object) {
 	}
 	if e, ok := s.entries[key]; ok {
 		if e.fits(o) {
+			e.shown = o
 			return
 		}
 		s.drop(e)
 	}
 	e := compile(o)
-	e.key = key
+	e.key, e.shown = key, o
 	s.entries[key] = e
 	if e.err != nil {
 		return
 	}
-	e.posted = demands(key.Namespace, e.selector)
+	e.posted = s.demands(key.Namespace, e.selector)
 	for _, p := range e.posted {
 		s.postings[p] = append(s.postings[p], e)
 	}
@@ -249,23 +253,34 @@ func decodeSelector(raw []byte) (labels.Selector, error) {
 	return compiled, nil
 }
 
-// demands returns the values of one label, one of which an object must have to match, or the posting of those that demand none. A
-// selector that nothing matches has none.
-func demands(namespace string, selector labels.Selector) []posting {
+// demands returns the values of one label, one of which an object must have to match, or the posting of those that demand none: of the labels
+// that the selector demands the one with the fewest parents, so that a label that all parents have in common counts for few. A selector that
+// nothing matches has none.
+func (s *selectors) demands(namespace string, selector labels.Selector) []posting {
 	requirements, selectable := selector.Requirements()
 	if !selectable {
 		return nil
 	}
+	var best []posting
+	fewest := 0
 	for _, r := range requirements {
 		switch r.Operator() {
 		case selection.Equals, selection.DoubleEquals, selection.In:
 			var result []posting
+			parents := 0
 			for _, value := range slices.Sorted(maps.Keys(r.Values())) {
-				result = append(result, posting{namespace, r.Key(), value})
+				p := posting{namespace, r.Key(), value}
+				result = append(result, p)
+				parents += len(s.postings[p])
 			}
-			return result
+			if best == nil || parents < fewest {
+				best, fewest = result, parents
+			}
 		default:
 		}
 	}
-	return []posting{{namespace: namespace}}
+	if best == nil {
+		return []posting{{namespace: namespace}}
+	}
+	return best
 }

@@ -19,14 +19,16 @@ package composite
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
-func parsed(t *testing.T, format string, args ...any) *object.Object {
+func parsed(t testing.TB, format string, args ...any) *object.Object {
 	t.Helper()
 	o, err := object.Parse(fmt.Appendf(nil, format, args...), object.ParseOptions{})
 	if err != nil {
@@ -131,4 +133,54 @@ func TestGeneratedSelectorsFindNoParentElsewhere(t *testing.T) {
 	if got := matched(t, s, "app", "1"); len(got) > 0 {
 		t.Errorf("an orphan without the label: got %v", got)
 	}
+}
+
+// selecting returns the selectors of so many parents, which have a label in common, and the parents.
+func selecting(tb testing.TB, n, fields int) (*selectors, []*object.Object) {
+	tb.Helper()
+	s := newSelectors(false)
+	parents := make([]*object.Object, n)
+	for i := range n {
+		parents[i] = parsed(tb, `{"apiVersion":"v1","kind":"P","metadata":{"namespace":"ns","name":"p-%[1]d","uid":"u-%[1]d"},
+			"spec":{"text":%[2]q,"selector":{"matchLabels":{"app":"shop","instance":"i-%[1]d"}}}}`, i, strings.Repeat("x", fields))
+		s.Remember(parent.Key{Namespace: "ns", Name: parents[i].Name()}, parents[i])
+	}
+	return s, parents
+}
+
+// orphanEvents prepares events of an orphan among the selectors of so many parents.
+func orphanEvents(tb testing.TB, n int) func() {
+	tb.Helper()
+	s, _ := selecting(tb, n, 0)
+	orphan := parsed(tb, `{"apiVersion":"v1","kind":"A","metadata":{"namespace":"ns","labels":{"app":"shop","instance":"i-7"}}}`)
+	return func() {
+		found := 0
+		s.Orphan(orphan, func(parent.Key) { found++ })
+		if found != 1 {
+			tb.Fatalf("%d parents", found)
+		}
+	}
+}
+
+func TestAnOrphanDoesNotCostTheParentsThatDoNotSelectIt(t *testing.T) {
+	slope.Check(t, 500, slope.Constant, orphanEvents)
+}
+
+func BenchmarkOrphanAmongParents(b *testing.B) { slope.Benchmark(b, orphanEvents) }
+
+// childrenOfOne prepares asking about a child whether its parent, which is of a size, selects it.
+func childrenOfOne(tb testing.TB, size int) func() {
+	tb.Helper()
+	s, parents := selecting(tb, 1, size)
+	k := &kind{selectors: s}
+	child := parsed(tb, `{"apiVersion":"v1","kind":"A","metadata":{"namespace":"ns","labels":{"app":"shop","instance":"i-0"}}}`)
+	return func() {
+		if !k.Selects(parents[0], child) {
+			tb.Fatal("not selected")
+		}
+	}
+}
+
+func TestAParentIsNotReadForEachOfItsChildren(t *testing.T) {
+	slope.Check(t, 1000, slope.Constant, childrenOfOne)
 }
