@@ -147,7 +147,7 @@ func (g *Guard) Admit(key parent.Key, deletions []types.UID, now time.Time) (adm
 	if g == nil {
 		return true, false, false
 	}
-	g.mu.Lock()
+	g.lockFor(deletions, now)
 	defer g.mu.Unlock()
 	if g.opening {
 		g.opening, g.open = false, now.Add(confirmed)
@@ -160,7 +160,7 @@ func (g *Guard) Admit(key parent.Key, deletions []types.UID, now time.Time) (adm
 	g.expire(now)
 	// What is held already is held until it is confirmed: it does not pass piece by piece, minute for minute.
 	if len(g.held) == 0 && len(g.counted)+g.uncounted(deletions, now) <= most(g.limit, g.before(now)) {
-		before := g.presentAtLast(now)
+		before := g.share()
 		for _, child := range deletions {
 			g.count(child, deletion{at: now, done: g.counted[child].done, before: before})
 		}
@@ -241,7 +241,7 @@ func (g *Guard) Would(deletions []types.UID, now time.Time) bool {
 	if g == nil {
 		return true
 	}
-	g.mu.Lock()
+	g.lockFor(deletions, now)
 	defer g.mu.Unlock()
 	if len(deletions) == 0 || g.limit == nil || g.opening || now.Before(g.open) {
 		return true
@@ -258,7 +258,28 @@ func (g *Guard) Would(deletions []types.UID, now time.Time) bool {
 	return count+g.uncounted(deletions, now) <= most(g.limit, g.before(now))
 }
 
+// lockFor takes the lock, with the children counted if deletions are asked for of which a share of them is allowed. They are counted without
+// the lock, for which every sync of the controller waits: it takes time where there are many.
+func (g *Guard) lockFor(deletions []types.UID, now time.Time) {
+	g.mu.Lock()
+	for len(deletions) > 0 && g.outdated(now) {
+		g.mu.Unlock()
+		present := g.children()
+		g.mu.Lock()
+		g.present, g.presentAt = present, now
+	}
+}
+
 // The functions below are called with the lock held.
+
+// outdated reports whether it depends on the number of children what is admitted, and they were not counted for that: now, if no deletion
+// counts, or else a moment ago.
+func (g *Guard) outdated(now time.Time) bool {
+	if g.limit == nil || g.limit.Type == intstr.Int || g.opening || now.Before(g.open) || len(g.held) > 0 || g.presentAt.Equal(now) {
+		return false
+	}
+	return g.beforeCounted(now) == 0 || now.Sub(g.presentAt) >= time.Second
+}
 
 // begin begins a hold. No two of them have one time, by which they are confirmed.
 func (g *Guard) begin(now time.Time) {
@@ -290,26 +311,26 @@ func (g *Guard) expire(now time.Time) {
 // before returns how many children there were before the first of the deletions that count, and how many there are if none does. It is 0
 // where the limit is no share of them.
 func (g *Guard) before(now time.Time) int {
-	if g.limit.Type == intstr.Int {
-		return 0
+	if before := g.beforeCounted(now); before > 0 && g.limit.Type != intstr.Int {
+		return before
 	}
+	return g.share()
+}
+
+// beforeCounted returns how many children there were before the first of the deletions that count, 0 if none does.
+func (g *Guard) beforeCounted(now time.Time) int {
 	for _, a := range g.admitted {
 		if d := g.counted[a.child]; d.before > 0 && d.at.Equal(a.at) && now.Sub(a.at) < window {
 			return d.before
 		}
 	}
-	g.present, g.presentAt = g.children(), now
-	return g.present
+	return 0
 }
 
-// presentAtLast returns how many children there are, or were a moment ago: to count them takes time where there are many. It is 0 where the
-// limit is no share of them.
-func (g *Guard) presentAtLast(now time.Time) int {
-	switch {
-	case g.limit.Type == intstr.Int:
+// share returns how many children there are, or were a moment ago. It is 0 where the limit is no share of them.
+func (g *Guard) share() int {
+	if g.limit.Type == intstr.Int {
 		return 0
-	case now.Sub(g.presentAt) >= time.Second:
-		g.present, g.presentAt = g.children(), now
 	}
 	return g.present
 }

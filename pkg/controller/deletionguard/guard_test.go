@@ -424,3 +424,43 @@ func TestAShareIsOfTheChildrenBeforeTheFirstDeletionOfTheMinute(t *testing.T) {
 		b.want("a", 1, false)
 	})
 }
+
+func TestNoSyncWaitsWhileTheChildrenAreCounted(t *testing.T) {
+	for name, ask := range map[string]func(b *bench) bool{
+		"to admit deletions": func(b *bench) bool {
+			admitted, _, _ := b.Admit(key("a"), b.some(1), b.now)
+			return admitted
+		},
+		"to say what would be admitted": func(b *bench) bool { return b.Would(b.some(1), b.now) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, intstr.FromInt32(0))
+			counted := 0
+			b.Guard = deletionguard.New(func() int {
+				counted++
+				others := make(chan struct{})
+				go func() {
+					defer close(others)
+					b.Admit(key("b"), nil, b.now)
+					b.Held()
+				}()
+				select {
+				case <-others:
+				case <-time.After(10 * time.Second):
+					t.Error("another sync waits until the children are counted")
+				}
+				return 50
+			})
+			share := intstr.FromString("10%")
+			b.configure(&share, "")
+			for range 3 {
+				if !ask(b) {
+					t.Error("a deletion of 50 is held")
+				}
+			}
+			if counted != 1 {
+				t.Errorf("the children were counted %d times in one moment", counted)
+			}
+		})
+	}
+}
