@@ -384,17 +384,31 @@ func (c *Controller) bound(d definition.Definition) {
 	}
 }
 
-// countChildren returns how many children the parents have, as the informers show them.
+// countChildren returns how many children the parents have, as the informers show them. It looks at no other objects.
 func (c *Controller) countChildren() int {
 	n := 0
-	for informer := range c.observed() {
-		for o := range informer.All("") {
-			if _, p, ok := c.owner(o); ok && c.config.Kind.Selects(p, o) {
+	for _, key := range c.parents.all() {
+		if p, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
+			for range c.childrenOf(p) {
 				n++
 			}
 		}
 	}
 	return n
+}
+
+// childrenOf yields the children of a parent, as the informers show them.
+func (c *Controller) childrenOf(p *object.Object) iter.Seq[*object.Object] {
+	return func(yield func(*object.Object) bool) {
+		for informer := range c.observed() {
+			for _, o := range informer.ControlledBy(p.UID()) {
+				child := c.config.Kind.Owns(o) && c.config.Kind.Selects(p, o) && (p.Namespace() == "" || o.Namespace() == p.Namespace())
+				if child && !yield(o) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // observed yields one informer for each kind of children. A kind that is declared in two versions has two.

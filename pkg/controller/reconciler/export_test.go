@@ -44,3 +44,6 @@ func (c *Controller) Remembered() metrics.Remembered { return c.remembered() }
 
 // Permitted is what the controller does when its service account may do what it could not do before.
 func (c *Controller) Permitted(released bool) { c.permitted(released) }
+
+// CountChildren returns how many children the parents have.
+func (c *Controller) CountChildren() int { return c.countChildren() }

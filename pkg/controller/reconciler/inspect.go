@@ -347,17 +347,12 @@ func (c *Controller) childCounts(p *object.Object, progress progress) *v1alpha1.
 	counts := &v1alpha1.ChildCounts{}
 	var ready int32
 	known := false
-	for informer := range c.observed() {
-		for _, o := range informer.ControlledBy(p.UID()) {
-			if !c.config.Kind.Owns(o) || !c.config.Kind.Selects(p, o) || p.Namespace() != "" && o.Namespace() != p.Namespace() {
-				continue
-			}
-			counts.Total++
-			is, reported := isReady(o)
-			known = known || reported
-			if is && !o.Deleting() {
-				ready++
-			}
+	for o := range c.childrenOf(p) {
+		counts.Total++
+		is, reported := isReady(o)
+		known = known || reported
+		if is && !o.Deleting() {
+			ready++
 		}
 	}
 	if known {
