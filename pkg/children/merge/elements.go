@@ -41,7 +41,7 @@ func elementsOf(list []any) *elements {
 
 func (e *elements) add(element any) {
 	if e.known != nil {
-		e.known[mapKey(element)] = true
+		e.known[MapKey(element)] = true
 		return
 	}
 	if e.list = append(e.list, element); len(e.list) > few {
@@ -52,13 +52,13 @@ func (e *elements) add(element any) {
 func (e *elements) remember(list []any) {
 	e.known = make(map[any]bool, len(list))
 	for _, element := range list {
-		e.known[mapKey(element)] = true
+		e.known[MapKey(element)] = true
 	}
 }
 
 func (e *elements) have(element any) bool {
 	if e.known != nil {
-		return e.known[mapKey(element)]
+		return e.known[MapKey(element)]
 	}
 	return slices.ContainsFunc(e.list, func(other any) bool { return Equal(other, element) })
 }
@@ -69,8 +69,8 @@ type encoded string
 // exact is up to which number each integer is one of a floating-point number.
 const exact = 1 << 53
 
-// mapKey returns what is the same, as the key of a map, for elements that are Equal.
-func mapKey(element any) any {
+// MapKey returns what is the same, as the key of a map, for decoded JSON values that are Equal.
+func MapKey(element any) any {
 	switch v := element.(type) {
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) <= exact {

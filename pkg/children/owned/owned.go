@@ -19,12 +19,7 @@ package owned
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 )
 
 // Extract returns the part of an object that fields, a FieldsV1, say is owned. The result shares what is in content and must not
@@ -85,18 +80,10 @@ func extract(value any, set map[string]any, leaf func(any) any) any {
 
 func extractItems(list []any, set map[string]any, leaf func(any) any) []any {
 	part := make([]any, 0, min(len(list), len(set)))
-	matchers := make([]matcher, 0, len(set))
-	for _, key := range slices.Sorted(maps.Keys(set)) {
-		if m, ok := newMatcher(key, asSet(set[key])); ok {
-			matchers = append(matchers, m)
-		}
-	}
+	matchers := newMatchers(set)
 	for i, item := range list {
-		for _, m := range matchers {
-			if m.matches(i, item) {
-				part = append(part, m.extract(item, leaf))
-				break
-			}
+		if m := matchers.find(i, item); m != nil {
+			part = append(part, m.extract(item, leaf))
 		}
 	}
 	return part
@@ -105,76 +92,4 @@ func extractItems(list []any, set map[string]any, leaf func(any) any) []any {
 func asSet(below any) map[string]any {
 	set, _ := below.(map[string]any)
 	return set
-}
-
-// matcher finds an item of a list by one element of a path.
-type matcher struct {
-	// keys are what an item has in its key fields, nil for other kinds of lists.
-	keys map[string]any
-	// value is an item of a set.
-	value any
-	// index is the place of an item, negative if another way counts.
-	index int
-	below map[string]any
-}
-
-// extract returns the owned part of an item that matches.
-func (m matcher) extract(item any, leaf func(any) any) any {
-	if len(m.below) > 0 {
-		return extract(item, m.below, leaf)
-	}
-	if m.index < 0 && m.keys == nil {
-		return item
-	}
-	whole := leaf(item)
-	part, ok := whole.(map[string]any)
-	fields, is := item.(map[string]any)
-	if !ok || !is || len(part) == len(fields) {
-		return whole
-	}
-	part = maps.Clone(part)
-	for name := range m.keys {
-		part[name] = fields[name]
-	}
-	return part
-}
-
-func newMatcher(element string, below map[string]any) (matcher, bool) {
-	m := matcher{index: -1, below: below}
-	kind, rest, ok := strings.Cut(element, ":")
-	if !ok {
-		return m, false
-	}
-	var err error
-	switch kind {
-	case "k":
-		err = json.Unmarshal([]byte(rest), &m.keys)
-		ok = len(m.keys) > 0
-	case "v":
-		err = json.Unmarshal([]byte(rest), &m.value)
-	case "i":
-		m.index, err = strconv.Atoi(rest)
-	default:
-		ok = false
-	}
-	return m, ok && err == nil
-}
-
-func (m matcher) matches(index int, item any) bool {
-	if m.index >= 0 {
-		return m.index == index
-	}
-	if m.keys == nil {
-		return merge.Equal(item, m.value)
-	}
-	fields, ok := item.(map[string]any)
-	if !ok {
-		return false
-	}
-	for name, want := range m.keys {
-		if is, ok := fields[name]; !ok || !merge.Equal(is, want) {
-			return false
-		}
-	}
-	return true
 }

@@ -17,19 +17,23 @@ limitations under the License.
 package owned_test
 
 import (
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
 const service = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"s","labels":{"ours":"1","theirs":"2"},"annotations":{}},
 "spec":{"clusterIP":"10.0.0.1","ports":[{"port":53,"protocol":"UDP","name":"u","targetPort":53},{"port":53,"protocol":"TCP","name":"t"},
 {"port":80,"protocol":"TCP"}],"externalIPs":["1.1.1.1","2.2.2.2"]}}`
 
-func parsed(t *testing.T, text string) map[string]any {
+func parsed(t testing.TB, text string) map[string]any {
 	t.Helper()
 	var content map[string]any
 	if err := utiljson.Unmarshal([]byte(text), &content); err != nil {
@@ -119,3 +123,62 @@ func FuzzExtract(f *testing.F) {
 		}
 	})
 }
+
+// TestOfALongListIsOwnedWhatOfAShortOneIs compares what is found in long lists, where it is looked up, with what is found in short ones.
+func TestOfALongListIsOwnedWhatOfAShortOneIs(t *testing.T) {
+	for name, test := range map[string]struct {
+		list, fields, want string
+	}{
+		"by keys":            {`[{"name":"a","x":1},{"name":"b"}]`, `"k:{\"name\":\"a\"}":{".":{},"f:name":{}}`, `[{"name":"a"}]`},
+		"by several keys":    {`[{"port":1,"protocol":"TCP"},{"port":1,"protocol":"UDP"}]`, `"k:{\"port\":1,\"protocol\":\"UDP\"}":{"f:port":{}}`, `[{"port":1}]`},
+		"a key is missing":   {`[{"port":1},{"port":2}]`, `"k:{\"port\":1,\"protocol\":\"UDP\"}":{"f:port":{}}`, `[]`},
+		"by other keys":      {`[{"port":1,"name":"a"}]`, `"k:{\"name\":\"a\"}":{"f:name":{}},"k:{\"port\":1}":{"f:port":{}}`, `[{"name":"a"}]`},
+		"a number by value":  {`[{"port":1.0}]`, `"k:{\"port\":1}":{"f:port":{}}`, `[{"port":1}]`},
+		"a large number":     {`[{"id":9007199254740993}]`, `"k:{\"id\":9007199254740993}":{"f:id":{}}`, `[{"id":9007199254740993}]`},
+		"by value":           {`["a","b",1,{"x":2,"y":3}]`, `"v:\"b\"":{},"v:1":{},"v:{\"y\":3,\"x\":2}":{}`, `["b",1,{"x":2,"y":3}]`},
+		"by place":           {`["a","b"]`, `"i:1":{}`, `["b"]`},
+		"the first one wins": {`[{"name":"a","x":1}]`, `"i:0":{"f:x":{}},"k:{\"name\":\"a\"}":{"f:name":{}}`, `[{"x":1}]`},
+		"no object":          {`["a",1]`, `"k:{\"name\":\"a\"}":{}`, `[]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, more := range []int{0, 100} {
+				// These are of no kind of item that is there.
+				var others strings.Builder
+				for i := range more {
+					fmt.Fprintf(&others, `,"k:{\"other\":%d}":{},"v:\"other-%d\"":{},"i:%d":{}`, i, i, 1000+i)
+				}
+				whole := parsed(t, `{"list":`+test.list+`}`)
+				got, err := owned.Extract(whole, []byte(`{"f:list":{`+test.fields+others.String()+`}}`))
+				if want := parsed(t, `{"list":`+test.want+`}`); err != nil || !merge.Equal(got, want) {
+					t.Errorf("beside %d others: got %v, %v, want %v", more, got, err, want)
+				}
+			}
+		})
+	}
+}
+
+// keyedItems prepares to find out which items of a list with keys are owned: all are.
+func keyedItems(tb testing.TB, n int) func() {
+	tb.Helper()
+	list, fields := make([]any, n), map[string]any{}
+	for i := range n {
+		list[i] = map[string]any{"port": int64(i), "protocol": "TCP", "name": fmt.Sprint("port-", i)}
+		fields[fmt.Sprintf(`k:{"port":%d,"protocol":"TCP"}`, i)] = map[string]any{".": map[string]any{}, "f:name": map[string]any{}}
+	}
+	encoded, err := utiljson.Marshal(map[string]any{"f:ports": fields})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return func() {
+		part, err := owned.Extract(map[string]any{"ports": list}, encoded)
+		if ports, _ := part["ports"].([]any); err != nil || len(ports) != n {
+			tb.Fatal(part, err)
+		}
+	}
+}
+
+func TestWhatIsOwnedOfAListCostsItsItemsAndNotTheirSquare(t *testing.T) {
+	slope.Check(t, 500, slope.Linear, keyedItems)
+}
+
+func BenchmarkExtractOfKeyedItems(b *testing.B) { slope.Benchmark(b, keyedItems) }
