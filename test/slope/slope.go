@@ -33,7 +33,7 @@ const (
 	factor = 10
 	// Linear is how many times as much work of ten times the size may cost that grows with its size: it is ten times as much, and more where
 	// the caches of the processor do not hold it any more. With the square of the size it is a hundred times as much.
-	Linear = 30
+	Linear = 20
 	// Constant is the same for work that does not depend on the size.
 	Constant = 5
 	// tries is how often the costs are measured. The smallest ones count.

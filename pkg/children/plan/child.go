@@ -22,6 +22,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
@@ -49,6 +51,8 @@ type child struct {
 	// owned that a field manager owns it, so that defaults may be among it.
 	last                   map[string]any
 	recorded, fresh, owned bool
+	// places is what returned returns, nil before its first call.
+	places *places
 }
 
 // findings are how an observed child differs from what is desired.
@@ -203,32 +207,18 @@ func (c *child) compare(returned []record.Returned) (findings, error) {
 
 // note returns what sorts differences: those that the API server is known to return stay.
 func (f *findings) note(into *[]merge.Difference, returned []record.Returned) merge.Keep {
-	known := pairsOf(returned)
+	known := sets.New(returned...)
 	return func(d merge.Difference) bool {
 		if ofSystem(d.Path) {
 			return true
 		}
-		if pair := pairOf(d); known[pair] {
+		if pair := pairOf(d); known.Has(pair) {
 			f.explained = append(f.explained, pair)
 			return true
 		}
 		*into = append(*into, d)
 		return false
 	}
-}
-
-// pairs are a set of what the API server returns. There may be as many as a hook returns values.
-type pairs map[record.Returned]bool
-
-func pairsOf(list []record.Returned) pairs {
-	if len(list) == 0 {
-		return nil
-	}
-	p := make(pairs, len(list))
-	for _, pair := range list {
-		p[pair] = true
-	}
-	return p
 }
 
 // pairOf returns what is remembered of a difference.
@@ -348,8 +338,8 @@ func (c *child) updateBody(f findings) (err error) {
 			return nil
 		}
 	}
-	differing := paths(f.all())
-	content, err := c.applyWith(slices.DeleteFunc(slices.Clone(trial.Refused), func(path string) bool { return slices.Contains(differing, path) }))
+	differing := sets.New(paths(f.all())...)
+	content, err := c.applyWith(slices.DeleteFunc(slices.Clone(trial.Refused), differing.Has))
 	if err != nil {
 		return err
 	}

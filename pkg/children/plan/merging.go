@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
@@ -86,10 +88,10 @@ func (c *child) appliedBefore(extract func(map[string]any, []byte) (map[string]a
 // applied before.
 func (s Step) differences(o *object.Object, content, last map[string]any) []record.Returned {
 	var list []record.Returned
-	known := pairs{}
+	known := sets.New[record.Returned]()
 	add := func(d merge.Difference) bool {
-		if pair := pairOf(d); !ofSystem(d.Path) && !known[pair] {
-			known[pair] = true
+		if pair := pairOf(d); !ofSystem(d.Path) && !known.Has(pair) {
+			known.Insert(pair)
 			list = append(list, pair)
 		}
 		return true
@@ -119,11 +121,14 @@ func (s Step) learn(o *object.Object) []record.Returned {
 	if err != nil {
 		return nil
 	}
+	kept := map[record.Returned]record.Hash{}
+	for _, pair := range s.explained {
+		kept[record.Returned{Path: pair.Path, Sent: pair.Sent}] = pair.Got
+	}
 	return slices.DeleteFunc(s.differences(o, content, s.shown), func(pair record.Returned) bool {
 		// In place of a value that stays, the observed one was sent: what came back for it says nothing of the desired one.
-		return s.Manager == "" && slices.ContainsFunc(s.explained, func(kept record.Returned) bool {
-			return kept.Path == pair.Path && kept.Sent == pair.Sent && kept.Got != pair.Got
-		})
+		got, stays := kept[record.Returned{Path: pair.Path, Sent: pair.Sent}]
+		return s.Manager == "" && stays && got != pair.Got
 	})
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
@@ -78,9 +79,8 @@ func (c *child) compareApplied(returned []record.Returned) (findings, error) {
 	if _, err := merge.Objects(part, c.last, c.step.shown, c.step.schema, f.note(&f.ownership, returned)); err != nil {
 		return f, err
 	}
-	f.ownership = slices.DeleteFunc(f.ownership, func(d merge.Difference) bool {
-		return slices.ContainsFunc(f.values, func(value merge.Difference) bool { return within(value.Path, d.Path) })
-	})
+	differ := containing(f.values)
+	f.ownership = slices.DeleteFunc(f.ownership, func(d merge.Difference) bool { return differ.Has(d.Path) })
 	f.separateOwner(c.in.Parent)
 	return f, nil
 }
@@ -104,6 +104,20 @@ func (c *child) applied() map[string]any {
 		return applicableTo(observable(c.last))
 	}
 	return observable(c.last)
+}
+
+// containing returns the paths of differences, and all that these are within.
+func containing(differences []merge.Difference) sets.Set[string] {
+	all := sets.New[string]()
+	for _, d := range differences {
+		all.Insert(d.Path)
+		for i := range len(d.Path) {
+			if c := d.Path[i]; c == '.' || c == '[' {
+				all.Insert(d.Path[:i])
+			}
+		}
+	}
+	return all
 }
 
 // within reports whether a path is another one or leads below it.
@@ -150,8 +164,9 @@ func (c *child) applyWith(observed []string) (map[string]any, error) {
 	if len(observed) == 0 {
 		return c.content, nil
 	}
+	stay := sets.New(observed...)
 	return merge.Objects(c.content, c.content, c.observed, c.step.schema, func(d merge.Difference) bool {
-		return !slices.Contains(observed, d.Path)
+		return !stay.Has(d.Path)
 	})
 }
 

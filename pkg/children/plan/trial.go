@@ -23,6 +23,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
@@ -55,8 +57,7 @@ func (c *child) doubtful(d merge.Difference) bool {
 	case c.current():
 		return false
 	case c.known.Held(c.step.Observed.ResourceVersion()) && c.known.Desired != c.step.desired:
-		path := record.HashText(d.Path)
-		return slices.ContainsFunc(c.known.Returned(), func(pair record.Returned) bool { return pair.Path == path })
+		return c.returned().paths.Has(record.HashText(d.Path))
 	}
 	return d.Applied || c.fresh || c.owned || c.rule.ServerSide
 }
@@ -67,11 +68,29 @@ func (c *child) sentBefore(d merge.Difference) bool {
 	switch {
 	case c.known.Held(c.step.Observed.ResourceVersion()) && c.known.Desired != c.step.desired:
 		pair := pairOf(d)
-		return slices.ContainsFunc(c.known.Returned(), func(r record.Returned) bool { return r.Path == pair.Path && r.Sent == pair.Sent })
+		return c.returned().sent.Has(record.Returned{Path: pair.Path, Sent: pair.Sent})
 	case c.known != nil && c.known.Desired == c.step.desired && c.known.LearntAt != 0:
 		return true
 	}
 	return c.fresh || d.Applied && !c.rule.ServerSide
+}
+
+// places are those at which the API server returned something else than it was sent, and what was sent at each.
+type places struct {
+	paths sets.Set[record.Hash]
+	sent  sets.Set[record.Returned]
+}
+
+// returned returns those that are known of the child.
+func (c *child) returned() *places {
+	if c.places == nil {
+		c.places = &places{sets.New[record.Hash](), sets.New[record.Returned]()}
+		for _, pair := range c.known.Returned() {
+			c.places.paths.Insert(pair.Path)
+			c.places.sent.Insert(record.Returned{Path: pair.Path, Sent: pair.Sent})
+		}
+	}
+	return c.places
 }
 
 // inDoubt reports whether there are differences, and all of them may be the API server's doing. Where it is not recorded what was
@@ -159,21 +178,22 @@ func (c *child) resolve(f findings) (findings, error) {
 // refusedInDoubt returns the values that an update cannot change and of which only a creation tells whether the API server or the hook made
 // them differ.
 func (c *child) refusedInDoubt(t Trial, f findings) []merge.Difference {
+	refused := sets.New(t.Refused...)
 	return slices.DeleteFunc(slices.Clone(f.values), func(d merge.Difference) bool {
-		return !slices.Contains(t.Refused, d.Path) || !c.doubtful(d)
+		return !refused.Has(d.Path) || !c.doubtful(d)
 	})
 }
 
 // returnedBy returns what the API server would return for an update of the child.
 func (c *child) returnedBy(t Trial, f findings) ([]record.Returned, error) {
 	var returned []record.Returned
-	var refused []record.Hash
+	notTried, refused := sets.New(t.Refused...), sets.New[record.Hash]()
 	for i, d := range f.all() {
-		if !slices.Contains(t.Refused, d.Path) {
+		if !notTried.Has(d.Path) {
 			continue
 		}
 		pair := pairOf(d)
-		refused = append(refused, pair.Path)
+		refused.Insert(pair.Path)
 		if ofValues := i < len(f.values); c.doubtful(d) && (!ofValues || c.sentBefore(d)) {
 			// No client can have changed it since, and a new child would get the same value, or be refused.
 			returned = append(returned, pair)
@@ -188,7 +208,7 @@ func (c *child) returnedBy(t Trial, f findings) ([]record.Returned, error) {
 	}
 	for _, pair := range c.step.differences(t.Result, content, c.applied()) {
 		// What the hook dropped stays in a dry run that was made before the fields belong to our manager.
-		if dropped := f.migrate && pair.Sent == 0; !dropped && !slices.Contains(refused, pair.Path) {
+		if dropped := f.migrate && pair.Sent == 0; !dropped && !refused.Has(pair.Path) {
 			returned = append(returned, pair)
 		}
 	}
@@ -202,9 +222,9 @@ func (c *child) resolveFresh(f findings, o *object.Object, returned []record.Ret
 		return f, err
 	}
 	c.step.tried = true
-	fresh := c.step.differences(o, content, c.step.shown)
+	fresh := sets.New(c.step.differences(o, content, c.step.shown)...)
 	for _, d := range f.values {
-		if pair := pairOf(d); slices.Contains(fresh, pair) {
+		if pair := pairOf(d); fresh.Has(pair) {
 			returned = append(returned, pair)
 		}
 	}
@@ -249,19 +269,20 @@ func (c *child) freshBody([]string) ([]byte, error) {
 
 // tryBody returns the body of a dry run with the differences at some places.
 func (c *child) tryBody(only []string) ([]byte, error) {
+	tried := sets.New(only...)
 	if c.rule.ServerSide {
 		f, err := c.compare(c.remembered())
 		if err != nil {
 			return nil, err
 		}
-		content, err := c.applyWith(slices.DeleteFunc(paths(f.all()), func(path string) bool { return slices.Contains(only, path) }))
+		content, err := c.applyWith(slices.DeleteFunc(paths(f.all()), tried.Has))
 		if err != nil {
 			return nil, err
 		}
 		return c.applyBody(content)
 	}
 	result, err := merge.Objects(c.observed, observable(c.last), c.step.shown, c.step.schema, func(d merge.Difference) bool {
-		return !slices.Contains(only, d.Path)
+		return !tried.Has(d.Path)
 	})
 	if err != nil {
 		return nil, err
