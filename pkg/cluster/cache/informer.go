@@ -28,7 +28,6 @@ import (
 	clientcache "k8s.io/client-go/tools/cache"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // EventType says what happened to an object.
@@ -57,10 +56,6 @@ type Event struct {
 // what changed since at each bookmark, about once a minute, and after each list.
 type Handler func(Event)
 
-// Progress gets, after the handlers, the newest version that the informer has seen, with the event that brought it, or the zero
-// Event where none did. A panic is logged and goes no further.
-type Progress func(version string, e Event)
-
 // Informer watches one resource. It is safe for concurrent use.
 type Informer struct {
 	cache   *Cache
@@ -75,8 +70,8 @@ type Informer struct {
 
 	// deliver is held while an event is delivered, or a new subscriber gets the present objects.
 	deliver     sync.Mutex
-	subscribers []*subscriber
-	progress    []*Progress
+	subscribers subscribers
+	observers   observers
 	// ahead has what the store shows although the events of it are to come. It is guarded by deliver.
 	ahead map[key]*ahead
 	// former is the version that was reached before a list had an earlier one, as that of a restored etcd has. It is guarded by deliver.
@@ -199,27 +194,31 @@ func (i *Informer) Subscribe(handle Handler) (cancel func()) {
 	for _, o := range i.store.list("") {
 		_ = s.notify(Event{Type: Added, New: o, Initial: true}) // It is in missed.
 	}
-	i.subscribers = append(i.subscribers, s)
+	return i.subscribe(s)
+}
+
+// SubscribeTo is Subscribe for those changes after it that are of interest.
+func (i *Informer) SubscribeTo(interest Interest, handle Handler) (cancel func()) {
+	i.deliver.Lock()
+	defer i.deliver.Unlock()
+	return i.subscribe(&subscriber{handle: handle.recovered(), interest: &interest})
+}
+
+// subscribe is called with deliver held.
+func (i *Informer) subscribe(s *subscriber) (cancel func()) {
+	i.subscribers.add(s)
 	i.checkMissed()
 	return func() {
 		i.deliver.Lock()
 		defer i.deliver.Unlock()
-		i.subscribers = without(i.subscribers, s)
+		i.subscribers.remove(s)
 		i.checkMissed()
 	}
 }
 
-// Observe calls p with the informer's progress until cancel is called.
-func (i *Informer) Observe(p Progress) (cancel func()) {
-	i.deliver.Lock()
-	defer i.deliver.Unlock()
-	safe := p.recovered()
-	i.progress = append(i.progress, &safe)
-	return func() {
-		i.deliver.Lock()
-		defer i.deliver.Unlock()
-		i.progress = without(i.progress, &safe)
-	}
+// Observe returns an observer of the informer's progress, which is at rest.
+func (i *Informer) Observe(p Progress) *Observer {
+	return &Observer{informer: i, progress: p.recovered()}
 }
 
 // without returns a list without one element. The given list is not changed: it may be in use.
@@ -231,16 +230,6 @@ func without[T comparable](list []T, element T) []T {
 		}
 	}
 	return rest
-}
-
-// recovered returns p such that it does not panic.
-func (p Progress) recovered() Progress {
-	return func(version string, e Event) {
-		_ = recovery.Call(context.Background(), "observing the progress of the cache", func() error { //nolint:forbidigo // Its caller has no context.
-			p(version, e)
-			return nil
-		})
-	}
 }
 
 // Add implements clientcache.ReflectorStore.
@@ -362,7 +351,7 @@ func (i *Informer) show(o *object.Object, version string) {
 // observers of progress, so that a sync that waits for a version cannot start before its cause is enqueued.
 func (i *Informer) changed(version string, e Event) {
 	if e.Old != nil || e.New != nil {
-		for _, s := range i.subscribers {
+		for s := range i.subscribers.concerned(e) {
 			if s.notify(e) != nil {
 				i.checkMissed()
 			}
@@ -372,8 +361,8 @@ func (i *Informer) changed(version string, e Event) {
 	if version != "" && !older(version, i.LastSyncedVersion()) {
 		i.reach(version)
 	}
-	for _, p := range i.progress {
-		(*p)(version, e)
+	for _, o := range i.observers.awake() {
+		o.progress(version, e)
 	}
 }
 

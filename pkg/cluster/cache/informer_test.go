@@ -151,11 +151,13 @@ func TestHandlersSeeTheStoreAfterTheChange(t *testing.T) {
 			t.Errorf("at %s while its event is delivered", o.ResourceVersion())
 		}
 	})()
-	defer i.Observe(func(version string, _ Event) {
+	observer := i.Observe(func(version string, _ Event) {
 		if version != "" && i.LastSyncedVersion() != version {
 			t.Errorf("got %s at %s", version, i.LastSyncedVersion())
 		}
-	})()
+	})
+	observer.Wake()
+	defer observer.Close()
 	for _, version := range []string{"1", "2"} {
 		if err := i.Add(spec{name: "a", version: version}.object(t)); err != nil {
 			t.Fatal(err)

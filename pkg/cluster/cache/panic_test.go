@@ -113,9 +113,13 @@ func TestAPanicOfAnInformerIsItsErrorUntilItRunsAgain(t *testing.T) {
 
 func TestAPanicOfAnObserverStopsNothing(t *testing.T) {
 	i := newInformer(nil, Query{})
-	defer i.Observe(func(string, Event) { panic("an observer") })()
+	broken := i.Observe(func(string, Event) { panic("an observer") })
+	broken.Wake()
+	defer broken.Close()
 	seen := ""
-	defer i.Observe(func(version string, _ Event) { seen = version })()
+	observer := i.Observe(func(version string, _ Event) { seen = version })
+	observer.Wake()
+	defer observer.Close()
 	if err := i.Bookmark("7"); err != nil || seen != "7" {
 		t.Errorf("the next observer saw %q, error %v", seen, err)
 	}

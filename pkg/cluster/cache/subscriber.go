@@ -18,7 +18,10 @@ package cache
 
 import (
 	"context"
+	"iter"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -27,8 +30,106 @@ import (
 // subscriber is a handler, with the first event of each object that it has not handled since. It is guarded by the informer's deliver.
 type subscriber struct {
 	handle func(Event) error
+	// interest is what it is for; nil: everything.
+	interest *Interest
+
 	missed map[key]Event
 	err    error // of the last panic
+}
+
+// Interest is what a subscriber wants to know of the objects of a resource, which owners of many kinds may control.
+type Interest struct {
+	// Owners are the kinds of owners. Changes of what one of them controls are of interest, also to the subscribers with owners of other kinds
+	// when it gets another controller. Changes of objects that nobody controls always are.
+	Owners []schema.GroupKind
+	// AwaitsNames reports whether it is of interest as well that any other object goes, so that its name is free. It is called with each that
+	// goes, and must be fast.
+	AwaitsNames func() bool
+}
+
+// wantsGone reports whether the end of an object is of interest, which an owner of a kind controlled.
+func (n *Interest) wantsGone(owner schema.GroupKind) bool {
+	return slices.Contains(n.Owners, owner) || n.AwaitsNames()
+}
+
+// subscribers are those of an informer. Most events concern few of those for the objects of owners: one for each controller that owns objects
+// of the resource. They are guarded by the informer's deliver.
+type subscribers struct {
+	general, controlled []*subscriber
+	// byOwner has the controlled ones by the kinds of their owners.
+	byOwner map[schema.GroupKind][]*subscriber
+}
+
+// all yields all subscribers.
+func (s *subscribers) all() iter.Seq[*subscriber] { return each(s.general, s.controlled) }
+
+func (s *subscribers) add(one *subscriber) {
+	if one.interest == nil {
+		s.general = append(s.general, one)
+		return
+	}
+	s.controlled = append(s.controlled, one)
+	if s.byOwner == nil {
+		s.byOwner = map[schema.GroupKind][]*subscriber{}
+	}
+	for _, owner := range one.interest.Owners {
+		s.byOwner[owner] = append(s.byOwner[owner], one)
+	}
+}
+
+func (s *subscribers) remove(one *subscriber) {
+	s.general, s.controlled = without(s.general, one), without(s.controlled, one)
+	if one.interest == nil {
+		return
+	}
+	for _, owner := range one.interest.Owners {
+		if s.byOwner[owner] = without(s.byOwner[owner], one); len(s.byOwner[owner]) == 0 {
+			delete(s.byOwner, owner)
+		}
+	}
+}
+
+// concerned yields those to whom an event is of interest.
+func (s *subscribers) concerned(e Event) iter.Seq[*subscriber] {
+	switch {
+	case len(s.controlled) == 0:
+		return s.all()
+	case e.New == nil:
+		_, kind := controllerOf(e.Old)
+		return func(yield func(*subscriber) bool) {
+			for one := range s.all() {
+				if (one.interest == nil || one.interest.wantsGone(kind)) && !yield(one) {
+					return
+				}
+			}
+		}
+	}
+	owner, kind := controllerOf(e.New)
+	if owner == nil || e.Old != nil && !e.Old.ControlledBy(owner.UID) {
+		return s.all()
+	}
+	return each(s.general, s.byOwner[kind])
+}
+
+// controllerOf returns the owner that controls an object, nil if none does, and its kind.
+func controllerOf(o *object.Object) (*object.OwnerReference, schema.GroupKind) {
+	owner := o.Controller()
+	if owner == nil {
+		return nil, schema.GroupKind{}
+	}
+	return owner, schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
+}
+
+func each(lists ...[]*subscriber) iter.Seq[*subscriber] {
+	return func(yield func(*subscriber) bool) {
+		for _, list := range lists {
+			for _, s := range list {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // recovered returns h such that a panic is an error.
@@ -98,7 +199,7 @@ func (s *subscriber) repeat(store *store) {
 
 // repeatMissed calls handlers again that missed events. It is called with deliver held.
 func (i *Informer) repeatMissed() {
-	for _, s := range i.subscribers {
+	for s := range i.subscribers.all() {
 		if len(s.missed) > 0 {
 			s.repeat(i.store)
 			i.checkMissed()
@@ -110,7 +211,7 @@ func (i *Informer) repeatMissed() {
 // going. It is called with deliver held.
 func (i *Informer) checkMissed() {
 	var missed error
-	for _, s := range i.subscribers {
+	for s := range i.subscribers.all() {
 		if len(s.missed) > 0 {
 			missed = s.err
 		}

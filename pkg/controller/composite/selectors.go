@@ -168,12 +168,11 @@ func (s *selectors) Orphan(orphan *object.Object, enqueue func(parent.Key)) {
 		s.orphanOfUID(orphan, enqueue)
 		return
 	}
-	set := labels.Set(orphan.Labels())
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	visit := func(p posting) {
 		for _, e := range s.postings[p] {
-			if e.selector.Matches(set) {
+			if e.selector.Matches(orphan.LabelSet()) {
 				enqueue(e.key)
 			}
 		}
@@ -184,7 +183,7 @@ func (s *selectors) Orphan(orphan *object.Object, enqueue func(parent.Key)) {
 	}
 	for _, namespace := range namespaces {
 		visit(posting{namespace: namespace})
-		for label, value := range set {
+		for label, value := range orphan.AllLabels() {
 			visit(posting{namespace, label, value})
 		}
 	}

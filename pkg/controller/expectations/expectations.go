@@ -70,6 +70,8 @@ type expecting struct {
 
 // watched is an informer with the writes that it is to show.
 type watched struct {
+	// observer is awake while anything is expected, so that an informer asks only the controllers that wait for it.
+	observer *cache.Observer
 	resource schema.GroupResource
 	versions versions
 	deletes  map[types.UID]deletion
@@ -109,8 +111,9 @@ func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object
 	e.made(key, trigger.Deleted(o))
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	w := e.watching(informer)
 	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() {
-		e.expectDeletion(key, informer, o.UID(), true)
+		e.expectDeletion(key, w, o.UID(), true)
 	} else {
 		e.wroteShownDeletion(informer)
 	}
@@ -130,8 +133,8 @@ func (e *Expectations) wroteVersion(key parent.Key, informer *cache.Informer, ve
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w, ok := e.watched[informer]
-	if !ok {
+	w := e.watching(informer)
+	if w == nil {
 		return
 	}
 	e.wrote(w, at, e.clock.Now())
@@ -150,16 +153,16 @@ func (e *Expectations) Deleted(key parent.Key, informer *cache.Informer, o *obje
 	e.made(key, trigger.Deleted(o))
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	w := e.watching(informer)
 	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() && !shown.Deleting() {
-		e.expectDeletion(key, informer, o.UID(), false)
+		e.expectDeletion(key, w, o.UID(), false)
 	} else {
 		e.wroteShownDeletion(informer)
 	}
 }
 
-func (e *Expectations) expectDeletion(key parent.Key, informer *cache.Informer, uid types.UID, whole bool) {
-	w, ok := e.watched[informer]
-	if !ok {
+func (e *Expectations) expectDeletion(key parent.Key, w *watched, uid types.UID, whole bool) {
+	if w == nil {
 		return
 	}
 	d, ok := w.deletes[uid]
@@ -329,18 +332,28 @@ func (e *Expectations) expect(key parent.Key) *expecting {
 // nor are those that are pending at the cancel. Where an informer is observed twice, the later one counts.
 func (e *Expectations) Observe(informer *cache.Informer) (cancel func()) {
 	w := &watched{resource: informer.Query().Resource.GroupResource(), deletes: map[types.UID]deletion{}}
+	w.observer = informer.Observe(func(version string, event cache.Event) { e.progress(w, version, event) })
 	e.change(func() []parent.Key {
 		e.watched[informer] = w
+		w.observer.Wake()
 		e.expectFormer(w)
 		return nil
 	})
-	// Informers call progress with a lock held that Observe takes, so this must not happen with ours held.
-	stop := informer.Observe(func(version string, event cache.Event) { e.progress(w, version, event) })
 	e.progress(w, informer.LastSyncedVersion(), cache.Event{})
 	return sync.OnceFunc(func() {
-		stop()
+		w.observer.Close()
 		e.unobserve(informer, w)
 	})
+}
+
+// watching returns an informer that is about to expect something, nil if it is not observed. What it shows is to be looked at afterwards:
+// everything that comes after that is progress. It is called with the lock held.
+func (e *Expectations) watching(informer *cache.Informer) *watched {
+	w := e.watched[informer]
+	if w != nil {
+		w.observer.Wake()
+	}
+	return w
 }
 
 func (e *Expectations) unobserve(informer *cache.Informer, w *watched) {
@@ -372,7 +385,8 @@ func (e *Expectations) shown(p *expecting, released []parent.Key) []parent.Key {
 // progress is called by informers with what they show now.
 func (e *Expectations) progress(w *watched, version string, event cache.Event) {
 	e.change(func() (released []parent.Key) {
-		if len(w.versions) == 0 && len(w.deletes) == 0 && w.deleted.IsZero() {
+		if w.idle() {
+			w.observer.Rest()
 			return nil
 		}
 		at, err := strconv.ParseUint(version, 10, 64)
@@ -395,6 +409,9 @@ func (e *Expectations) progress(w *watched, version string, event cache.Event) {
 		return released
 	})
 }
+
+// idle reports whether nothing is expected of the informer.
+func (w *watched) idle() bool { return len(w.versions) == 0 && len(w.deletes) == 0 && w.deleted.IsZero() }
 
 // gone returns the UID of which an event says that it is deleted or being deleted, empty where it says neither, and
 // whether it is gone as a whole.

@@ -101,11 +101,17 @@ func (s *Set) use(informer *cache.Informer) *held {
 
 // Subscribe calls handle with the changes that an informer of the set sees, until the informer is given back.
 func (s *Set) Subscribe(informer *cache.Informer, handle cache.Handler) {
-	s.subscribe(informer, handle)
+	s.subscribe(informer, informer.Subscribe(handle))
 }
 
-func (s *Set) subscribe(informer *cache.Informer, handle cache.Handler) *subscription {
-	sub := &subscription{cancel: sync.OnceFunc(informer.Subscribe(handle))}
+// SubscribeTo calls handle with those changes after it that are of interest, as [cache.Informer.SubscribeTo] does.
+func (s *Set) SubscribeTo(informer *cache.Informer, interest cache.Interest, handle cache.Handler) {
+	s.subscribe(informer, informer.SubscribeTo(interest, handle))
+}
+
+// subscribe keeps a subscription until the informer is given back.
+func (s *Set) subscribe(informer *cache.Informer, cancel func()) *subscription {
+	sub := &subscription{cancel: sync.OnceFunc(cancel)}
 	if !s.keep(informer, sub) {
 		sub.cancel()
 	}
@@ -126,7 +132,7 @@ func (s *Set) keep(informer *cache.Informer, sub *subscription) bool {
 // handler, so handlers may call it: what is given back is so a moment later.
 func (s *Set) Watch(c *cache.Cache, q cache.Query, handle cache.Handler) (informer *cache.Informer, release func()) {
 	informer = s.Acquire(c, q)
-	sub := s.subscribe(informer, handle)
+	sub := s.subscribe(informer, informer.Subscribe(handle))
 	return informer, func() { s.release(informer, sub) }
 }
 

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -264,11 +265,13 @@ func (c *Controller) Run(ctx context.Context) {
 		c.informers.Subscribe(s.informer, func(e cache.Event) { c.parentEvent(s, e) }) //nolint:contextcheck // Handlers have none.
 	}
 	c.history.Keep(c.parents.has) // A former definition may have selected others.
+	// Every parent is synced at the start anyway, after the children have been listed.
 	subscribed := map[*cache.Informer]bool{}
+	interest := cache.Interest{Owners: slices.Collect(maps.Keys(c.byKind)), AwaitsNames: func() bool { return c.obstacles.Len() > 0 }}
 	for _, informer := range c.watched {
 		if !subscribed[informer] {
 			subscribed[informer] = true
-			c.informers.Subscribe(informer, c.childEvent) //nolint:contextcheck // Likewise.
+			c.informers.SubscribeTo(informer, interest, c.childEvent) //nolint:contextcheck // Likewise.
 		}
 	}
 	running.Go(func() { c.resyncPeriodically(ctx) })

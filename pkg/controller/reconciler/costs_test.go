@@ -21,7 +21,14 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
 func TestCountingChildrenDoesNotCostTheObjectsOfOthers(t *testing.T) {
@@ -49,4 +56,65 @@ func TestCountingChildrenDoesNotCostTheObjectsOfOthers(t *testing.T) {
 			t.Errorf("%d children beside %d objects of others: looked %d times at one", own, others, n)
 		}
 	}
+}
+
+// among starts so many controllers of other parents, whose children are of the same kind, and returns how often one of them looks at an object.
+func (s *scene) among(n int) *atomic.Int64 {
+	looked := &atomic.Int64{}
+	for i := range n {
+		others := discovery.Resource{
+			GroupVersionResource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprint("others", i)}, Kind: fmt.Sprint("Other", i),
+		}
+		if err := s.shared.Cluster.Cache.Acquire(cache.Query{Resource: others.GroupVersionResource}).Replace(nil, "1"); err != nil {
+			s.t.Fatal(err)
+		}
+		k := &kind{owns: func(*object.Object) bool {
+			looked.Add(1)
+			return true
+		}}
+		s.start(k, func(c *reconciler.Config) {
+			c.Sources = []*reconciler.Source{{
+				Resource: others, Labels: labels.Everything(), Selected: func(*object.Object) bool { return true },
+			}}
+		})
+	}
+	return looked
+}
+
+// childEvents prepares events of a child among so many controllers of other parents.
+func childEvents(event func(s *scene, version int)) slope.Prepare {
+	return func(tb testing.TB, n int) func() {
+		tb.Helper()
+		s := newScene(tb)
+		s.exist(thing(tb, "p", 1, "", ""))
+		s.start(&kind{}, nil)
+		looked := s.among(n)
+		version := 10
+		return func() {
+			version += 2
+			event(s, version)
+			if n := looked.Load(); n > 0 {
+				tb.Fatalf("controllers of other parents looked %d times at a child", n)
+			}
+		}
+	}
+}
+
+func changed(s *scene, version int) { s.update(s.widgets, widget(s.t, "w", version, "p", "")) }
+
+func cameAndWent(s *scene, version int) {
+	changed(s, version)
+	if err := s.widgets.Delete(widget(s.t, "w", version+1, "p", "")); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestAChangeOfAChildDoesNotCostTheControllersOfOtherParents(t *testing.T) {
+	slope.Check(t, 30, slope.Constant, childEvents(changed))
+	slope.Check(t, 30, slope.Linear, childEvents(cameAndWent))
+}
+
+func BenchmarkChildEventAmongControllers(b *testing.B) {
+	b.Run("Changed", func(b *testing.B) { slope.Benchmark(b, childEvents(changed)) })
+	b.Run("CameAndWent", func(b *testing.B) { slope.Benchmark(b, childEvents(cameAndWent)) })
 }

@@ -95,10 +95,6 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 
 // childEvent handles a change of an object of a child kind.
 func (c *Controller) childEvent(e cache.Event) {
-	if e.Initial {
-		// Every parent is synced at the start anyway, after the children have been listed.
-		return
-	}
 	if e.Old != nil && (e.New == nil || !sameController(e.Old, e.New) || c.config.Kind.Owns(e.Old) && !c.config.Kind.Owns(e.New)) {
 		// A parent that loses a child by an edit of another client has to know even when its selector no longer matches.
 		c.enqueueOwner(e.Old, v1alpha1.SyncChildDeleted, e)

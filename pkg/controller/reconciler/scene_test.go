@@ -120,25 +120,25 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 
 // scene is a cluster whose informers a test feeds: its cache does not run.
 type scene struct {
-	t       *testing.T
+	t       testing.TB
 	shared  *dependencies.Shared
 	things  *cache.Informer
 	widgets *cache.Informer
 }
 
-func newScene(t *testing.T) *scene {
+func newScene(t testing.TB) *scene {
 	t.Helper()
 	return newSceneAt(t, "http://127.0.0.1:1")
 }
 
 // newSceneAt returns a scene with an API server that is written to.
-func newSceneAt(t *testing.T, apiServer string) *scene {
+func newSceneAt(t testing.TB, apiServer string) *scene {
 	t.Helper()
 	return newSceneWith(t, &rest.Config{Host: apiServer})
 }
 
 // newSceneWith returns a scene with an API server that is reached as config says.
-func newSceneWith(t *testing.T, config *rest.Config) *scene {
+func newSceneWith(t testing.TB, config *rest.Config) *scene {
 	t.Helper()
 	host, err := cluster.New(cluster.Options{Config: config, Managers: []string{plan.LegacyManager}})
 	if err != nil {
@@ -258,14 +258,14 @@ func (s *scene) eventually(what string, holds func() bool) {
 }
 
 // thing is a parent; more is appended to its metadata and its content.
-func thing(t *testing.T, name string, version int, metadata, content string) *object.Object {
+func thing(t testing.TB, name string, version int, metadata, content string) *object.Object {
 	t.Helper()
 	return parse(t, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":%q,"uid":%q,"resourceVersion":"%d"%s}%s}`,
 		name, "uid-"+name, version, metadata, content))
 }
 
 // widget is a child of the owner; of none if that is empty.
-func widget(t *testing.T, name string, version int, owner, metadata string) *object.Object {
+func widget(t testing.TB, name string, version int, owner, metadata string) *object.Object {
 	t.Helper()
 	if owner != "" {
 		metadata += fmt.Sprintf(`,"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Thing","name":%q,"uid":%q,"controller":true}]`,
@@ -275,7 +275,7 @@ func widget(t *testing.T, name string, version int, owner, metadata string) *obj
 		name, "uid-"+name, version, metadata))
 }
 
-func parse(t *testing.T, text string) *object.Object {
+func parse(t testing.TB, text string) *object.Object {
 	t.Helper()
 	o, err := object.Parse([]byte(text), object.ParseOptions{Managers: []string{plan.LegacyManager}})
 	if err != nil {
