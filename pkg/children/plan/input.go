@@ -67,6 +67,9 @@ type Input struct {
 	OtherVersions map[children.Key]Reading
 	// Trials are what came of dry runs.
 	Trials map[children.Key]Trial
+	// Compared are the children that Unchanged found to differ, and of which the API server was asked for that. It adds to them, if they are
+	// not nil. Kept as records, they spare that in the syncs that follow: a rolling update has many, and moves few of them in each.
+	Compared map[children.Key]record.Compared
 }
 
 // Reading is a child as it was read from the API server.
@@ -155,6 +158,9 @@ func Missing(in Input) Reads {
 	listed := map[schema.GroupVersionKind]bool{}
 	observed := byKey(in.Observed)
 	for _, d := range in.Desired {
+		if in.differs(d, observed[d.Key]) {
+			continue
+		}
 		kind := kindOf(d)
 		if _, known := in.Schemas[kind]; !known && !listed[kind] {
 			listed[kind] = true
@@ -168,6 +174,9 @@ func Missing(in Input) Reads {
 		return missing
 	}
 	for _, d := range in.Desired {
+		if in.differs(d, observed[d.Key]) {
+			continue
+		}
 		if doubt := in.doubt(d, observed[d.Key]); doubt != nil {
 			missing.Doubts = append(missing.Doubts, *doubt)
 		}
@@ -259,8 +268,30 @@ func (in *Input) certain(d children.Desired, o *object.Object, rule children.Rul
 // Unchanged reports whether applying d to o would change nothing but our own record of what was applied. The facts about d are
 // needed as for Make. A child that cannot be merged counts as changed.
 func (in *Input) Unchanged(d children.Desired, o *object.Object) bool {
+	if in.differs(d, o) {
+		return false
+	}
 	step, err := in.step(d, o)
-	return err == nil && (step.Action == Leave && step.Reason == Same || step.Action == Update && step.RecordOnly)
+	if err != nil {
+		return false
+	}
+	if step.Action == Leave && step.Reason == Same || step.Action == Update && step.RecordOnly {
+		return true
+	}
+	if asked := o.APIVersion() != d.APIVersion || in.Trials[d.Key].Desired == step.desired; asked && in.Compared != nil && step.Action != Leave {
+		in.Compared[d.Key] = record.Compared{Desired: step.desired, Version: o.ResourceVersion()}
+	}
+	return false
+}
+
+// differs reports whether an input for Unchanged is about a child of which it is known that it differs.
+func (in *Input) differs(d children.Desired, o *object.Object) bool {
+	known := in.Records.Get(d.Key)
+	if !in.Comparing || o == nil || known == nil || known.More == nil || known.More.Compared.Version != o.ResourceVersion() {
+		return false
+	}
+	c, err := in.child(d, o)
+	return err == nil && known.Differs(record.Compared{Desired: c.step.desired, Version: o.ResourceVersion()})
 }
 
 // Applied returns what was desired of an observed child when its record was made, as the child itself has it. It has not if it is written

@@ -21,10 +21,13 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -339,6 +342,37 @@ func TestUnchanged(t *testing.T) {
 	s.gather(t)
 	if s.Unchanged(s.Desired[0], s.Observed[0]) {
 		t.Error("another value counts as the same")
+	}
+}
+
+// TestAChildThatDiffersIsTriedOnceInARollingUpdate has it in doubt whether the API server or the latest revision makes a child differ, in syncs that
+// leave it on its revision.
+func TestAChildThatDiffersIsTriedOnceInARollingUpdate(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRollingInPlace)
+	s.want(t, child("a", "1000m"))
+	s.accept(t, server{`"k":"1000m"`, `"k":"1"`})
+	kind := schema.GroupKind{Kind: "ConfigMap"}
+	s.Epochs = map[schema.GroupKind]int64{kind: 2}
+	s.step(t) // It is known in this epoch, too.
+	for _, step := range []struct {
+		what, latest string
+		tried        int
+		unchanged    bool
+	}{
+		{"another value", "2000m", 1, false},
+		{"another value again", "2000m", 0, false},
+		{"another one", "3000m", 1, false},
+		{"one of which the API server makes the same", "1000.0m", 1, true},
+	} {
+		s.Epochs = map[schema.GroupKind]int64{kind: s.Epochs[kind] + 1}
+		s.want(t, child("a", step.latest))
+		s.what = server{`"k":"1000.0m"`, `"k":"1"`}
+		s.Comparing, s.Compared, s.tried = true, map[children.Key]record.Compared{}, 0
+		s.gather(t)
+		if unchanged := s.Unchanged(s.Desired[0], s.Observed[0]); unchanged != step.unchanged || s.tried != step.tried {
+			t.Errorf("%s: unchanged %t, %d dry runs, want %d", step.what, unchanged, s.tried, step.tried)
+		}
+		s.records.Commit(s.Parent, s.records.Of(s.Parent).Compared(s.Compared))
 	}
 }
 

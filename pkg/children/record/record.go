@@ -130,6 +130,15 @@ type More struct {
 	Breaker Breaker
 	// Untried says that the child could not be tried; zero if it could.
 	Untried Untried
+	// Compared is another desired state, from which the child is known to differ; zero if there is none.
+	Compared Compared
+}
+
+// Compared is a desired state from which a child in a version differs.
+type Compared struct {
+	// Desired is the hash of the desired state, and Version the resourceVersion.
+	Desired Hash
+	Version string
 }
 
 // Untried is what a child was that could not be tried, and until when it is not tried again.
@@ -223,6 +232,25 @@ func (r *Record) NotTried(key children.Key, u Untried) *Record {
 	return &next
 }
 
+// Differs reports whether a child is known to differ from a desired state in a version. It is not for nil.
+func (r *Record) Differs(from Compared) bool {
+	return r != nil && r.More != nil && from.Version != "" && r.More.Compared == from
+}
+
+// DifferedFrom returns the record with a desired state from which the child differs, beside its own. It may be called on nil.
+func (r *Record) DifferedFrom(key children.Key, other Compared) *Record {
+	if r == nil {
+		r = r.For(key, 0)
+	}
+	next, more := *r, More{}
+	if r.More != nil {
+		more = *r.More
+	}
+	more.Compared = Compared{other.Desired, strings.Clone(other.Version)} // The version may be a part of an object's JSON.
+	next.More = &more
+	return &next
+}
+
 // own returns a key that keeps no object's JSON in memory, of which its texts may be parts.
 func own(key children.Key) children.Key {
 	return children.Key{
@@ -291,6 +319,24 @@ func (r Records) Get(key children.Key) *Record {
 
 func (r Records) find(key children.Key) (int, bool) {
 	return slices.BinarySearchFunc(r, key, func(r *Record, key children.Key) int { return r.Key.Compare(key) })
+}
+
+// Compared returns the records with the desired states from which children were found to differ. It changes none of r.
+func (r Records) Compared(differing map[children.Key]Compared) Records {
+	if len(differing) == 0 {
+		return r
+	}
+	next := slices.Clone(r)
+	for key, other := range differing {
+		switch at, ok := r.find(key); {
+		case !ok:
+			next = append(next, (*Record)(nil).DifferedFrom(key, other))
+		case next[at].Desired != other.Desired: // Else it was written since.
+			next[at] = next[at].DifferedFrom(key, other)
+		}
+	}
+	next.Sort()
+	return next
 }
 
 // Sort puts new records in the order that Get needs.

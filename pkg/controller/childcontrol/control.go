@@ -189,11 +189,15 @@ func (c *Control) Gather(
 ) (plan.Input, error) {
 	// The UID shares the memory of the object's JSON, all of which would stay as long as something is remembered by the UID.
 	uid := types.UID(strings.Clone(string(parent.UID())))
-	return c.Complete(ctx, plan.Input{
+	in := plan.Input{
 		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerContent(parent), Rules: c.config.Rules,
 		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: time.Now(), Records: c.records.Of(uid),
 		Comparing: comparing, Insists: c.stale.of(uid) >= insistAfter,
-	})
+	}
+	if comparing {
+		in.Compared = map[children.Key]record.Compared{}
+	}
+	return c.Complete(ctx, in)
 }
 
 // Complete adds the facts that an input needs and does not have, for example when other children are desired than those that it
@@ -264,7 +268,7 @@ func (c *Control) Reconcile(
 		f = 0
 	}
 	c.deleted(outcomes)
-	c.records.Commit(in.Parent, p.Next(in.Records, outcomes, f))
+	c.records.Commit(in.Parent, p.Next(in.Records, outcomes, f).Compared(in.Compared))
 	c.recordEvents(ctx, key, parent, p, outcomes)
 	c.reportStatus(parent, in)
 	again, errStale := c.retryStale(in.Parent, p, outcomes)

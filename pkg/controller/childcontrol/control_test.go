@@ -57,12 +57,17 @@ func status(code int, reason string) string {
 type api struct {
 	answers map[string]string
 	writes  []string
+	// reads counts the requests that read objects.
+	reads int
 	// warning goes with every answer to a write, if it is not empty.
 	warning string
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
+	if r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/openapi/") {
+		a.reads++
+	}
 	if r.Method != http.MethodGet {
 		a.writes = append(a.writes, r.Method+" "+r.URL.RawQuery+" "+string(body))
 		if a.warning != "" {
@@ -269,5 +274,60 @@ func TestAChildThatIsNotDesiredIsExpectedToGo(t *testing.T) {
 	_, err = c.Reconcile(t.Context(), parent.Key{}, c.parent, in, 0)
 	if err != nil || c.expected.deleted != 1 {
 		t.Errorf("%d deletions are expected, error %v", c.expected.deleted, err)
+	}
+}
+
+// TestARollingUpdateReadsAChildInAnotherVersionOnce has syncs of a rolling update ask whether the latest revision, which returns the child in another
+// version, would change it, and leave it as it is: it is not its turn.
+func TestARollingUpdateReadsAChildInAnotherVersionOnce(t *testing.T) {
+	inVersion := func(apiVersion, resourceVersion string) string {
+		text := strings.Replace(theChild, `"resourceVersion":"5"`, fmt.Sprintf(`"resourceVersion":%q`, resourceVersion), 1)
+		return strings.Replace(text, `"apiVersion":"v1","kind":"ConfigMap"`, fmt.Sprintf(`"apiVersion":%q,"kind":"ConfigMap"`, apiVersion), 1)
+	}
+	key := children.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}
+	desired := func(apiVersion, value string) []children.Desired {
+		return []children.Desired{{Key: key, APIVersion: apiVersion, Content: map[string]any{
+			"apiVersion": apiVersion, "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "ns"}, "data": map[string]any{"k": value},
+		}}}
+	}
+	a := &api{answers: map[string]string{}}
+	c := newControl(t, a)
+	c.mine = true
+	for _, step := range []struct {
+		what string
+		// version of the child, and the value that the latest revision wants.
+		version, value string
+		syncs, reads   int
+		unchanged      bool
+	}{
+		{"it differs", "5", "new", 5, 1, false},
+		{"another revision is the latest", "5", "newer", 5, 1, false},
+		{"the child has changed", "6", "newer", 5, 1, false},
+		{"the latest revision would not change it", "6", "old", 1, 1, true},
+	} {
+		a.reads = 0
+		a.answers[http.MethodGet] = inVersion("v2", step.version)
+		a.answers[http.MethodPut] = inVersion("v1", step.version) // Our own record may be written.
+		observed := []*object.Object{parse(t, inVersion("v1", step.version))}
+		for range step.syncs {
+			latest := desired("v2", step.value)
+			in, err := c.Gather(t.Context(), c.parent, observed, latest, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if unchanged := in.Unchanged(latest[0], observed[0]); unchanged != step.unchanged {
+				t.Errorf("%s: unchanged %t", step.what, unchanged)
+			}
+			in.Desired, in.Comparing = desired("v1", "old"), false
+			if in, err = c.Complete(t.Context(), in); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if a.reads != step.reads {
+			t.Errorf("%s: %d syncs read the child %d times, want %d", step.what, step.syncs, a.reads, step.reads)
+		}
 	}
 }

@@ -411,7 +411,9 @@ func (e *Expectations) progress(w *watched, version string, event cache.Event) {
 }
 
 // idle reports whether nothing is expected of the informer.
-func (w *watched) idle() bool { return len(w.versions) == 0 && len(w.deletes) == 0 && w.deleted.IsZero() }
+func (w *watched) idle() bool {
+	return len(w.versions) == 0 && len(w.deletes) == 0 && w.deleted.IsZero()
+}
 
 // gone returns the UID of which an event says that it is deleted or being deleted, empty where it says neither, and
 // whether it is gone as a whole.
