@@ -99,8 +99,9 @@ func (n *Notes) rest(made plan.Plan, v *Verdicts) {
 		failed.Message = v.Text(v.Err)
 		n.Plan.Children = append(n.Plan.Children, failed)
 	}
+	left := sets.New(made.Kept...)
 	for _, o := range v.Observed {
-		if slices.Contains(made.Kept, children.KeyOf(o)) {
+		if left.Has(children.KeyOf(o)) {
 			kept := of(o, v1alpha1.ChildLeave)
 			kept.Reason, kept.Message = reasonRollout, "the rolling update has not reached it"
 			n.Plan.Children = append(n.Plan.Children, kept)

@@ -144,18 +144,27 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 	}
 }
 
-// outcomes finds those of children, at once if they are asked for nearly in their order.
+// outcomes finds those of children.
 type outcomes struct {
 	list []plan.Outcome
-	// next is the place after the one that was found last.
+	// next is the place after the one that was found last: mostly they are asked for in their order.
 	next int
+	// places are those of all, nil while they are asked for in their order.
+	places map[children.Key]int
 }
 
 // of returns the outcome about a child, nil if there is none.
 func (o *outcomes) of(key children.Key) *plan.Outcome {
 	at := o.next
 	if at >= len(o.list) || o.list[at].Key != key {
-		if at = slices.IndexFunc(o.list, func(one plan.Outcome) bool { return one.Key == key }); at < 0 {
+		if o.places == nil {
+			o.places = make(map[children.Key]int, len(o.list))
+			for i := range o.list {
+				o.places[o.list[i].Key] = i
+			}
+		}
+		var ok bool
+		if at, ok = o.places[key]; !ok {
 			return nil
 		}
 	}

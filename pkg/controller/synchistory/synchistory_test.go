@@ -35,6 +35,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
 func key(name string) parent.Key {
@@ -462,3 +463,33 @@ func BenchmarkSync(b *testing.B) {
 		set.Release()
 	}
 }
+
+// heldDeletions prepares the record of a sync that updates so many children, and of which as many deletions are held.
+func heldDeletions(tb testing.TB, n int) func() {
+	tb.Helper()
+	h := NewRing(DefaultBytes).Of("c", "u")
+	after := configMap(tb, "a", "2", `,"spec":{"a":2}`)
+	done := &childcontrol.Result{Held: true}
+	for i := range n {
+		for _, action := range []plan.Action{plan.Delete, plan.Update} {
+			step := plan.Step{
+				Key: children.Key{Kind: "ConfigMap", Namespace: "n", Name: fmt.Sprint(action, "-", i)}, Action: action, Observed: after,
+				Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+			}
+			if done.Plan.Steps = append(done.Plan.Steps, step); action == plan.Update {
+				done.Outcomes = append(done.Outcomes, plan.Outcome{Step: step, Done: true, Written: after})
+			}
+		}
+	}
+	return func() {
+		rec := h.Begin(key("p"), trigger.Begun{})
+		rec.Children(done, configMaps)
+		rec.End("")
+	}
+}
+
+func TestARecordCostsTheChildrenAndNotTheirSquare(t *testing.T) {
+	slope.Check(t, 500, slope.Linear, heldDeletions)
+}
+
+func BenchmarkSyncWithHeldDeletions(b *testing.B) { slope.Benchmark(b, heldDeletions) }
