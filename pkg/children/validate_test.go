@@ -28,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
 func declared() children.Rules {
@@ -314,21 +315,27 @@ func FuzzValidate(f *testing.F) {
 	})
 }
 
-func BenchmarkValidate(b *testing.B) {
-	const count = 20
+// validation prepares the validation of so many children.
+func validation(tb testing.TB, n int) func() {
+	tb.Helper()
 	scope := children.Scope{Field: "children", Namespace: "parents", Labels: map[string]string{"controller-uid": "1"}}
 	rules := declared()
-	list := make([]map[string]any, count)
-	b.ReportAllocs()
-	for b.Loop() {
+	list := make([]map[string]any, n)
+	return func() {
 		for i := range list {
 			list[i] = map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprint("child-", i)}}
 		}
 		if _, _, err := children.Validate(scope, rules, list); err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 }
+
+func TestAValidationCostsTheChildrenAndNotTheirSquare(t *testing.T) {
+	slope.Check(t, 500, slope.Linear, validation)
+}
+
+func BenchmarkValidate(b *testing.B) { slope.Benchmark(b, validation) }
 
 func TestChildrenOfGroupsWithAMissingKindAreLeftOut(t *testing.T) {
 	gone := schema.GroupVersionResource{Group: "gone.example.com", Version: "v1", Resource: "things"}

@@ -19,48 +19,81 @@ package related
 import (
 	"fmt"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
-const manyParents = 10000
-
-func benchmarkAffected(b *testing.B, of func(n int) relatedRule, name func(n int) string, state func(n int) map[string]string) {
-	x := NewIndex[int](teams)
-	for n := range manyParents {
-		x.Update(n, mustCompile(b, v2Inside, of(n)))
-	}
-	b.ReportAllocs()
-	for n := 0; b.Loop(); n = (n + 1) % manyParents {
-		if got := x.Affected(configMaps, "away", name(n), state(n)); len(got) != 1 || got[0] != n {
-			b.Fatalf("object %d leads to %v", n, got)
+// affected prepares events of objects among the rules of so many parents.
+func affected(of func(n int) relatedRule, name string, state func(n int) map[string]string) slope.Prepare {
+	return func(tb testing.TB, parents int) func() {
+		tb.Helper()
+		x := NewIndex[int](teams)
+		for n := range parents {
+			x.Update(n, mustCompile(tb, v2Inside, of(n)))
+		}
+		n := 0
+		return func() {
+			n = (n + 1) % parents
+			if got := x.Affected(configMaps, "away", fmt.Sprint(name, n), state(n)); len(got) != 1 || got[0] != n {
+				tb.Fatalf("object %d leads to %v", n, got)
+			}
 		}
 	}
 }
 
-func BenchmarkAffectedByName(b *testing.B) {
-	names := make([]string, manyParents)
-	for n := range names {
-		names[n] = fmt.Sprint("object-", n)
-	}
-	benchmarkAffected(b,
+var (
+	affectedByName = affected(
 		func(n int) relatedRule {
-			return relatedRule{APIVersion: "v1", Resource: "configmaps", Namespace: "away", Names: []string{names[n]}}
+			return relatedRule{APIVersion: "v1", Resource: "configmaps", Namespace: "away", Names: []string{fmt.Sprint("object-", n)}}
 		},
-		func(n int) string { return names[n] },
-		func(int) map[string]string { return nil })
+		"object-", func(int) map[string]string { return nil })
+	// affectedByLabel is by two labels, of which all parents have the first one in common.
+	affectedByLabel = affected(
+		func(n int) relatedRule {
+			return relatedRule{APIVersion: "v1", Resource: "configmaps", LabelSelector: &metav1.LabelSelector{
+				MatchLabels: map[string]string{"app": "x", "parent": fmt.Sprint(n)},
+			}}
+		},
+		"a", func(n int) map[string]string {
+			return map[string]string{"parent": fmt.Sprint(n), "app": "x", "tier": "y"}
+		})
+)
+
+func TestARelatedObjectDoesNotCostTheParentsToWhichItIsNotRelated(t *testing.T) {
+	slope.Check(t, 500, slope.Constant, affectedByName)
+	slope.Check(t, 500, slope.Constant, affectedByLabel)
 }
 
-func BenchmarkAffectedByLabel(b *testing.B) {
-	states := make([]map[string]string, manyParents)
-	for n := range states {
-		states[n] = map[string]string{"parent": fmt.Sprint(n), "app": "x", "tier": "y"}
+func BenchmarkAffectedByName(b *testing.B) { slope.Benchmark(b, affectedByName) }
+
+func BenchmarkAffectedByLabel(b *testing.B) { slope.Benchmark(b, affectedByLabel) }
+
+// selected prepares the selection of so many objects, each of them by two rules.
+func selected(tb testing.TB, n int) func() {
+	tb.Helper()
+	objects := &things{}
+	for i := range n {
+		objects.objects = append(objects.objects, parse(fmt.Sprintf("home/object-%d app=x tier=1", i)))
 	}
-	benchmarkAffected(b,
-		func(n int) relatedRule {
-			return relatedRule{APIVersion: "v1", Resource: "configmaps", LabelSelector: equals("parent", states[n]["parent"])}
-		},
-		func(int) string { return "a" },
-		func(n int) map[string]string { return states[n] })
+	rules := mustCompile(tb, v2Inside, relatedRule{APIVersion: "v1", Resource: "configmaps", LabelSelector: equals("app", "x")},
+		relatedRule{APIVersion: "v1", Resource: "configmaps", LabelSelector: equals("tier", "1")})
+	from := Informers[*thing]{Of: func(schema.GroupVersionResource) Informer[*thing] { return objects }}
+	return func() {
+		groups, err := Select(rules, from)
+		if err != nil || len(groups) != 1 || len(groups[0].Objects) != n {
+			tb.Fatal(groups, err)
+		}
+	}
 }
+
+func TestASelectionCostsTheRelatedObjectsAndNotTheirSquare(t *testing.T) {
+	slope.Check(t, 500, slope.Linear, selected)
+}
+
+func BenchmarkSelect(b *testing.B) { slope.Benchmark(b, selected) }
 
 func BenchmarkUpdateUnchanged(b *testing.B) {
 	x := NewIndex[int](teams)

@@ -28,6 +28,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
 func TestRolloutGoesOneByOneInTheHooksOrderAndFinishes(t *testing.T) {
@@ -486,3 +487,24 @@ func (s *simulation) inWork() int {
 	}
 	return n
 }
+
+// underWay prepares a sync in the middle of a rolling update of so many children, which waits for the first one.
+func underWay(tb testing.TB, n int) func() {
+	tb.Helper()
+	s := newSimulation(tb, "home", Rule{InPlace: true}, int64(n))
+	s.stuck[fmt.Sprint("web-", n-1)] = true
+	s.set("spec.template.version", "v2")
+	s.sync()
+	s.settle()
+	return func() {
+		if plan := s.sync(); len(plan.Moved) > 0 || plan.Outdated != n-1 {
+			tb.Fatalf("%d children move, %d are left", len(plan.Moved), plan.Outdated)
+		}
+	}
+}
+
+func TestAPlanOfARolloutCostsTheChildrenAndNotTheirSquare(t *testing.T) {
+	slope.Check(t, 500, slope.Linear, underWay)
+}
+
+func BenchmarkRollout(b *testing.B) { slope.Benchmark(b, underWay) }

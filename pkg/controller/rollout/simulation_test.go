@@ -68,7 +68,7 @@ func (p *pod) Field(path ...string) (json.RawMessage, bool) {
 
 // simulation is a cluster with one parent. Every sync plans from what is observed alone, as after a restart.
 type simulation struct {
-	t         *testing.T
+	t         testing.TB
 	planner   *Planner
 	rule      Rule
 	parent    map[string]any
@@ -92,7 +92,7 @@ type simulation struct {
 	now  time.Time
 }
 
-func newSimulation(t *testing.T, namespace string, rule Rule, replicas int64) *simulation {
+func newSimulation(t testing.TB, namespace string, rule Rule, replicas int64) *simulation {
 	t.Helper()
 	ready := "True"
 	rule.Conditions = []v1alpha1.StatusConditionCheck{{Type: "Ready", Status: &ready}}

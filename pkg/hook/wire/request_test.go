@@ -32,6 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
 var update = flag.Bool("update", false, "write testdata/requests anew")
@@ -337,17 +338,21 @@ func preEncoded(objects []observed) []*encoded {
 	return all
 }
 
+// requestOf prepares a request with so many children.
+func requestOf(version v1alpha1.HookVersion) slope.Prepare {
+	return func(_ testing.TB, n int) func() {
+		request := benchmarkRequest(version, n)
+		return func() { wire.Composite(request) }
+	}
+}
+
+func TestARequestCostsTheChildrenAndNotTheirSquare(t *testing.T) {
+	slope.Check(t, 500, slope.Linear, requestOf("v1"))
+	slope.Check(t, 500, slope.Linear, requestOf("v2"))
+}
+
 func BenchmarkComposite(b *testing.B) {
 	for _, version := range []v1alpha1.HookVersion{"v1", "v2"} {
-		for name, count := range map[string]int{"3": 3, "100": 100} {
-			b.Run(string(version)+"/"+name, func(b *testing.B) {
-				request := benchmarkRequest(version, count)
-				b.SetBytes(int64(len(wire.Composite(request))))
-				b.ReportAllocs()
-				for b.Loop() {
-					wire.Composite(request)
-				}
-			})
-		}
+		b.Run(string(version), func(b *testing.B) { slope.Benchmark(b, requestOf(version)) })
 	}
 }

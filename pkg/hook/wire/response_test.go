@@ -18,7 +18,6 @@ package wire_test
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -32,6 +31,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
 func TestDecodeComposite(t *testing.T) {
@@ -440,22 +440,24 @@ func FuzzDecodeResponse(f *testing.F) {
 	})
 }
 
-func BenchmarkDecodeComposite(b *testing.B) {
-	for _, count := range []int{3, 100} {
-		b.Run(fmt.Sprint(count), func(b *testing.B) {
-			child := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings","labels":{"app":"shop","tier":"web"}},"data":{"text":"` + strings.Repeat("0123456789", 70) + `"}}`
-			body := []byte(`{"status":{"replicas":3},"children":[` + strings.Repeat(child+",", count-1) + child + `]}`)
-			b.SetBytes(int64(len(body)))
-			b.ReportAllocs()
-			for b.Loop() {
-				response, err := wire.DecodeComposite(body, wire.ResponseOptions{Strict: true})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if children, err := response.Children(); err != nil || len(children) != count {
-					b.Fatal(children, err)
-				}
-			}
-		})
+// responseOf prepares the decoding of a response with so many children.
+func responseOf(tb testing.TB, n int) func() {
+	tb.Helper()
+	child := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"settings","labels":{"app":"shop","tier":"web"}},"data":{"text":"` + strings.Repeat("0123456789", 70) + `"}}`
+	body := []byte(`{"status":{"replicas":3},"children":[` + strings.Repeat(child+",", n-1) + child + `]}`)
+	return func() {
+		response, err := wire.DecodeComposite(body, wire.ResponseOptions{Strict: true})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if children, err := response.Children(); err != nil || len(children) != n {
+			tb.Fatal(children, err)
+		}
 	}
 }
+
+func TestAResponseCostsTheChildrenAndNotTheirSquare(t *testing.T) {
+	slope.Check(t, 500, slope.Linear, responseOf)
+}
+
+func BenchmarkDecodeComposite(b *testing.B) { slope.Benchmark(b, responseOf) }
