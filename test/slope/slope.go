@@ -50,7 +50,7 @@ func Check(t *testing.T, size int, most float64, prepare Prepare) {
 	large()
 	var before, after time.Duration
 	for try := range tries {
-		a, b := cost(small), cost(large)
+		a, b := cost(t, small), cost(t, large)
 		if before, after = min(a, before), min(b, after); try == 0 {
 			before, after = a, b
 		}
@@ -78,25 +78,27 @@ func Benchmark(b *testing.B, prepare Prepare) {
 }
 
 // cost returns the time of the processor that work takes.
-func cost(work func()) time.Duration {
+func cost(tb testing.TB, work func()) time.Duration {
+	tb.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for times := 1; ; times *= 2 { // To read the time takes time, too.
-		began := used()
+		began := used(tb)
 		for range times {
 			work()
 		}
-		if took := used() - began; took >= enough {
+		if took := used(tb) - began; took >= enough {
 			return took / time.Duration(times)
 		}
 	}
 }
 
 // used returns the time of the processor that the present thread has had.
-func used() time.Duration {
+func used(tb testing.TB) time.Duration {
+	tb.Helper()
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
-		panic(err) // Linux has this clock.
+		tb.Fatal(err)
 	}
 	return time.Duration(now.Nano())
 }

@@ -51,7 +51,7 @@ func TestTheSquareOfASizeIsNoStraightLine(t *testing.T) {
 		{"the square", square, Linear, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			small, large := cost(row.prepare(t, size)), cost(row.prepare(t, factor*size))
+			small, large := cost(t, row.prepare(t, size)), cost(t, row.prepare(t, factor*size))
 			if holds := float64(large) <= row.most*float64(small); holds != row.holds {
 				t.Errorf("%v and %v, at most %v times as much: %t", small, large, row.most, holds)
 			}

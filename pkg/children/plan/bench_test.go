@@ -99,13 +99,16 @@ var allDiffering = []differing{
 	{"applied, and changed by somebody else", true, false, v1alpha1.ChildUpdateInPlace, nil, plan.Update},
 	{"merged, and changed by the hook where the API server returns other values", false, true, v1alpha1.ChildUpdateInPlace, nil, plan.Update},
 	{"applied, and changed by the hook where the API server returns other values", true, true, v1alpha1.ChildUpdateInPlace, nil, plan.Update},
-	{"no update changes it, and a new child would be the same", true, false, v1alpha1.ChildUpdateRecreate,
+	{
+		"no update changes it, and a new child would be the same", true, false, v1alpha1.ChildUpdateRecreate,
 		func(d plan.Doubt, now *object.Object) plan.Trial {
 			if d.Fresh {
 				return plan.Trial{Result: now}
 			}
 			return plan.Trial{Refused: d.Paths}
-		}, plan.Leave},
+		},
+		plan.Leave,
+	},
 }
 
 func (d differing) prepare(tb testing.TB, n int) func() {

@@ -18,6 +18,7 @@ package cache
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -56,9 +57,9 @@ func (o *Observer) Rest() { o.informer.observers.set(o, false) }
 
 // Close ends the calls for good. None is under way when it returns. A Progress must not call it.
 func (o *Observer) Close() {
-	o.informer.observers.close(o)
 	o.informer.deliver.Lock()
 	defer o.informer.deliver.Unlock()
+	o.informer.observers.close(o)
 }
 
 // observers are the observers of an informer that are awake, in the order in which they woke.
@@ -92,7 +93,7 @@ func (s *observers) change(o *Observer, awake bool) {
 	switch {
 	case o.awake == awake:
 	case awake:
-		s.list = append(s.list[:len(s.list):len(s.list)], o)
+		s.list = append(slices.Clip(s.list), o) // A list that is in use does not change.
 	default:
 		s.list = without(s.list, o)
 	}
