@@ -569,11 +569,24 @@ func (r Records) Outdated(followed func(schema.GroupKind) int64) (keys []childre
 	return keys
 }
 
-// Unsettled returns the records with that of a child, if there is one, in which it may need something.
-func (r Records) Unsettled(key children.Key) Records {
+// Unsettled returns the records with those of some children, where there are any, in which these may need something.
+func (r Records) Unsettled(keys ...children.Key) Records {
 	next := slices.Clone(r)
-	if i, ok := next.find(key); ok {
-		next[i] = next[i].Unsettled()
+	for _, key := range keys {
+		if i, ok := next.find(key); ok {
+			next[i] = next[i].Unsettled()
+		}
+	}
+	return next
+}
+
+// With returns the records with those that others take the place of, each of a child that has one.
+func (r Records) With(others Records) Records {
+	next := slices.Clone(r)
+	for _, other := range others {
+		if i, ok := next.find(other.Key); ok {
+			next[i] = other
+		}
 	}
 	return next
 }

@@ -17,12 +17,15 @@ limitations under the License.
 package record_test
 
 import (
+	"fmt"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
 func TestRecordsAreCounted(t *testing.T) {
@@ -77,4 +80,19 @@ func TestKnowledgeIsOutdatedByAnotherEpoch(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+}
+
+// allUnsettled prepares that all of so many children may need something.
+func allUnsettled(_ testing.TB, n int) func() {
+	var records record.Records
+	keys := make([]children.Key, n)
+	for i := range n {
+		keys[i] = children.Key{Kind: "ConfigMap", Namespace: "ns", Name: fmt.Sprintf("child-%05d", i)}
+		records = append(records, &record.Record{Key: keys[i], Desired: 1, Version: "5", Reason: record.Same})
+	}
+	return func() { records.With(records.Unsettled(keys...)) }
+}
+
+func TestToUnsettleRecordsCostsTheChildrenAndNotTheirSquare(t *testing.T) {
+	slope.Check(t, 1000, slope.Linear, allUnsettled)
 }

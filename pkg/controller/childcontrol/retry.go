@@ -49,13 +49,13 @@ func (c *Control) Outdated(parent types.UID) []children.Key {
 func (c *Control) Retry(ctx context.Context, parent *object.Object, key children.Key) (sync bool) {
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	records := c.records.Of(uid)
-	if known := records.Get(key); known == nil || len(record.Records{known}.Outdated(c.followed)) == 0 {
+	known := records.Get(key)
+	if known == nil || len(record.Records{known}.Outdated(c.followed)) == 0 {
 		return false
 	}
-	records = records.Unsettled(key)
 	in := plan.Input{
 		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerContent(parent), Rules: c.config.Rules,
-		Manager: c.config.Manager, Now: time.Now(), Records: records, Kept: others(records, key),
+		Manager: c.config.Manager, Now: time.Now(), Records: record.Records{known.Unsettled()}, // A parent may have very many others.
 	}
 	for _, informer := range c.config.Informers[key.GroupKind()] {
 		o, ok := informer.Get(key.Namespace, key.Name)
@@ -67,14 +67,13 @@ func (c *Control) Retry(ctx context.Context, parent *object.Object, key children
 			break
 		}
 	}
-	sync = true
+	next, sync := in.Records, true
 	if len(in.Desired) > 0 {
-		records, sync = c.retry(ctx, in)
+		next, sync = c.retry(ctx, in)
 	}
+	records = records.With(next)
 	if sync {
-		for _, outdated := range records.Outdated(c.followed) {
-			records = records.Unsettled(outdated)
-		}
+		records = records.Unsettled(records.Outdated(c.followed)...)
 	}
 	c.records.Commit(uid, records)
 	return sync
@@ -92,17 +91,6 @@ func (c *Control) retry(ctx context.Context, in plan.Input) (next record.Records
 	}
 	step := &p.Steps[0]
 	return p.Next(in.Records, nil, 0), step.Action != plan.Leave || step.Reason != plan.Same && step.Reason != plan.Deleting
-}
-
-// others returns the keys of the children that have records, but for one.
-func others(records record.Records, key children.Key) []children.Key {
-	keys := make([]children.Key, 0, len(records))
-	for _, known := range records {
-		if known.Key != key {
-			keys = append(keys, known.Key)
-		}
-	}
-	return keys
 }
 
 // followed returns the latest epoch of a declared kind that API servers follow.
