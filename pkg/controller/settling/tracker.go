@@ -35,8 +35,8 @@ const (
 	// maxSteps is how many syncs may write over what others have made of children since, or because of what this process wrote to related objects, while the
 	// parent stays as it is, if there is more than one in stepTime; there may be maxPerChild more for each child and related object.
 	maxSteps, stepTime = 60, 500 * time.Millisecond
-	// excuse is how long after a write a failure may have caused the next one: a back-off has begun to slow down what follows by then.
-	excuse = time.Second
+	// excuse is how long after a write a failure may have caused the next one: a back-off, of which the first of a hook is a second, has grown by then.
+	excuse = 2 * time.Second
 	// maxRelated bounds the changes of related objects that are kept until the next sync of a parent.
 	maxRelated = 16
 	// firstPause and lastPause are for how long a parent is held back, at first and at most; it doubles.

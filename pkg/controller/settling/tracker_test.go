@@ -243,7 +243,7 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 		}, settling.Differs},
 		{"a hook that is called again because a child fails, and then says something new once", func(h *history) {
 			for range many {
-				h.now = h.now.Add(time.Second)
+				h.now = h.now.Add(3 * time.Second)
 				h.sync(2, 0, h.status)
 				h.tracker.Failed(key)
 			}
