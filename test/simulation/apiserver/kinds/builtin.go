@@ -44,7 +44,25 @@ import (
 
 // Builtin returns the kinds that every server has.
 var Builtin = sync.OnceValue(func() []*Kind {
-	all := slices.Concat(coreKinds(), workloadKinds(), []*Kind{definitions1()}, metacontrollerKinds(), otherKinds())
+	return served(slices.Concat(coreKinds(), workloadKinds(), []*Kind{definitions1()}, metacontrollerKinds(), otherKinds()))
+})
+
+// Policies returns the kinds of admission policies, which older servers do not have.
+var Policies = sync.OnceValue(func() []*Kind {
+	return served([]*Kind{
+		registration("MutatingAdmissionPolicy", "mutatingadmissionpolicies",
+			func() runtime.Object { return &admissionregistrationv1.MutatingAdmissionPolicy{} }),
+		registration("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings",
+			func() runtime.Object { return &admissionregistrationv1.MutatingAdmissionPolicyBinding{} }),
+		registration("ValidatingAdmissionPolicy", "validatingadmissionpolicies",
+			func() runtime.Object { return &admissionregistrationv1.ValidatingAdmissionPolicy{} }),
+		registration("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
+			func() runtime.Object { return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{} }),
+	})
+})
+
+// served completes kinds that are served in all their versions.
+func served(all []*Kind) []*Kind {
 	for _, k := range all {
 		if k.ListKind == "" {
 			k.ListKind = k.Kind + "List"
@@ -59,7 +77,7 @@ var Builtin = sync.OnceValue(func() []*Kind {
 		k.builtinFields()
 	}
 	return all
-})
+}
 
 func version(name string, subresources ...string) []*Version {
 	return []*Version{{Name: name, Subresources: subresources}}
@@ -90,14 +108,16 @@ func coreKinds() []*Kind {
 	}
 }
 
-// otherKinds are those that the engine watches, and that histories leave empty.
-func otherKinds() []*Kind {
-	registration := func(kind, plural string, create func() runtime.Object) *Kind {
-		return &Kind{
-			Group: admissionregistrationv1.GroupName, Kind: kind, Plural: plural, Unconditional: true, Versions: version("v1"),
-			New: create, rules: &typed{prepare: countGeneration("metadata")},
-		}
+// registration returns a kind of what configures the admission of objects.
+func registration(kind, plural string, create func() runtime.Object) *Kind {
+	return &Kind{
+		Group: admissionregistrationv1.GroupName, Kind: kind, Plural: plural, Unconditional: true, Versions: version("v1"),
+		New: create, rules: &typed{prepare: countGeneration("metadata")},
 	}
+}
+
+// otherKinds are further ones that the engine watches.
+func otherKinds() []*Kind {
 	return []*Kind{
 		registration("MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
 			func() runtime.Object { return &admissionregistrationv1.MutatingWebhookConfiguration{} }),
