@@ -80,11 +80,32 @@ func wanted(r *Request, wish Wish, step int64, rules []Rule) []map[string]any {
 			continue
 		}
 		done[rule.Kind] = true
-		for i := range total {
+		for i := range inTurn(r, wish, rule, total) {
 			all = append(all, child(r, wish, step, rule, i))
 		}
 	}
 	return all
+}
+
+// inTurn returns how many children of a kind are wanted now where they come and go one after the other.
+func inTurn(r *Request, wish Wish, rule Rule, total int64) int64 {
+	if !wish.InTurn {
+		return total
+	}
+	there, leaving := int64(0), int64(0)
+	for _, o := range observedOnce(r) {
+		if text(o, "kind") != Kinds[rule.Kind].Name {
+			continue
+		}
+		there++
+		if Deleting(o) {
+			leaving++
+		}
+	}
+	if there > total && leaving > 0 {
+		return there - leaving
+	}
+	return min(max(total, there-1), there+1)
 }
 
 // child returns a desired child.

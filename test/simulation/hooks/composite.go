@@ -30,6 +30,7 @@ const (
 // compose is the sync and finalize hook of composites.
 func compose(r *Request) *Response {
 	wish, name := WishOf(r.Parent), Meta(r.Controller, "name")
+	wish.InTurn = wish.InTurn && !r.Finalizing // The finalize hook has an order of its own.
 	step := int64(0)
 	// Without events of its status nobody would tell the hook that it can go on.
 	wish.Memory = wish.Memory && !flag(within(r.Controller, "spec", "parentResource"), "ignoreStatusChanges")

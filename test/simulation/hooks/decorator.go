@@ -37,6 +37,9 @@ const (
 // would never end.
 const maxDepth = 1
 
+// many is the number of children from which on a decorator makes as many attachments.
+const many = 30
+
 // decorate is the sync and finalize hook of decorators.
 func decorate(r *Request) *Response {
 	wish, name := WishOf(r.Parent), Meta(r.Controller, "name")
@@ -58,7 +61,9 @@ func decorate(r *Request) *Response {
 		response.Status = map[string]any{"phase": wish.Color, "by": name, "attached": int64(len(observedOnce(r)))}
 	}
 	if strings.Count(Meta(r.Parent, "name"), "-d") < maxDepth {
-		wish.Children = 1 + wish.Children%2
+		if wish.Children < many {
+			wish.Children = 1 + wish.Children%2
+		}
 		response.Attachments = wanted(r, wish, 0, rules(r.Controller, "attachments"))
 	}
 	if r.Finalizing {

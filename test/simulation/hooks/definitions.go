@@ -91,7 +91,7 @@ func list(kind string, items map[string]any) map[string]any {
 func wishSchema() map[string]any {
 	return object(map[string]any{
 		"children": typed("integer"), "color": typed("string"), "level": typed("integer"), "shape": typed("integer"),
-		"ordered": typed("boolean"), "memory": typed("boolean"), "expired": typed("boolean"), "related": typed("string"),
+		"ordered": typed("boolean"), "inTurn": typed("boolean"), "memory": typed("boolean"), "expired": typed("boolean"), "related": typed("string"),
 		"selector": object(map[string]any{"matchLabels": stringMap()}),
 	})
 }

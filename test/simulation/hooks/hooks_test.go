@@ -18,7 +18,9 @@ package hooks
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -39,7 +41,7 @@ func ask(t *testing.T, body string) *Request {
 
 func TestWishIsReadAsItIsWritten(t *testing.T) {
 	for _, w := range []Wish{
-		{}, {Children: 2, Color: "red", Level: 3, Shape: 5}, {Ordered: true, Memory: true, Expired: true, Related: "names"},
+		{}, {Children: 2, Color: "red", Level: 3, Shape: 5}, {Ordered: true, InTurn: true, Memory: true, Expired: true, Related: "names"},
 	} {
 		body, err := json.Marshal(map[string]any{"controller": map[string]any{}, "parent": map[string]any{"spec": w.Spec()}})
 		if err != nil {
@@ -98,6 +100,35 @@ func TestCompositesWantChildrenOfDeclaredKinds(t *testing.T) {
 		}
 		if again := Respond(hook.Sync, r); !reflect.DeepEqual(got, again) {
 			t.Errorf("%s: the same request has two responses, %v and %v", name, got, again)
+		}
+	}
+}
+
+func TestChildrenComeAndGoInTurn(t *testing.T) {
+	deleting := `,"deletionTimestamp":"2026-01-02T03:04:05Z"`
+	for name, tc := range map[string]struct {
+		// there are the children that are observed, each with what its metadata says besides.
+		there      []string
+		wanted     int
+		finalizing bool
+		want       int
+	}{
+		"TheFirstOne":                  {wanted: 150, want: 1},
+		"OneMore":                      {there: []string{"", ""}, wanted: 150, want: 3},
+		"AllAreThere":                  {there: []string{"", ""}, wanted: 2, want: 2},
+		"OneLess":                      {there: []string{"", "", ""}, wanted: 0, want: 2},
+		"OneIsGoing":                   {there: []string{"", "", deleting}, wanted: 0, want: 2},
+		"FinalizingHasAnOrderOfItsOwn": {there: []string{"", "", ""}, wanted: 0, finalizing: true, want: 0},
+	} {
+		children := []string{}
+		for i, more := range tc.there {
+			children = append(children, fmt.Sprintf(`"m%d":{"kind":"ConfigMap","metadata":{"name":"r0-c1-m%d","uid":"%d"%s}}`, i, i, i, more))
+		}
+		r := ask(t, fmt.Sprintf(`{"controller":{"kind":"CompositeController","metadata":{"name":"c1"},"spec":{"childResources":[{"apiVersion":"v1","resource":"configmaps"}]}},
+			"parent":{"metadata":{"namespace":"ns0","name":"r0"},"spec":{"children":%d,"inTurn":true}},"children":{"ConfigMap.v1":{%s}},"finalizing":%v}`,
+			tc.wanted, strings.Join(children, ","), tc.finalizing))
+		if got := len(Respond(hook.Sync, r).Wanted()); got != tc.want {
+			t.Errorf("%s: %d children are wanted, want %d", name, got, tc.want)
 		}
 	}
 }

@@ -29,6 +29,8 @@ type Wish struct {
 	Shape int64
 	// Ordered asks for one child after the other: the next when those before are observed.
 	Ordered bool
+	// InTurn asks for one child of each kind more, or less, with each response: the next when that one is there, or gone.
+	InTurn bool
 	// Memory counts up to Level in the status, a step with each call.
 	Memory bool
 	// Expired asks decorators that may do so to delete the object.
@@ -82,7 +84,7 @@ func WishOf(o map[string]any) Wish {
 	}
 	w := Wish{
 		Children: number(spec, "children"), Color: text(spec, "color"), Level: number(spec, "level"), Shape: number(spec, "shape"),
-		Ordered: flag(spec, "ordered"), Memory: flag(spec, "memory"), Expired: flag(spec, "expired"), Related: text(spec, "related"),
+		Ordered: flag(spec, "ordered"), InTurn: flag(spec, "inTurn"), Memory: flag(spec, "memory"), Expired: flag(spec, "expired"), Related: text(spec, "related"),
 	}
 	if size, ok := spec["size"]; ok { // A Gadget.
 		w.Children, w.Shape = asNumber(size)%3, w.Level%Shapes
@@ -93,7 +95,7 @@ func WishOf(o map[string]any) Wish {
 // Spec returns the spec that WishOf reads.
 func (w Wish) Spec() map[string]any {
 	spec := map[string]any{"children": w.Children, "color": w.Color, "level": w.Level, "shape": w.Shape}
-	for name, set := range map[string]bool{"ordered": w.Ordered, "memory": w.Memory, "expired": w.Expired} {
+	for name, set := range map[string]bool{"ordered": w.Ordered, "inTurn": w.InTurn, "memory": w.Memory, "expired": w.Expired} {
 		if set {
 			spec[name] = true
 		}
