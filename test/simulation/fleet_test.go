@@ -47,6 +47,7 @@ type message struct {
 	Steps     int           `json:"steps,omitempty"`
 	Table     string        `json:"table,omitempty"`
 	Pairs     history.Pairs `json:"pairs,omitempty"`
+	Draws     history.Draws `json:"draws,omitempty"`
 }
 
 func send(m message) {
@@ -74,10 +75,11 @@ type fleet struct {
 	found  map[string]message
 	counts map[string]int
 	pairs  history.Pairs
+	draws  history.Draws
 }
 
 func newFleet(t *testing.T, workers int) *fleet {
-	return &fleet{t: t, workers: workers, began: time.Now(), found: map[string]message{}, counts: map[string]int{}, pairs: history.Pairs{}}
+	return &fleet{t: t, workers: workers, began: time.Now(), found: map[string]message{}, counts: map[string]int{}, pairs: history.Pairs{}, draws: history.Draws{}}
 }
 
 // run runs the workers until they end.
@@ -167,6 +169,7 @@ func (f *fleet) take(m message) {
 	defer f.mu.Unlock()
 	if m.Pairs != nil {
 		f.pairs.Merge(m.Pairs)
+		f.draws.Merge(m.Draws)
 		return
 	}
 	if m.Invariant == "" && m.Decisions < history.Length {
@@ -207,6 +210,7 @@ func (f *fleet) state() string {
 func (f *fleet) report() {
 	f.t.Log(f.state())
 	f.t.Log("\n" + f.pairs.Table())
+	f.t.Log("Drawn were:\n" + f.draws.Table())
 	for _, invariant := range slices.Sorted(maps.Keys(f.found)) {
 		m := f.found[invariant]
 		shrunk := ""

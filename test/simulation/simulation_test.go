@@ -221,7 +221,7 @@ func show(t *testing.T, h history.History, r history.Result) {
 func work(t *testing.T, begin, stride uint64, tell func(message)) {
 	t.Helper()
 	end := time.Now().Add(*budget)
-	pairs := history.Pairs{}
+	pairs, draws := history.Pairs{}, history.Draws{}
 	for seed := begin; *seeds == 0 || seed < *first+*seeds; seed += stride {
 		if *seeds == 0 && time.Now().After(end) {
 			break
@@ -231,6 +231,7 @@ func work(t *testing.T, begin, stride uint64, tell func(message)) {
 		}
 		result := run(t, history.Generate(seed), false)
 		pairs.Add(result.Happened)
+		draws.Merge(result.Draws)
 		m := message{Seed: seed, Decisions: result.Decisions, Calls: result.Calls, Writes: result.Writes}
 		if v := result.Violation; v != nil {
 			m.Invariant, m.Text = v.Invariant, v.String()
@@ -242,6 +243,6 @@ func work(t *testing.T, begin, stride uint64, tell func(message)) {
 		}
 	}
 	if tell != nil {
-		tell(message{Pairs: pairs})
+		tell(message{Pairs: pairs, Draws: draws})
 	}
 }

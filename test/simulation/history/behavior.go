@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"strconv"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
@@ -28,10 +29,15 @@ import (
 // behaviors are the ways in which hooks behave for a number of calls. In between, their responses are those of package hooks.
 var behaviors = []string{"lag", "fail", "flap", "refuse", "invalid", "malformed", "short", "finalized"}
 
+// restlessBehaviors are those of hooks that return something new with each call, with every other one that does not fail, or with one of some.
+var restlessBehaviors = []string{"anew", "alternate", "anew-children"}
+
 // behavior is how the hooks of one controller behave.
 type behavior struct {
 	how  string
 	left int
+	// turns counts the calls, by hook and parent.
+	turns map[string]int
 	// last are the requests of the last calls, by hook and parent.
 	last map[string]*hooks.Request
 }
@@ -62,6 +68,8 @@ func (b *behavior) reply(name hook.Name, r *hooks.Request) reply {
 		b.left--
 	}
 	switch how {
+	case "anew", "anew-children", "alternate":
+		return b.restless(how, name, r)
 	case "fail":
 		return reply{code: http.StatusInternalServerError, body: []byte("the hook fails")}
 	case "refuse":
@@ -93,10 +101,28 @@ func (b *behavior) reply(name hook.Name, r *hooks.Request) reply {
 		}
 	case "flap":
 		if b.left%2 == 0 && name == hook.Sync {
-			return respond(name, flipped(r), false)
+			return respond(name, recolored(r, "flipped"), false)
 		}
 	}
 	return respond(name, r, true)
+}
+
+// restless replies something new to each call, or to each that does not fail.
+func (b *behavior) restless(how string, name hook.Name, r *hooks.Request) reply {
+	if b.turns == nil {
+		b.turns = map[string]int{}
+	}
+	key := string(name) + hooks.Meta(r.Parent, "uid")
+	b.turns[key]++
+	turn := b.turns[key]
+	switch {
+	case how == "anew-children":
+		return respond(name, recolored(r, "anew-"+strconv.Itoa(turn)), false)
+	case how == "alternate" && turn%2 == 0 && name != hook.Customize:
+		return reply{code: http.StatusInternalServerError, body: []byte("one of the replicas of the hook fails")}
+	default:
+		return encoded(anew(name, r, turn), false)
+	}
 }
 
 // shortened drops the last child of a response.
@@ -106,8 +132,21 @@ func shortened(r *hooks.Response) *hooks.Response {
 	return r
 }
 
-// flipped returns a request whose parent wants another color.
-func flipped(r *hooks.Request) *hooks.Request {
+// anew returns a response that says how many there were: in the status, or in an annotation of a target.
+func anew(name hook.Name, r *hooks.Request, turn int) *hooks.Response {
+	response, text := hooks.Respond(name, r), "turn "+strconv.Itoa(turn)
+	switch {
+	case name == hook.Customize:
+	case r.Decorator:
+		response.Annotations[hooks.Group+"/"+hooks.Meta(r.Controller, "name")] = &text
+	default:
+		response.Status["by"] = text
+	}
+	return response
+}
+
+// recolored returns a request whose parent wants another color.
+func recolored(r *hooks.Request, color string) *hooks.Request {
 	other := *r
 	other.Parent = map[string]any{}
 	maps.Copy(other.Parent, r.Parent)
@@ -115,7 +154,7 @@ func flipped(r *hooks.Request) *hooks.Request {
 		if m, ok := r.Parent[field].(map[string]any); ok {
 			changed := map[string]any{}
 			maps.Copy(changed, m)
-			changed["color"] = "flipped"
+			changed["color"] = color
 			other.Parent[field] = changed
 		}
 	}

@@ -18,6 +18,7 @@ package history
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -58,6 +59,7 @@ func (r *runner) end() {
 	r.freeObjects()
 	r.resumeAll()
 	r.forgive()
+	r.endPauses()
 	if !r.restoreAll() || !r.settle() || !r.holdsWanted() || !r.confirmAll() || !r.upgraded() || !r.flush() || !r.confirmAll() || !r.atRest() || !r.retried() {
 		return
 	}
@@ -87,28 +89,53 @@ const (
 	askedInVain = 80
 	// writtenAtMost is how often an engine writes an object at most while everything comes to rest.
 	writtenAtMost = 40
+	// writtenPerChild is how much more often it writes one while children are rolled out, for each of many.
+	writtenPerChild = 4
+	// readAtMost is how many objects of a kind an engine reads at most while everything comes to rest, besides two for each write of one, and
+	// for each that there is.
+	readAtMost = 30
 	// askedToo is how often a hook is asked about a parent at most, at rest, besides once for each period of resyncs.
 	askedToo = 2
 )
 
-// bounded checks that while everything came to rest hooks were asked, and objects written, a limited number of times.
-func (r *runner) bounded(asked map[invariant.Asking]int, written int) {
-	writes, objects := 0, map[string]int{}
-	for _, w := range r.world.API.Journal()[written:] {
+// beginning is what was done when everything began to come to rest.
+type beginning struct {
+	at      time.Duration
+	asked   map[invariant.Asking]int
+	reads   map[string]int
+	written int
+}
+
+func (r *runner) began() beginning {
+	return beginning{r.world.Now(), r.tracker.Asked(), maps.Clone(r.reads), len(r.world.API.Journal())}
+}
+
+// bounded checks that while everything came to rest hooks were asked, and objects written and read, a limited number of times.
+func (r *runner) bounded(began beginning) {
+	writes, objects, kinds := 0, map[string]int{}, map[string]int{}
+	for _, w := range r.world.API.Journal()[began.written:] {
 		if passing(w) {
 			continue
 		}
 		writes++
+		kinds[w.Resource]++
 		if _, engine := r.engineOf(w.User); engine {
-			if objects[w.UID]++; objects[w.UID] > writtenAtMost {
+			if objects[w.UID]++; objects[w.UID] > writtenAtMost+writtenPerChild*r.history.Options.Many {
 				r.violatedf(invariant.ComesToRest, "%s %s/%s was written %d times while everything came to rest", w.Resource, w.Namespace, w.Name, objects[w.UID])
 			}
 		}
 	}
 	for of, times := range r.tracker.Asked() {
-		if times -= asked[of]; times > askedInVain+writes {
+		if times -= began.asked[of]; times > askedInVain+writes {
 			r.violatedf(invariant.ComesToRest, "the %s hook of %s was asked %d times about %s while everything came to rest with %d writes",
 				of.Hook, of.Controller, times, of.Parent, writes)
+		}
+	}
+	for kind, k := range hooks.Kinds {
+		written, there := kinds[k.Resource], len(r.tracker.Objects(kind))
+		if reads := r.reads[k.Resource] - began.reads[k.Resource]; reads > readAtMost+2*(written+there) && !r.fails() {
+			r.violatedf(invariant.ReadOnce, "%s were read %d times while everything came to rest with %d writes of them, and there are %d",
+				k.Resource, reads, written, there)
 		}
 	}
 }

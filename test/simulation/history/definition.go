@@ -38,6 +38,8 @@ type definition struct {
 	server    bool
 	patient   bool
 	workloads bool
+	// many says that its parents may want so many children that one kind of them is enough.
+	many      bool
 	parents   []parentRule
 	children  []hooks.Rule
 	finalize  bool
@@ -67,7 +69,7 @@ var (
 // define returns a definition for a controller.
 func define(index int, o Options, r *rand.Rand) *definition {
 	d := &definition{
-		index: index, chain: o.Chain, server: o.ServerSide, patient: o.Patient, workloads: o.Workloads, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
+		index: index, chain: o.Chain, server: o.ServerSide, patient: o.Patient, workloads: o.Workloads, many: o.Many > few, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
 		selected: r.IntN(3) == 0, ignore: r.IntN(6) == 0,
 	}
 	d.resetParents(r)
@@ -91,6 +93,9 @@ func (d *definition) resetParents(r *rand.Rand) {
 	for _, kind := range r.Perm(hooks.Parents)[:1+r.IntN(3)] {
 		d.parents = append(d.parents, d.parent(kind, r))
 	}
+	if d.many && !slices.ContainsFunc(d.parents, func(p parentRule) bool { return p.kind == hooks.Thing }) {
+		d.parents = append(d.parents, d.parent(hooks.Thing, r))
+	}
 }
 
 func (d *definition) parent(kind int, r *rand.Rand) parentRule {
@@ -105,6 +110,9 @@ func (d *definition) resetChildren(r *rand.Rand) {
 	}
 	r.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	kinds = kinds[:1+r.IntN(len(kinds))]
+	if d.many {
+		kinds = kinds[:1]
+	}
 	if d.chain && d.index == 1 {
 		kinds = []int{hooks.ConfigMap} // Gadgets of Gadgets would never end.
 	}
@@ -179,6 +187,8 @@ func (d *definition) edit(how string, r *rand.Rand) {
 		}
 	case "finalize":
 		d.finalize = !d.finalize
+	case "finalizing":
+		d.finalize = true
 	case "customize":
 		d.customize = !d.customize
 	case "selector":

@@ -77,6 +77,8 @@ func Generate(seed uint64) History {
 	g.options = Options{
 		Chain: g.IntN(4) == 0, ServerSide: g.IntN(4) == 0, Patient: g.IntN(8) == 0, Workloads: g.IntN(4) == 0, RelatedKinds: g.IntN(4) == 0,
 	}
+	g.options = g.options.drawing(seed)
+	g.choices = append(g.choices, g.options.choices()...)
 	g.weigh()
 	g.narrow()
 	g.preamble()
@@ -137,6 +139,16 @@ func (g *generator) narrow() {
 	g.controllers = g.Perm(Controllers)[:1+g.IntN(Controllers)]
 	for _, most := range parentsOf {
 		g.objects = append(g.objects, 1+g.IntN(most))
+	}
+	if g.options.Many > few {
+		// One controller and one object of each kind are work enough.
+		g.controllers = []int{[]int{0, 0, 1, 2}[g.IntN(4)]}
+		if g.options.Chain {
+			g.controllers = []int{2 * g.IntN(2)} // Gadgets want a few children.
+		}
+		for kind := range g.objects {
+			g.objects[kind] = 1
+		}
 	}
 }
 
@@ -294,6 +306,62 @@ func meanwhile(step func(*generator) Step) func(*generator) Step {
 }
 
 func choices() []choice { return slices.Concat(userChoices(), administratorChoices(), faultChoices()) }
+
+// few is the number of children up to which a history is about several objects that want as many.
+const few = 30
+
+// choices are those that only histories with some options have.
+func (o Options) choices() []choice {
+	var all []choice
+	if o.Many > 0 {
+		weight := 15.0
+		if o.Many > few {
+			weight = 40 // There is little else that such a history is for.
+		}
+		all = append(all, choice{weight: weight, essential: true, make: func(g *generator) Step {
+			s := g.parent(Step{Do: InTurn, How: turns[g.IntN(len(turns))]})
+			return s
+		}})
+	}
+	if o.Related > 0 {
+		all = append(all, choice{weight: 16, essential: true, make: func(g *generator) Step {
+			do := []Action{CreateRelated, CreateRelated, DeleteRelated}[g.IntN(3)]
+			return Step{Do: do, On: g.IntN(relatedObjects), Kind: g.IntN(len(hooks.Namespaces))}
+		}})
+	}
+	if o.Admission {
+		all = append(all, choice{weight: 16, essential: true, make: func(g *generator) Step {
+			s := onAny(Configure, hooks.Gadget, hooks.ConfigMap)(g)
+			s.How, s.Count = configurations[g.IntN(len(configurations))], g.IntN(2)
+			return s
+		}})
+	}
+	if o.Restless {
+		pause := func(g *generator) int64 { return int64(math.Exp(9 + g.Float64()*3)) } // 8 s to 160 s.
+		all = append(all,
+			choice{weight: 16, essential: true, make: func(g *generator) Step {
+				return Step{Do: HoldBack, How: endsOfPauses[g.IntN(len(endsOfPauses))], Count: 1 + g.IntN(2), Millis: pause(g)}
+			}},
+			choice{weight: 8, essential: true, make: func(g *generator) Step { return Step{Do: Alternate, Millis: pause(g)} }},
+			choice{weight: 3, make: func(g *generator) Step {
+				s := onController(Behave, restlessBehaviors...)(g)
+				s.Count = 1 + g.IntN(8)
+				return s
+			}},
+		)
+	}
+	return all
+}
+
+// parent completes a step with a controller, and with an object that may want many children of it.
+func (g *generator) parent(s Step) Step {
+	s.Controller, s.Kind = g.controller(), hooks.Thing
+	if s.Controller == 1 && !g.options.Chain {
+		s.Kind = hooks.Realm
+	}
+	s.On = g.IntN(g.objects[s.Kind])
+	return s
+}
 
 func userChoices() []choice {
 	policies := []string{"Background", "Background", "Background", "Foreground", "Orphan"}

@@ -67,6 +67,14 @@ type Options struct {
 	Workloads bool `json:"workloads,omitempty"`
 	// RelatedKinds has customize hooks select objects of custom kinds, which come and go.
 	RelatedKinds bool `json:"relatedKinds,omitempty"`
+	// Many is a number of children that parents may want besides 0, 1 and 2. 0: there is none.
+	Many int `json:"many,omitempty"`
+	// Related is the number of objects that a step with related objects is about. 0: one.
+	Related int `json:"related,omitempty"`
+	// Admission has webhook configurations and policies come and go.
+	Admission bool `json:"admission,omitempty"`
+	// Restless has hooks return something new with each call for a while.
+	Restless bool `json:"restless,omitempty"`
 }
 
 // Step is one thing that happens. What it refers to and does not exist makes it do nothing, so that any step can be left out.
@@ -167,6 +175,8 @@ const (
 	DeleteChild  Action = "delete-child"
 	HoldChild    Action = "hold-child"
 	FreeChild    Action = "free-child"
+	// InTurn has an object want many children, and has what How says happen to them one after the other, while nothing else does.
+	InTurn Action = "in-turn"
 	// ThinOut has a composite create the children of an object in order and roll out changes, has the object want others, in no order, and
 	// deletes all children but one while the engine works on that.
 	ThinOut Action = "thin-out"
@@ -187,6 +197,9 @@ const (
 	// Revoke takes a right on a kind, which How names, from the engine, and Grant gives all rights back.
 	Revoke Action = "revoke"
 	Grant  Action = "grant"
+	// Configure creates, changes or deletes a webhook configuration or a policy, which How names; with a Count at rest, where it is checked
+	// what the engine does about it.
+	Configure Action = "configure"
 
 	// CreateRelated creates or replaces a related object, and DeleteRelated deletes it.
 	CreateRelated Action = "create-related"
@@ -223,6 +236,11 @@ const (
 const (
 	// Behave changes how a controller's hooks respond to the next Count calls.
 	Behave Action = "behave"
+	// HoldBack has a controller's hooks return something new with each call for a time, so that parents are held back. What How says happens
+	// then, of which the hook is to be asked at once.
+	HoldBack Action = "hold-back"
+	// Alternate has a controller's hooks fail with every other call for a time, and return something new with the others.
+	Alternate Action = "alternate"
 	// LoseResponse loses the responses of the next Count writes of the engine, which are done. If How is "failed", they say that the API
 	// server failed, which has clients send them again at once.
 	LoseResponse Action = "lose-response"

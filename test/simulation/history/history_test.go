@@ -63,6 +63,37 @@ func TestGenerateUsesEveryAction(t *testing.T) {
 	}
 }
 
+func TestSomeHistoriesDrawMany(t *testing.T) {
+	const seeds = 4000
+	drawn := map[string]int{}
+	for seed := range uint64(seeds) {
+		o := Options{}.drawing(seed)
+		drawn[fmt.Sprintf("%d children", o.Many)]++
+		drawn[fmt.Sprintf("%d related objects", o.Related)]++
+		drawn[fmt.Sprintf("admission: %t", o.Admission)]++
+		drawn[fmt.Sprintf("restless: %t", o.Restless)]++
+	}
+	for what, perThousand := range map[string]int{
+		"150 children": 7, "30 children": 32, "150 related objects": 7, "30 related objects": 32, "admission: true": 100, "restless: true": 100,
+	} {
+		if n := drawn[what] * 1000 / seeds; n < perThousand/2 || n > 2*perThousand {
+			t.Errorf("%s in %d of a thousand histories, want about %d", what, n, perThousand)
+		}
+	}
+}
+
+func TestDrawsAreCounted(t *testing.T) {
+	draws, others := Draws{}, Draws{}
+	draws.add(ofChildren, "150", 1)
+	draws.add(ofTurns, "up", 2)
+	others.add(ofChildren, "2", 3)
+	others.add(ofChildren, "150", 4)
+	draws.Merge(others)
+	if got, want := draws.Table(), "children: 2: 3, 150: 5\none after the other: up: 2\n"; got != want {
+		t.Errorf("counted:\n%swant:\n%s", got, want)
+	}
+}
+
 func TestHistoriesAreTheSameAfterAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "h.json")
 	h := Generate(7)

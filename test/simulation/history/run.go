@@ -60,6 +60,8 @@ type Result struct {
 	Trace []world.Entry
 	// Happened are the actions that had an effect, in their order.
 	Happened []Action
+	// Draws counts what was drawn, by what it is about.
+	Draws Draws
 	// Steps counts the steps that were done.
 	Steps int
 	// Decisions, Calls and Writes count what happened.
@@ -131,6 +133,14 @@ type runner struct {
 	arriving int
 	// latecomers are the revisions that engines created which were gone by then, by UID.
 	latecomers map[string]bool
+	// calls counts the calls of sync and finalize hooks about each parent, by its UID, and reads and dryRuns the requests of engines for one
+	// object and those that change nothing, by resource.
+	calls, reads, dryRuns map[string]int
+	// configured are the webhook configurations and policies that there are, by their paths, and configurations counts their changes.
+	configured     map[string]bool
+	configurations int
+	// provoked says that parents may be held back, since a hook returned something new with each call.
+	provoked bool
 	// weights are how likely what is pending is chosen, by what it is.
 	weights map[string]float64
 }
@@ -139,18 +149,19 @@ func newRunner(h History, logged bool) *runner {
 	r := &runner{
 		history: h, logged: logged, engine: none, arriving: none, held: map[string]bool{}, weights: map[string]float64{},
 		denied: map[place]bool{}, refused: map[place]time.Duration{}, injecting: map[int]bool{}, revoked: map[right]bool{},
-		asked: map[uint64]string{}, latecomers: map[string]bool{},
+		asked: map[uint64]string{}, latecomers: map[string]bool{}, configured: map[string]bool{},
+		calls: map[string]int{}, reads: map[string]int{}, dryRuns: map[string]int{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
 	r.world = world.New(world.Options{
-		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Requests: restless,
-		API:    apiserver.Options{Now: time.Now, Admit: r.admit, Authorize: r.authorize},
+		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Requests: r.restless(), Arrived: r.arrived,
+		API:    apiserver.Options{Now: time.Now, Admit: r.admit, Authorize: r.authorize, Policies: h.Options.Admission},
 		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1, CacheFlushInterval: resyncs, KindsRecheck: resyncs},
 	})
 	r.seed(0)
 	r.prepare()
-	r.result.Log, r.result.Happened = nil, nil
+	r.result.Log, r.result.Happened, r.result.Draws = nil, nil, Draws{}
 	return r
 }
 
@@ -244,7 +255,7 @@ func (r *runner) finish() {
 		}
 		r.violatedf(name, "%v", err)
 	}
-	r.result.Calls, r.result.Writes = len(r.world.HookCalls()), len(r.world.API.Journal())
+	r.result.Calls, r.result.Writes = r.world.HookCalls(), len(r.world.API.Journal())
 	r.result.Trace = r.world.Trace()
 	written := fnv.New64a()
 	for _, w := range r.world.API.Journal() {
@@ -265,9 +276,11 @@ func (r *runner) hook(c world.HookCall) world.HookResponse {
 	if index < 0 {
 		return world.HookResponse{Err: errors.New("a call of an unknown controller " + c.Controller)}
 	}
+	r.calls[hooks.Meta(request.Parent, "uid")]++
 	reply := r.behaviors[index].reply(hook.Name(c.Hook), request)
 	if !reply.pure {
 		r.took(Behave)
+		r.provoked = r.provoked || slices.Contains(restlessBehaviors, r.behaviors[index].how)
 	}
 	call := &invariant.Call{
 		At: r.world.Now(), Writes: r.tracker.Written(), Engine: c.Engine, Controller: name, Hook: hook.Name(c.Hook), Request: request,
@@ -369,17 +382,17 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, ReplaceObject: (*runner).replaceObject,
 		EditStatus:      (*runner).editStatus,
 		StripFinalizers: (*runner).stripFinalizers, DenyWrites: (*runner).denyWrites, AllowWrites: (*runner).allowWrites,
-		Inject: (*runner).inject, Revoke: (*runner).revoke, Grant: (*runner).grant,
+		Inject: (*runner).inject, Configure: (*runner).configure, Revoke: (*runner).revoke, Grant: (*runner).grant,
 		HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
 		EditChild: (*runner).editChild, ContestChild: (*runner).contestChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
 		OrphanChild: (*runner).orphanChild, StealChild: (*runner).stealChild, DeleteChild: (*runner).deleteChild,
-		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ReplaceChild: (*runner).replaceChild, ThinOut: (*runner).thinOut, ChildStatus: (*runner).childStatus, RollOut: (*runner).rollOut, Stranger: (*runner).stranger,
+		HoldChild: (*runner).holdChild, FreeChild: (*runner).freeChild, ReplaceChild: (*runner).replaceChild, InTurn: (*runner).inTurn, ThinOut: (*runner).thinOut, ChildStatus: (*runner).childStatus, RollOut: (*runner).rollOut, Stranger: (*runner).stranger,
 		CreateRelated: (*runner).createRelated, DeleteRelated: (*runner).deleteRelated, RelabelRelated: (*runner).relabelRelated,
 		Define: (*runner).define, EditDefinition: (*runner).editDefinition, DeleteDefinition: (*runner).deleteDefinition,
 		ConfirmDeletions: (*runner).confirmDeletions, Relent: (*runner).relent, EditPaused: (*runner).editPaused,
 		UpgradeKind: (*runner).upgradeKind, WithdrawVersion: (*runner).withdrawVersion, RemoveKind: (*runner).removeKind, RestoreKind: (*runner).restoreKind,
 		TakeField: (*runner).takeField, Reselect: (*runner).reselect, KillEngine: (*runner).killEngine, StopEngine: (*runner).stopEngine, StartEngine: (*runner).startEngine,
-		Behave: (*runner).behave, LoseResponse: (*runner).loseResponse, Refuse: (*runner).refuse, Hang: (*runner).hang,
+		Behave: (*runner).behave, HoldBack: (*runner).holdBack, Alternate: (*runner).alternate, LoseResponse: (*runner).loseResponse, Refuse: (*runner).refuse, Hang: (*runner).hang,
 		BreakWatch: (*runner).breakWatch, ExpireWatch: (*runner).expireWatch, HoldWatch: (*runner).holdWatch, FreeWatches: (*runner).freeWatches,
 		StaleAfterWrite: (*runner).staleAfterWrite, SkipEvents: (*runner).skipEvents, SlowList: (*runner).slowList, ContestClaim: (*runner).contestClaim, DoubtRevision: (*runner).doubtRevision,
 		Intercept: (*runner).intercept, RefuseWrite: (*runner).refuseWrite, Undermine: (*runner).undermine, MissChange: (*runner).miss, FaultyHooks: (*runner).faultyHooks, KillAfterWrite: (*runner).killAfterWrite, KillLate: (*runner).killLate,

@@ -27,8 +27,9 @@ import (
 )
 
 const (
-	// restless is the number of requests and hook calls after which something that does not come to rest counts as endless.
-	restless = 6000
+	// restless is the number of requests and hook calls after which something that does not come to rest counts as endless, and restlessPerChild
+	// how many more there may be for each child.
+	restless, restlessPerChild = 6000, 40
 	// patience is how long it may take to come to rest: longer than the longest back-off.
 	patience = 40 * time.Minute
 	// anything is how long is waited for something to happen when nothing can.
@@ -223,14 +224,27 @@ func (r *runner) pass(s Step) {
 		} else {
 			r.decide()
 		}
-		if r.world.Requests()-requests > restless {
-			r.violatedf(invariant.ComesToRest, "%d requests and hook calls while %v pass", restless, s.Time())
+		if r.world.Requests()-requests > r.restless() {
+			r.violatedf(invariant.ComesToRest, "%d requests and hook calls while %v pass", r.restless(), s.Time())
 		}
 		if r.check() {
 			return
 		}
 	}
 	r.notef("time", "%v", s.Time())
+}
+
+// restless is the number of requests and hook calls after which something counts as endless.
+func (r *runner) restless() int { return restless + restlessPerChild*r.history.Options.Many }
+
+// arrived counts a request of an engine.
+func (r *runner) arrived(p world.Pending) {
+	switch {
+	case p.DryRun:
+		r.dryRuns[p.Resource]++
+	case p.Verb == "get" && p.Resource != "" && p.Subresource == "":
+		r.reads[p.Resource]++
+	}
 }
 
 func (r *runner) rest(Step) {
@@ -241,6 +255,7 @@ func (r *runner) rest(Step) {
 		return
 	}
 	r.forgive()
+	r.endPauses()
 	if r.settle() && r.restful() {
 		if r.result.Violation = r.reportable(r.tracker.AtRest(r.cluster())); r.result.Violation == nil {
 			r.upgraded()
@@ -262,15 +277,17 @@ func (r *runner) restful() bool {
 func (r *runner) settle() bool {
 	r.faults = faults{}
 	r.arrive()
-	began, asked, written := r.world.Now(), r.tracker.Asked(), len(r.world.API.Journal())
+	began := r.began()
 	if err := r.world.Settle(patience); err != nil {
 		r.follow()
 		r.violatedf(invariant.ComesToRest, "%v", err)
 		return false
 	}
-	r.follow()
-	r.bounded(asked, written)
-	if d := r.world.Now() - began; d > patience && !r.tracker.Failing() && !r.tracker.Leaving(r.cluster()) {
+	if r.check() {
+		return false
+	}
+	r.bounded(began)
+	if d := r.world.Now() - began.at; d > patience && !r.tracker.Failing() && !r.tracker.Leaving(r.cluster()) {
 		r.violatedf(invariant.ComesToRest, "the engine is at work for %v, and nothing fails", d)
 	}
 	return !r.check()

@@ -83,6 +83,12 @@ func simplify(h History, holds func(History) bool) History {
 		func(o *Options) { o.ServerSide = false },
 		func(o *Options) { o.Patient = false },
 		func(o *Options) { o.Workloads = false },
+		func(o *Options) { o.RelatedKinds = false },
+		func(o *Options) { o.Many = 0 },
+		func(o *Options) { o.Many = min(o.Many, 30) },
+		func(o *Options) { o.Related = 0 },
+		func(o *Options) { o.Admission = false },
+		func(o *Options) { o.Restless = false },
 	} {
 		candidate := h
 		change(&candidate.Options)

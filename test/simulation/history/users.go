@@ -166,13 +166,23 @@ func (r *runner) color() string { return colors[r.random.IntN(len(colors))] }
 // wish returns what a parent may want.
 func (r *runner) wish() hooks.Wish {
 	wish := hooks.Wish{
-		Children: int64(r.random.IntN(3)), Color: r.color(), Level: int64(r.random.IntN(4)), Shape: int64(r.random.IntN(hooks.Shapes)),
+		Children: r.children(), Color: r.color(), Level: int64(r.random.IntN(4)), Shape: int64(r.random.IntN(hooks.Shapes)),
 		Ordered: r.random.IntN(4) == 0, Memory: r.random.IntN(5) == 0, Related: []string{"", "labels", "labels", "names", "namespace"}[r.random.IntN(5)],
 	}
 	if r.history.Options.RelatedKinds && r.random.IntN(2) == 0 {
 		wish.Related = hooks.Kinded
 	}
+	wish.InTurn = r.history.Options.Many > 0 && r.random.IntN(2) == 0
 	return wish
+}
+
+// children returns how many children a parent may want.
+func (r *runner) children() int64 {
+	many := int64(r.history.Options.Many)
+	if many == 0 {
+		return int64(r.random.IntN(3))
+	}
+	return []int64{0, 1, 2, many, many}[r.random.IntN(5)]
 }
 
 func (r *runner) createObject(s Step) { r.createAt(placeOf(s.Kind, s.On)) }
@@ -192,6 +202,7 @@ func (r *runner) createAt(p place) {
 		o["spec"] = map[string]any{"color": w.Color, "level": w.Level, "size": w.Children}
 	default:
 		spec := w.Spec()
+		r.drew(ofChildren, w.Children)
 		if p.kind == hooks.Thing {
 			spec["selector"] = map[string]any{"matchLabels": map[string]any{"app": p.name}}
 		}
@@ -213,10 +224,14 @@ func (r *runner) editAt(p place) {
 		spec["level"] = w.Level
 	case 3:
 		spec["children"] = w.Children
+		r.drew(ofChildren, w.Children)
 	case 4:
 		spec["shape"] = w.Shape
 	case 5:
 		spec["related"], spec["memory"], spec["ordered"] = w.Related, w.Memory, w.Ordered
+		if r.history.Options.Many > 0 {
+			spec["inTurn"] = w.InTurn
+		}
 		if r.random.IntN(8) == 0 {
 			spec["expired"] = true
 		}
@@ -307,9 +322,27 @@ func relatedPlace(s Step) place {
 	return place{hooks.ConfigMap, hooks.Namespaces[s.Kind%len(hooks.Namespaces)], fmt.Sprintf("related-%d", s.On)}
 }
 
-// createRelated creates a related object, or changes it.
+// relatedPlaces returns the places of the objects that a step with related objects is about.
+func (r *runner) relatedPlaces(s Step) []place {
+	number := 1
+	if many := r.history.Options.Related; many > 0 {
+		number = []int{1, 2, many}[r.random.IntN(3)]
+	}
+	r.drew(ofRelated, int64(number))
+	var all []place
+	for range number {
+		all = append(all, relatedPlace(s))
+		s.On += relatedObjects
+	}
+	return all
+}
+
+// createRelated creates related objects, or changes them.
 func (r *runner) createRelated(s Step) {
-	r.relate(relatedPlace(s), r.color())
+	color := r.color()
+	for _, p := range r.relatedPlaces(s) {
+		r.relate(p, color)
+	}
 }
 
 // relate creates a related object, or changes the label by which it is selected, and what it says.
@@ -321,7 +354,11 @@ func (r *runner) relate(p place, color string) {
 	}
 }
 
-func (r *runner) deleteRelated(s Step) { r.remove(relatedPlace(s).path(), "") }
+func (r *runner) deleteRelated(s Step) {
+	for _, p := range r.relatedPlaces(s) {
+		r.remove(p.path(), "")
+	}
+}
 
 // relabelRelated has a customize hook select an object no more by its label, or select one if none is selected.
 func (r *runner) relabelRelated(s Step) {

@@ -118,13 +118,16 @@ func (t *Tracker) Object(uid string) map[string]any { return t.objects[uid] }
 
 // Objects returns the objects of a kind as they are, in the order of their names. They must not be modified.
 func (t *Tracker) Objects(kind int) []map[string]any {
-	var all []map[string]any
+	named := map[string]map[string]any{}
 	for _, o := range t.objects {
 		if o.kind() == kind {
-			all = append(all, o)
+			named[o.String()] = o
 		}
 	}
-	slices.SortFunc(all, func(a, b map[string]any) int { return strings.Compare(object(a).String(), object(b).String()) })
+	all := make([]map[string]any, 0, len(named))
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		all = append(all, named[name])
+	}
 	return all
 }
 

@@ -17,6 +17,7 @@ limitations under the License.
 package invariant
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -107,6 +108,8 @@ type Tracker struct {
 	brakes  map[string]*brakes
 	// warned are the Warnings that the engine reported, by the UID of their object.
 	warned map[string]warnings
+	// misled has when a hook responded last about a parent, by its UID, otherwise than its function says.
+	misled map[string]time.Duration
 }
 
 // gone is a child that is gone since a time, or that its parent has controlled until then.
@@ -153,7 +156,7 @@ func NewTracker(o Options) *Tracker {
 		options: o, objects: map[string]object{}, written: map[string]int{}, definitions: map[string][]state{},
 		finalized: map[string]int{}, stranded: map[string]bool{}, last: map[syncing]*Call{}, revisions: map[syncing][]*Call{}, doubted: map[syncing][]*Call{},
 		unseen: map[syncing]map[string]expected{}, customized: map[syncing]*Call{}, warned: map[string]warnings{},
-		brakes: map[string]*brakes{}, generations: map[string]int64{}, asked: map[Asking]int{},
+		brakes: map[string]*brakes{}, generations: map[string]int64{}, asked: map[Asking]int{}, misled: map[string]time.Duration{},
 	}
 }
 
@@ -278,6 +281,9 @@ func (t *Tracker) event(e object, at time.Duration) {
 	}
 	if text(e["type"]) == "Warning" {
 		uid := text(subject["uid"])
+		if misled, ever := t.misled[uid]; text(e["reason"]) == responseDiffers && (!ever || at-misled > misleading) {
+			t.violated(New(HooksNotBlamed, at, "a Warning about %s %s blames its hook: %s", text(subject["kind"]), text(subject["name"]), text(e["message"])))
+		}
 		w := t.warned[uid]
 		w.times++
 		w.latest = at
@@ -286,6 +292,31 @@ func (t *Tracker) event(e object, at time.Duration) {
 		}
 		t.warned[uid] = w
 	}
+}
+
+// responseDiffers is the reason of Warnings that blame a hook, and misleading how long a response is remembered that gives reason to.
+const (
+	responseDiffers = "ResponseDiffers"
+	misleading      = 6 * time.Minute
+)
+
+// LastCall returns the last call of a sync or finalize hook about a parent, by its UID; nil if there is none.
+func (t *Tracker) LastCall(engine int, controller, parent string) *Call {
+	return t.last[syncing{engine, controller, parent}]
+}
+
+// LastCalls returns the last calls of sync and finalize hooks about the parents that there are, in the order of controllers and parents.
+func (t *Tracker) LastCalls(engine int) []*Call {
+	var all []*Call
+	for key, call := range t.last {
+		if key.engine == engine && t.objects[key.parent] != nil {
+			all = append(all, call)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Call) int {
+		return cmp.Or(strings.Compare(a.Controller, b.Controller), strings.Compare(object(a.Request.Parent).String(), object(b.Request.Parent).String()))
+	})
+	return all
 }
 
 // Call follows a call of a hook, after the writes that the API server did before it.
@@ -298,6 +329,9 @@ func (t *Tracker) Call(c *Call) {
 		t.violated(New(HooksWithinLimit, c.At, "%d calls of %s are under way, and its limit is %d", c.InFlight, c.Controller, limit))
 	}
 	t.asked[Asking{c.Controller, c.Hook, hooks.Meta(c.Request.Parent, "uid")}]++
+	if !c.Pure {
+		t.misled[hooks.Meta(c.Request.Parent, "uid")] = c.At
+	}
 	t.checkAlone(c)
 	t.checkSelected(c)
 	if b := t.brakes[c.Controller]; b != nil && b.paused {
@@ -320,8 +354,27 @@ func (t *Tracker) Call(c *Call) {
 		}
 		delete(t.revisions, key)
 	}
-	t.revisions[key] = append(t.revisions[key], c)
+	t.revisions[key] = recent(append(t.revisions[key], c))
 	t.last[key] = c
+}
+
+// remembered is the number of calls from which on those are dropped that were made before the last two syncs.
+const remembered = 40
+
+// recent returns the calls of the last two syncs at least. A parent that stays as it is may be synced once for each of many children.
+func recent(calls []*Call) []*Call {
+	if len(calls) < remembered {
+		return calls
+	}
+	syncs := 0
+	for i, c := range slices.Backward(calls) {
+		if reflect.DeepEqual(c.Request.Parent["spec"], calls[0].Request.Parent["spec"]) {
+			if syncs++; syncs == 2 {
+				return slices.Clone(calls[i:])
+			}
+		}
+	}
+	return calls
 }
 
 // begins reports whether a call shows another state of a parent than those before it, or one that is known anew. The latter is doubtful where a

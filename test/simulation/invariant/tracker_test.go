@@ -431,3 +431,47 @@ func TestTooManyCalls(t *testing.T) {
 		}
 	}
 }
+
+func TestAHookThatBehavesIsNotBlamed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		// misled is when the hook responded otherwise than its function says, zero for never, and told when the Warning comes.
+		misled, told time.Duration
+		violated     bool
+	}{
+		"ItBehaves":           {reason: "ResponseDiffers", told: time.Hour, violated: true},
+		"ItDidNotAtThatTime":  {reason: "ResponseDiffers", misled: time.Hour, told: time.Hour + time.Minute},
+		"ItDidNotLongAgo":     {reason: "ResponseDiffers", misled: time.Minute, told: time.Hour, violated: true},
+		"SomethingElseIsTold": {reason: "SyncError", told: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			if tc.misled > 0 {
+				s.misled["p"] = tc.misled
+			}
+			s.Write(apiserver.Write{
+				At: start.Add(tc.told), Resource: "events", Verb: "create",
+				After: s.decode(`{"type":"Warning","reason":"` + tc.reason + `","message":"m","involvedObject":{"kind":"Thing","name":"t0","uid":"p"}}`),
+			})
+			if v := s.Violation(); (v != nil) != tc.violated || v != nil && v.Invariant != HooksNotBlamed {
+				t.Errorf("violated: %v, want one: %v", v, tc.violated)
+			}
+		})
+	}
+}
+
+func TestTheCallsOfTheLastTwoSyncsAreRemembered(t *testing.T) {
+	call := func(color string) *Call {
+		return &Call{Request: &hooks.Request{Parent: map[string]any{"spec": map[string]any{"color": color}}}}
+	}
+	var calls []*Call
+	for range 2 * remembered {
+		calls = recent(append(calls, call("latest"), call("former")))
+		if len(calls) > remembered {
+			t.Fatalf("%d calls are remembered", len(calls))
+		}
+	}
+	if n := len(calls); n < 3 || latest(calls) != calls[n-2] {
+		t.Errorf("of %d calls the last one for the latest revision is not that of the last sync", n)
+	}
+}

@@ -69,6 +69,15 @@ const (
 	// ComesToRest: what users do has an end, and so has what the engine does about it: hooks are asked, and objects written, a limited number
 	// of times for what has changed.
 	ComesToRest = "comes-to-rest"
+	// HooksNotBlamed: no Warning says of a hook that behaves well that its responses differ.
+	HooksNotBlamed = "hooks-not-blamed"
+	// PausesEnd: a parent that is held back is synced at once when something changes that its hook is shown.
+	PausesEnd = "pauses-end"
+	// UnrelatedIgnored: a change of the admission configuration that changes no stored value has nothing asked and nothing tried, and one that
+	// may has each child tried once.
+	UnrelatedIgnored = "unrelated-ignored"
+	// ReadOnce: an object is read once for each of its versions, and not with each sync.
+	ReadOnce = "read-once"
 	// LatestSeen: at rest, the last request to the hook shows everything as it is now.
 	LatestSeen = "latest-seen"
 	// ChildrenAsWanted: at rest, the desired children are there as desired, and no others.
@@ -99,6 +108,8 @@ const (
 	NoPanic = "no-panic"
 )
 
+const lawsOfTheEngine = "docs/architecture.md, laws of the engine"
+
 var sources = map[string]string{
 	KnowledgeIsFresh:     "docs/reference/compatibility.md#d5.2",
 	GenerationShown:      "docs/reference/contract.md#s6",
@@ -113,20 +124,24 @@ var sources = map[string]string{
 	PausedRests:          "docs/reference/controllers.md#pausing-a-controller",
 	DeletionsGuarded:     "docs/reference/controllers.md#guarding-deletions",
 	ComesToRest:          "docs/reference/compatibility.md#d12.4",
+	HooksNotBlamed:       "docs/reference/compatibility.md#d12.4",
+	PausesEnd:            "docs/reference/controllers.md",
+	UnrelatedIgnored:     lawsOfTheEngine,
+	ReadOnce:             lawsOfTheEngine,
 	LatestSeen:           "docs/reference/contract.md#s5.2",
 	ChildrenAsWanted:     "docs/reference/contract.md#s11",
 	ParentAsWanted:       "docs/reference/contract.md#s6",
 	FinalizersAsDefined:  "docs/reference/compatibility.md#d15",
-	ResyncWritesNothing:  "docs/architecture.md, laws of the engine",
+	ResyncWritesNothing:  lawsOfTheEngine,
 	ResyncAsks:           "docs/reference/contract.md#s5.3",
 	RestartWritesNothing: "docs/reference/compatibility.md#d13",
 	ConditionsAsIs:       "docs/reference/compatibility.md#d4",
 	Ready:                "docs/reference/compatibility.md#d4",
-	ErrorsTold:           "docs/architecture.md, laws of the engine",
-	EditsSeen:            "docs/architecture.md, laws of the engine",
+	ErrorsTold:           lawsOfTheEngine,
+	EditsSeen:            lawsOfTheEngine,
 	NothingRemembered:    "docs/architecture.md, how a controller starts, changes and stops",
 	EverythingEnds:       "docs/architecture.md, how a controller starts, changes and stops",
-	NoPanic:              "docs/architecture.md, laws of the engine",
+	NoPanic:              lawsOfTheEngine,
 }
 
 // New returns a violation of an invariant.

@@ -35,6 +35,8 @@ type Options struct {
 	// Hook responds to the calls of all hooks. It is called on the goroutine that made the world, when a call arrives. Required once an
 	// engine calls a hook.
 	Hook func(HookCall) HookResponse
+	// Arrived is called with each request of an engine that has arrived at the API server. Nil: nobody is.
+	Arrived func(Pending)
 	// Faults says which faults [World.Step] makes. The zero value: none.
 	Faults Faults
 	// Collect does one write of a controller of the cluster that the API server does not have, as [apiserver.Server.Collect] does, and returns

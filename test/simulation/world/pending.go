@@ -63,6 +63,8 @@ type Pending struct {
 	Group, Version, Resource, Subresource, Namespace, Name string
 	// Controller and Hook are those of [HookCall].
 	Controller, Hook string
+	// DryRun says of a request that it changes nothing.
+	DryRun bool
 	// Events is how many events of a watch wait. None wait when it is to end.
 	Events int
 	// Since is when it became pending, from the start of the world.
@@ -180,7 +182,7 @@ func describe(p *Pending, method, path string, query url.Values, contentType str
 	if len(parts) > 2 {
 		p.Subresource = parts[2]
 	}
-	p.Verb = verb(method, p.Name != "", query, contentType)
+	p.Verb, p.DryRun = verb(method, p.Name != "", query, contentType), query.Get("dryRun") != ""
 }
 
 func verb(method string, named bool, query url.Values, contentType string) string {

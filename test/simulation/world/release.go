@@ -260,6 +260,9 @@ func (w *World) releaseRequest(i *item, f Fault) string {
 	}
 	before := len(w.API.Journal())
 	x.arrive(w)
+	if w.options.Arrived != nil && i.Kind == Request {
+		w.options.Arrived(i.Pending)
+	}
 	if after := len(w.API.Journal()); after > before {
 		i.wrote = after
 	}
