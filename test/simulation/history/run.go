@@ -133,7 +133,7 @@ type runner struct {
 	arriving int
 	// latecomers are the revisions that engines created which were gone by then, by UID.
 	latecomers map[string]bool
-	// calls counts the calls of sync and finalize hooks about each parent, by its UID, and reads and dryRuns the requests of engines for one
+	// calls counts the calls of sync and finalize hooks by controller and parent, and reads and dryRuns the requests of engines for one
 	// object and those that change nothing, by resource.
 	calls, reads, dryRuns map[string]int
 	// configured are the webhook configurations and policies that there are, by their paths, and configurations counts their changes.
@@ -276,7 +276,9 @@ func (r *runner) hook(c world.HookCall) world.HookResponse {
 	if index < 0 {
 		return world.HookResponse{Err: errors.New("a call of an unknown controller " + c.Controller)}
 	}
-	r.calls[hooks.Meta(request.Parent, "uid")]++
+	if hook.Name(c.Hook) != hook.Customize {
+		r.calls[name+" "+hooks.Meta(request.Parent, "uid")]++
+	}
 	reply := r.behaviors[index].reply(hook.Name(c.Hook), request)
 	if !reply.pure {
 		r.took(Behave)

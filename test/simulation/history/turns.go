@@ -102,7 +102,7 @@ const (
 	atOnce = 2 * time.Second
 	// alternations is how often a hook is asked at most that fails with every other call, and returns something new with the others, and
 	// alternationsPerChild how much more often for each child.
-	alternations, alternationsPerChild = 150, 8
+	alternations, alternationsPerChild = 100, 8
 )
 
 // misbehave has the hooks of a controller behave in a way for a time, in which nothing else goes wrong.
@@ -234,10 +234,10 @@ func (r *runner) alternate(s Step) {
 	clear(r.calls)
 	r.misbehave(call, "alternate", s.Time())
 	r.drew(ofPauses, "alternating")
-	for uid, times := range r.calls {
+	for of, times := range r.calls {
 		if most := alternations + alternationsPerChild*r.history.Options.Many; times > most && r.result.Violation == nil {
-			r.violatedf(invariant.ComesToRest, "hooks were asked %d times about %v within %v, while they failed with every other call",
-				times, placeOfObject(r.tracker.Object(uid)).path(), s.Time())
+			r.violatedf(invariant.ComesToRest, "hooks were asked %d times (%s) within %v, while they failed with every other call",
+				times, of, s.Time())
 		}
 	}
 }
