@@ -22,4 +22,7 @@ limitations under the License.
 // wait is bounded by Limit, since an event may never arrive, for example when the object no longer matches an informer's
 // selector. Registry sums up how stale the informers of all controllers are. OwnWrites tells the events that a controller's
 // own writes of a parent cause from those of other clients.
+//
+// The Registry remembers the latest writes of all controllers with the parents that led to each, so that a parent can tell an answer to its own
+// writes from an input (docs/design/0020-loops-and-fights.md).
 package expectations
