@@ -19,7 +19,6 @@ package synchistory
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,8 +34,6 @@ import (
 const (
 	// maxVersions is how many versions that a sync wrote are remembered until their events are seen.
 	maxVersions = 256
-	// usualVersions is how many children most syncs write at most.
-	usualVersions = 4
 	// lookBack is how many former syncs of a parent are looked at to find out whether a field was written before.
 	lookBack = 8
 )
@@ -118,18 +115,15 @@ func (e *entry) begin() {
 	e.before = len(e.wrote)
 }
 
-// Begin begins to record a sync of a parent, and tells triggers that are events of own writes so. The caller ends the recording, and releases
-// the triggers after that.
+// Begin begins to record a sync of a parent, and tells triggers that are events of own writes so. The caller ends the recording.
 func (h *History) Begin(key parent.Key, b trigger.Begun) Recording {
 	if h == nil {
 		return Recording{}
 	}
-	now := time.Now()
-	p := newPacker()
-	p.sync.Time, p.sync.WaitMilliseconds = metav1.NewMicroTime(now), b.Waited.Milliseconds()
-	if p.triggers = b.Triggers.Kept(); len(p.triggers) > 0 {
-		p.sync.MoreTriggers = clamp(b.Triggers.More)
-	}
+	s := &remembered{ControllerSync: v1alpha1.ControllerSync{
+		ParentReference: v1alpha1.ParentReference{Group: key.Resource().Group, Resource: key.Resource().Resource, Namespace: key.Namespace, Name: key.Name},
+		Time:            metav1.NowMicro(), WaitMilliseconds: b.Waited.Milliseconds(),
+	}}
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
 	e, ok := h.parents[key]
@@ -137,14 +131,33 @@ func (h *History) Begin(key parent.Key, b trigger.Begun) Recording {
 		e = &entry{}
 		h.parents[key] = e
 	}
-	own := func(version uint64) bool { return slices.Contains(e.wrote, version) }
-	for i := range p.triggers {
-		if t := &p.triggers[i]; t.All(own) {
-			t.Reason = v1alpha1.SyncOwnWrite
+	if kept := b.Triggers.Kept(); len(kept) > 0 {
+		s.Triggers, s.MoreTriggers = make([]v1alpha1.SyncTrigger, len(kept)), clamp(b.Triggers.More)
+		for i := range kept {
+			s.Triggers[i] = e.trigger(s.ParentReference, &kept[i])
 		}
 	}
 	e.begin()
-	return Recording{ring: h.ring, of: e, began: now, packer: p}
+	return Recording{ring: h.ring, of: e, sync: s}
+}
+
+// trigger returns what is remembered of a trigger. The fields of an own write of the parent are those that the former sync wrote. It is
+// called with the lock held.
+func (e *entry) trigger(p v1alpha1.ParentReference, t *trigger.Trigger) v1alpha1.SyncTrigger {
+	kept := v1alpha1.SyncTrigger{Reason: t.Reason, Fields: t.Fields(), MoreFields: t.MoreFields}
+	if t.All(func(version uint64) bool { return slices.Contains(e.wrote, version) }) {
+		kept.Reason = v1alpha1.SyncOwnWrite
+	}
+	switch o := t.Object(); {
+	case t.Parent:
+		kept.Object = &v1alpha1.SyncObject{Group: p.Group, Resource: p.Resource, Kind: o.Kind, Namespace: p.Namespace, Name: p.Name}
+		if kept.Reason == v1alpha1.SyncOwnWrite && len(kept.Fields) == 0 && e.last != nil {
+			kept.Fields = e.last.Fields
+		}
+	case o != v1alpha1.SyncObject{}:
+		kept.Object = &o
+	}
+	return kept
 }
 
 // Repeated reports whether one of the last syncs of a parent changed a child at one of the places at which a step changes it, and somebody
@@ -179,37 +192,17 @@ func (h *History) written(key parent.Key, step *plan.Step) []record.Hash {
 // written returns what the last of the syncs that are looked at, and which changed a child at a place, wrote there; zero if there is none,
 // if it is not known whether it was written, or if the child is another one since. It is called with the lock held.
 func (e *entry) written(key children.Key, path string) record.Hash {
-	n := e.last
+	s := e.last
 	for range lookBack {
-		if n == nil {
+		if s == nil {
 			return 0
 		}
-		if hash, settled := n.wrote(key, path); settled {
+		if hash, settled := s.wrote(key, path); settled {
 			return hash
 		}
-		n = n.before
+		s = s.before
 	}
 	return 0
-}
-
-// remembered is a sync with its parent.
-type remembered struct {
-	of parent.Key
-	packed
-	// before is the former sync of the parent; the zero value if it is not remembered.
-	before packed
-}
-
-// sync returns the sync. The fields of an own write of the parent are those that the former sync wrote.
-func (r *remembered) sync() v1alpha1.ControllerSync {
-	s := r.packed.sync(r.of)
-	for i := range s.Triggers {
-		t := &s.Triggers[i]
-		if r.before.bytes != nil && t.Reason == v1alpha1.SyncOwnWrite && len(t.Fields) == 0 && t.Object != nil && *t.Object == objectOf(r.of, t.Object.Kind) {
-			t.Fields = r.before.sync(r.of).Fields
-		}
-	}
-	return s
 }
 
 // Latest returns the latest syncs of some parents, up to a limit, and how many more are remembered.
@@ -218,29 +211,25 @@ func (h *History) Latest(keys []parent.Key, limit int) (syncs []v1alpha1.Control
 		return nil, 0
 	}
 	list := h.all(keys)
-	slices.SortFunc(list, func(a, b remembered) int {
-		return cmp.Or(cmp.Compare(b.began, a.began), cmp.Compare(a.of.Namespace, b.of.Namespace), cmp.Compare(a.of.Name, b.of.Name))
+	slices.SortFunc(list, func(a, b *remembered) int {
+		return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	n := min(limit, len(list))
 	syncs = make([]v1alpha1.ControllerSync, n)
 	for i := range syncs {
-		syncs[i] = list[i].sync()
+		list[i].DeepCopyInto(&syncs[i])
 	}
 	return syncs, len(list) - n
 }
 
-func (h *History) all(keys []parent.Key) []remembered {
+func (h *History) all(keys []parent.Key) []*remembered {
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
-	var list []remembered
+	var list []*remembered
 	for _, key := range keys {
 		if e, ok := h.parents[key]; ok {
-			for n := e.first; n != nil; n = n.after {
-				each := remembered{of: key, packed: n.packed}
-				if n.before != nil {
-					each.before = n.before.packed
-				}
-				list = append(list, each)
+			for s := e.first; s != nil; s = s.after {
+				list = append(list, s)
 			}
 		}
 	}

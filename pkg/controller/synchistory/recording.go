@@ -18,6 +18,7 @@ package synchistory
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -46,27 +47,28 @@ const (
 
 // Recording is a sync that is under way. It must not be copied, and is not safe for concurrent use. All methods of the zero value do nothing.
 type Recording struct {
-	ring  *Ring
-	of    *entry
-	began time.Time
-	hook  time.Duration
-	// packer is nil once the sync has ended.
-	packer *packer
+	ring *Ring
+	of   *entry
+	hook time.Duration
+	// sync is nil once the sync has ended.
+	sync *remembered
+	// places are where the parent is about to be changed.
+	places trigger.Places
 }
 
 // Records reports whether it is more than the zero value and has not ended.
-func (r *Recording) Records() bool { return r.packer != nil }
+func (r *Recording) Records() bool { return r.sync != nil }
 
 // Hook adds the time that a call of a hook took.
 func (r *Recording) Hook(took time.Duration) { r.hook += took }
 
 // Places returns where to note at which places the parent is about to be changed; nil if nobody asks. It is valid until the next call.
 func (r *Recording) Places() *trigger.Places {
-	if r.packer == nil {
+	if r.sync == nil {
 		return nil
 	}
-	r.packer.places.Reset()
-	return &r.packer.places
+	r.places.Reset()
+	return &r.places
 }
 
 // Parent notes that the sync wrote the parent, at the given places.
@@ -75,12 +77,11 @@ func (r *Recording) Parent(written *object.Object, places ...string) {
 		return
 	}
 	r.wrote(trigger.Version(written))
-	if r.packer == nil {
+	if r.sync == nil {
 		return
 	}
-	s := &r.packer.sync
 	for _, place := range places {
-		if len(s.Fields) < maxFields && !slices.Contains(s.Fields, place) {
+		if s := r.sync; len(s.Fields) < maxFields && !slices.Contains(s.Fields, place) {
 			s.Fields = append(s.Fields, place)
 		}
 	}
@@ -88,8 +89,8 @@ func (r *Recording) Parent(written *object.Object, places ...string) {
 
 // ChangedBackBy names who changed the parent back. After End it does nothing.
 func (r *Recording) ChangedBackBy(names ...string) {
-	if r.packer != nil {
-		r.packer.sync.ChangedBackBy = names
+	if r.sync != nil {
+		r.sync.ChangedBackBy = cloned(names)
 	}
 }
 
@@ -99,10 +100,10 @@ func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, writte
 		return
 	}
 	r.wrote(trigger.Version(written))
-	r.child(&v1alpha1.SyncChild{Action: action, SyncObject: v1alpha1.SyncObject{
+	r.child(action, "", v1alpha1.SyncObject{
 		Group: written.GroupVersionKind().Group, Resource: resource, Kind: written.Kind(), Namespace: written.Namespace(),
 		Name: written.Name(),
-	}}, nil, nil)
+	})
 }
 
 // Children notes what was done with the children, which rules declare: first what was to be done, then what was left alone for a reason.
@@ -110,10 +111,11 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 	if r.ring == nil {
 		return
 	}
-	var few [2 * usualVersions]uint64
-	versions := few[:0]
+	var versions []uint64
+	outcomes := make(map[children.Key]*plan.Outcome, len(done.Outcomes))
 	for i := range done.Outcomes {
 		o := &done.Outcomes[i]
+		outcomes[o.Key] = o
 		switch {
 		case o.Written != nil:
 			versions = append(versions, trigger.Version(o.Written))
@@ -122,19 +124,21 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 		}
 	}
 	r.wrote(versions...)
-	outcomes := outcomes{list: done.Outcomes}
+	if s := r.sync; s != nil {
+		s.Children = slices.Grow(s.Children, min(len(done.Outcomes), maxChildren-len(s.Children)))
+	}
 	for i := range done.Plan.Steps {
 		if step := &done.Plan.Steps[i]; step.Action != plan.Leave {
-			if action, reason := became(step, outcomes.of(step.Key), done.Held); action != "" {
+			if action, reason := became(step, outcomes[step.Key], done.Held); action != "" {
 				r.step(step, action, reason, done.ChangedBackBy[step.Key])
 			}
 		}
 	}
 	for _, key := range done.Plan.Failed {
 		rule, _ := rules.For(key.GroupKind())
-		r.child(&v1alpha1.SyncChild{Action: v1alpha1.ChildRefuse, Reason: reasonFailed, SyncObject: v1alpha1.SyncObject{
+		r.child(v1alpha1.ChildRefuse, reasonFailed, v1alpha1.SyncObject{
 			Group: key.Group, Resource: rule.Resource.Resource, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
-		}}, nil, nil)
+		})
 	}
 	for i := range done.Plan.Steps {
 		step := &done.Plan.Steps[i]
@@ -142,34 +146,6 @@ func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
 			r.step(step, v1alpha1.ChildLeave, string(step.Reason), nil)
 		}
 	}
-}
-
-// outcomes finds those of children.
-type outcomes struct {
-	list []plan.Outcome
-	// next is the place after the one that was found last: mostly they are asked for in their order.
-	next int
-	// places are those of all, nil while they are asked for in their order.
-	places map[children.Key]int
-}
-
-// of returns the outcome about a child, nil if there is none.
-func (o *outcomes) of(key children.Key) *plan.Outcome {
-	at := o.next
-	if at >= len(o.list) || o.list[at].Key != key {
-		if o.places == nil {
-			o.places = make(map[children.Key]int, len(o.list))
-			for i := range o.list {
-				o.places[o.list[i].Key] = i
-			}
-		}
-		var ok bool
-		if at, ok = o.places[key]; !ok {
-			return nil
-		}
-	}
-	o.next = at + 1
-	return &o.list[at]
 }
 
 // became returns what was done of a step, and why not all of it; no action if the API server found nothing to change.
@@ -194,60 +170,51 @@ func became(step *plan.Step, o *plan.Outcome, held bool) (action v1alpha1.ChildA
 }
 
 func (r *Recording) step(step *plan.Step, action v1alpha1.ChildAction, reason string, by []string) {
-	if r.packer == nil {
+	c := r.child(action, reason, v1alpha1.SyncObject{
+		Group: step.Group, Resource: step.Resource.Resource, Kind: step.Kind, Namespace: step.Namespace, Name: step.Name,
+	})
+	if c == nil {
 		return
 	}
-	var paths [maxFields]string
-	var desired [maxFields]record.Hash
-	n := min(len(step.Changed), maxFields)
-	for i := range n {
-		paths[i], desired[i] = step.Changed[i].Path, record.HashOf(step.Changed[i].Desired)
+	c.ChangedBackBy, c.MoreFields = cloned(by), len(step.Changed) > maxFields
+	for i := range min(len(step.Changed), maxFields) {
+		c.Fields = append(c.Fields, strings.Clone(step.Changed[i].Path))
+		r.sync.desired = append(r.sync.desired, record.HashOf(step.Changed[i].Desired))
 	}
-	r.child(&v1alpha1.SyncChild{
-		Action: action, Reason: reason, ChangedBackBy: by, MoreFields: len(step.Changed) > maxFields,
-		SyncObject: v1alpha1.SyncObject{
-			Group: step.Group, Resource: step.Resource.Resource, Kind: step.Kind, Namespace: step.Namespace, Name: step.Name,
-		},
-	}, paths[:n], desired[:n])
 }
 
-// child notes a child, whose fields are given, and for each of them what stands for what was desired there.
-func (r *Recording) child(c *v1alpha1.SyncChild, fields []string, desired []record.Hash) {
-	switch p := r.packer; {
-	case p == nil:
-	case p.count == maxChildren:
-		p.sync.MoreChildren++
-	default:
-		p.child(c, fields, desired)
+// child adds a child; it returns nil if the child is not named.
+func (r *Recording) child(action v1alpha1.ChildAction, reason string, o v1alpha1.SyncObject) *v1alpha1.SyncChild {
+	s := r.sync
+	switch {
+	case s == nil:
+		return nil
+	case len(s.Children) == maxChildren:
+		s.MoreChildren++
+		return nil
 	}
+	s.Children = append(s.Children, v1alpha1.SyncChild{SyncObject: named(o), Action: action, Reason: reason})
+	return &s.Children[len(s.Children)-1]
 }
 
 // End remembers the sync with the text of its error, empty for none. A second call does nothing.
 func (r *Recording) End(failed string) {
-	if r.packer == nil {
+	s := r.sync
+	if s == nil {
 		return
 	}
-	p := r.packer
-	r.packer = nil
-	p.sync.Error = failed
-	p.sync.HookMilliseconds, p.sync.DurationMilliseconds = r.hook.Milliseconds(), time.Since(r.began).Milliseconds()
-	defer p.release()
-	packed := p.pack()
+	r.sync = nil
+	s.Error = failed
+	s.HookMilliseconds, s.DurationMilliseconds = r.hook.Milliseconds(), time.Since(s.Time.Time).Milliseconds()
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()
-	r.of.made(p.wrote)
 	if !r.of.forgotten {
-		r.ring.push(r.of, packed)
+		r.ring.push(r.of, s)
 	}
 }
 
-// wrote notes that the sync made states of the parent or of children. Nobody asks before the next sync of the parent begins, which is after
-// End.
+// wrote notes that the sync made states of the parent or of children.
 func (r *Recording) wrote(versions ...uint64) {
-	if r.packer != nil {
-		r.packer.wrote = append(r.packer.wrote, versions...)
-		return
-	}
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()
 	r.of.made(versions)

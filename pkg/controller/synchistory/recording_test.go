@@ -75,7 +75,7 @@ func TestAnOwnWriteOfTheParentHasTheFieldsThatTheFormerSyncWrote(t *testing.T) {
 	if diff := cmp.Diff([]string{"OwnWrite[]", "OwnWrite[status.a status.b]", "Timer[]", "OwnWrite[]"}, got); diff != "" {
 		t.Errorf("the syncs, from the last on (-want +got):\n%s", diff)
 	}
-	if o := syncs[1].Triggers[0].Object; o == nil || *o != objectOf(key("a"), "ConfigMap") {
+	if o := syncs[1].Triggers[0].Object; o == nil || *o != (v1alpha1.SyncObject{Group: "example.com", Resource: "things", Kind: "ConfigMap", Namespace: "n", Name: "a"}) {
 		t.Errorf("the trigger is about %+v", o)
 	}
 }

@@ -17,88 +17,143 @@ limitations under the License.
 package synchistory
 
 import (
+	"slices"
+	"strings"
 	"sync"
+	"unique"
 	"unsafe"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
-// DefaultBytes is the size of a ring unless it is set.
-const DefaultBytes = 4 << 20
+const (
+	// DefaultBytes is the size of a ring unless it is set.
+	DefaultBytes = 4 << 20
+	// maxShort is how many bytes of an error are kept of a sync that is abridged.
+	maxShort = 128
+)
 
 // Ring has the recent syncs of all controllers of a process. It is safe for concurrent use; a nil ring records nothing.
 type Ring struct {
 	limit int64
 
 	// mu guards all histories as well. It is held for a few steps, and for one look at all syncs when they are asked for.
-	mu             sync.Mutex
-	bytes          int64
-	oldest, latest *node
-	// filling is where the next sync goes if it has room there; nil if there is none.
-	filling     *chunk
+	mu    sync.Mutex
+	bytes int64
+	// ends is no sync: the oldest one is the newer of its neighbors, and the latest one the older.
+	ends        remembered
 	controllers map[string]*History
 }
 
-// node is one sync, in the list of the ring and in that of its parent.
-type node struct {
-	packed
+// remembered is one sync, in the list of the ring and in that of its parent. What it has of the sync does not change once it is there.
+type remembered struct {
+	v1alpha1.ControllerSync
+	// desired stands for what was desired at each field of each child, in their order.
+	desired []record.Hash
 
 	of *entry
-	// in is where it is; nil for one that is abridged, which is in no ring.
-	in *chunk
-	// older and newer are the neighbors in the ring, and before and after those of the same parent.
-	older, newer, before, after *node
-}
-
-const (
-	// chunks is how many pieces the memory of a ring has at least, unless these would be large.
-	chunks = 32
-	// maxChunk is how many bytes of syncs a chunk has at most, but for a single one that is larger.
-	maxChunk = 32 << 10
-	// usualSync is how many bytes most syncs take, with their nodes, as long as it is not known.
-	usualSync = 200
-)
-
-// chunk is memory for several syncs, which is two objects for the garbage collector and not two for each sync. It is given back as a whole,
-// when none of them is in the ring any more: the oldest ones go first, so that chunks are left one after the other.
-type chunk struct {
-	nodes []node
-	data  []byte
 	// size is how many bytes of the ring it takes.
 	size int64
-	// live is how many of its syncs are in the ring.
-	live int
+	// older and newer are the neighbors in the ring, in which one that is abridged is not; before and after are those of the same parent.
+	older, newer, before, after *remembered
 }
 
-// place puts a sync into a chunk, with a copy of its bytes. It is in no list yet.
-func (r *Ring) place(p packed) *node {
-	c := r.filling
-	if c == nil || len(c.nodes) == cap(c.nodes) || len(c.data)+len(p.bytes) > cap(c.data) {
-		usual, each := min(int(r.limit/chunks), maxChunk), usualSync
-		if c != nil {
-			each = nodeSize + len(c.data)/len(c.nodes) // As in the one that is full.
+// bytes estimates the memory of the sync. Texts that it shares with its controller, such as kinds and reasons, do not count.
+func (s *remembered) bytes() int64 {
+	n := int(unsafe.Sizeof(*s)) + len(s.Name) + len(s.Error) + sizeOf(s.desired) + sizeOf(s.Triggers) + sizeOf(s.Children)
+	n += sizeOfTexts(s.Fields) + sizeOfTexts(s.ChangedBackBy)
+	for i := range s.Triggers {
+		t := &s.Triggers[i]
+		if n += sizeOfTexts(t.Fields); t.Object != nil {
+			n += int(unsafe.Sizeof(*t.Object)) + len(t.Object.Name)
 		}
-		nodes := max(usual/each, 1)
-		c = &chunk{nodes: make([]node, 0, nodes), data: make([]byte, 0, max(usual-nodes*nodeSize, len(p.bytes)))}
-		c.size = int64(nodes*nodeSize + cap(c.data))
-		r.bytes += c.size
-		r.filling = c
 	}
-	at := len(c.data)
-	c.data = append(c.data, p.bytes...)
-	p.bytes = c.data[at:len(c.data):len(c.data)]
-	c.nodes = append(c.nodes, node{packed: p, in: c})
-	c.live++
-	return &c.nodes[len(c.nodes)-1]
+	for i := range s.Children {
+		c := &s.Children[i]
+		n += len(c.Name) + sizeOfTexts(c.Fields) + sizeOfTexts(c.ChangedBackBy)
+	}
+	return int64(n)
 }
 
-const nodeSize = int(unsafe.Sizeof(node{}))
+func sizeOf[T any](list []T) int {
+	var one T
+	return cap(list) * int(unsafe.Sizeof(one))
+}
+
+func sizeOfTexts(list []string) int {
+	n := sizeOf(list)
+	for _, text := range list {
+		n += len(text)
+	}
+	return n
+}
+
+// abridge returns the sync without its fields and children, and with one trigger. It is in no list.
+func (s *remembered) abridge() *remembered {
+	short := &remembered{of: s.of, ControllerSync: s.ControllerSync}
+	short.Abridged, short.Error = true, health.Shorten(s.Error, maxShort)
+	short.Fields, short.ChangedBackBy, short.Children, short.Triggers = nil, nil, nil, nil
+	short.MoreChildren = clamp(int(s.MoreChildren) + len(s.Children))
+	if len(s.Triggers) > 0 {
+		first := &s.Triggers[0]
+		short.Triggers = []v1alpha1.SyncTrigger{{Reason: first.Reason, Object: first.Object}}
+		short.MoreTriggers = clamp(int(s.MoreTriggers) + len(s.Triggers) - 1)
+	}
+	return short
+}
+
+// wrote returns what stands for what the sync wrote at a place of a child; zero if it did not, or if it is not known whether it did.
+// It is not settled if the sync says nothing about it, so that one before it may; it is if the child is another one since.
+func (s *remembered) wrote(key children.Key, path string) (hash record.Hash, settled bool) {
+	desired := s.desired
+	for i := range s.Children {
+		c := &s.Children[i]
+		here := desired[:len(c.Fields)]
+		desired = desired[len(c.Fields):]
+		if c.Name != key.Name || c.Namespace != key.Namespace || c.Group != key.Group || c.Kind != key.Kind {
+			continue
+		}
+		switch c.Action {
+		case v1alpha1.ChildCreate, v1alpha1.ChildRecreate, v1alpha1.ChildDelete:
+			return 0, true
+		case v1alpha1.ChildUpdate:
+			if at := slices.Index(c.Fields, path); at >= 0 {
+				if c.Reason != "" {
+					return 0, true
+				}
+				return here[at], true
+			}
+		case v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildLeave, v1alpha1.ChildRefuse:
+		}
+	}
+	return 0, false
+}
+
+// named returns the name of an object in memory of its own: that which is given may be a part of an object's JSON, all of which would stay.
+func named(o v1alpha1.SyncObject) v1alpha1.SyncObject {
+	o.Group, o.Kind, o.Namespace = unique.Make(o.Group).Value(), unique.Make(o.Kind).Value(), unique.Make(o.Namespace).Value()
+	o.Name = strings.Clone(o.Name)
+	return o
+}
+
+// cloned returns texts in memory of their own.
+func cloned(list []string) []string {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i] = strings.Clone(list[i])
+	}
+	return list
+}
 
 // entry is what is remembered of a parent. There is one for each.
 type entry struct {
-	first, last *node
+	first, last *remembered
 	// wrote stands for the versions that the last syncs made: so many of them are those of the one before the present or the last one, and
 	// come first.
 	wrote  []uint64
@@ -112,7 +167,9 @@ func NewRing(limit int64) *Ring {
 	if limit <= 0 {
 		return nil
 	}
-	return &Ring{limit: limit, controllers: map[string]*History{}}
+	r := &Ring{limit: limit, controllers: map[string]*History{}}
+	r.ends.older, r.ends.newer = &r.ends, &r.ends
+	return r
 }
 
 // Of returns the history of a controller object, whose name is unique among both kinds. That of a former object of that name is dropped.
@@ -158,72 +215,50 @@ func (r *Ring) Bytes() int64 {
 
 // The functions below are called with the lock held.
 
-// push adds a copy of a sync of a parent, and lets the oldest ones of all parents go for which there is no room.
-func (r *Ring) push(e *entry, p packed) {
-	n := r.place(p)
-	if e.last != nil && e.last.abridged() {
+// push adds a sync of a parent, and lets the oldest ones of all parents go for which there is no room.
+func (r *Ring) push(e *entry, s *remembered) {
+	if e.last != nil && e.last.Abridged {
 		e.first, e.last = nil, nil
 	}
-	n.of, n.older, n.before = e, r.latest, e.last
-	if r.latest == nil {
-		r.oldest = n
+	if s.before = e.last; e.last == nil {
+		e.first = s
 	} else {
-		r.latest.newer = n
+		e.last.after = s
 	}
-	r.latest = n
-	if e.last == nil {
-		e.first = n
-	} else {
-		e.last.after = n
-	}
-	e.last = n
+	e.last = s
+	s.of, s.size, s.older, s.newer = e, s.bytes(), r.ends.older, &r.ends
+	s.older.newer, r.ends.older = s, s
+	r.bytes += s.size
 	for r.bytes > r.limit {
-		r.evict(r.oldest)
+		r.evict(r.ends.newer)
 	}
 }
 
 // evict takes the oldest sync of all out of the ring, which is the oldest of its parent. The last one of its parent stays in short.
-func (r *Ring) evict(n *node) {
-	e := n.of
-	if e.last == n {
-		last := &node{packed: n.abridge(), of: e}
-		e.first, e.last = last, last
+func (r *Ring) evict(s *remembered) {
+	e := s.of
+	if e.last == s {
+		e.first = s.abridge()
+		e.last = e.first
 	} else {
-		e.first, n.after.before = n.after, nil
+		e.first, s.after.before = s.after, nil
 	}
-	r.unlink(n)
+	r.unlink(s)
 }
 
 // unlink takes a sync out of the ring, which is in no list of its parent any more.
-func (r *Ring) unlink(n *node) {
-	if n.older == nil {
-		r.oldest = n.newer
-	} else {
-		n.older.newer = n.newer
-	}
-	if n.newer == nil {
-		r.latest = n.older
-	} else {
-		n.newer.older = n.older
-	}
-	c := n.in
-	*n = node{} // What its chunk has left must not keep other chunks in memory.
-	if c.live--; c.live == 0 {
-		r.bytes -= c.size
-		if r.filling == c {
-			r.filling = nil
-		}
-	}
+func (r *Ring) unlink(s *remembered) {
+	s.older.newer, s.newer.older = s.newer, s.older
+	s.older, s.newer = nil, nil
+	r.bytes -= s.size
 }
 
 // forget takes all syncs of a parent out of the ring.
 func (r *Ring) forget(e *entry) {
-	for n := e.first; n != nil; {
-		after := n.after
-		if n.in != nil {
-			r.unlink(n)
+	for s := e.first; s != nil; s = s.after {
+		if !s.Abridged {
+			r.unlink(s)
 		}
-		n = after
 	}
 	e.first, e.last, e.forgotten = nil, nil, true
 }
