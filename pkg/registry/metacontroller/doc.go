@@ -16,7 +16,7 @@ limitations under the License.
 
 // Package metacontroller holds the rules of reading and writing the API group metacontroller.k8s.io.
 //
-// NewStorage builds every store once; all served versions share them. Each kind has a package with its strategies and its
-// table, and a storage package below with one file for each endpoint. Package apiserver installs the result. Nothing here
-// knows of the controllers that run the stored definitions.
+// NewStorage builds every store once; all served versions share them. Each kind has a package; package controller has what the two kinds
+// of controllers share: strategies, stores, endpoints. Package apiserver installs the result. Nothing here knows of the controllers that
+// run the stored definitions.
 package metacontroller

@@ -50,7 +50,7 @@ func TestCompositesAreSelectedByTheirParents(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", selector, err)
 		}
-		predicate := compositecontroller.Predicate(labels.SelectorFromSet(labels.Set{"team": "x"}), field)
+		predicate := compositecontroller.Kind().Predicate(labels.SelectorFromSet(labels.Set{"team": "x"}), field)
 		if got, err := predicate.Matches(o); err != nil || got != want {
 			t.Errorf("%s selects: %v, want %v (%v)", selector, got, want, err)
 		}

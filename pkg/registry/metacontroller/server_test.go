@@ -86,9 +86,9 @@ func newServer() server {
 func (s server) strategyOf(object runtime.Object) (kind strategy, resource string) {
 	switch object.(type) {
 	case *metacontroller.CompositeController:
-		return compositecontroller.NewStrategy(s.scheme), "compositecontrollers"
+		return compositecontroller.Kind().Strategy(s.scheme), "compositecontrollers"
 	case *metacontroller.DecoratorController:
-		return decoratorcontroller.NewStrategy(s.scheme), "decoratorcontrollers"
+		return decoratorcontroller.Kind().Strategy(s.scheme), "decoratorcontrollers"
 	case *metacontroller.ControllerRevision:
 		return controllerrevision.NewStrategy(s.scheme), "controllerrevisions"
 	}

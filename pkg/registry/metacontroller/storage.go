@@ -28,9 +28,10 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	composite "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller/storage"
-	revision "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision/storage"
-	decorator "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller/storage"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/inspect"
 )
 
@@ -42,32 +43,32 @@ const KeyRoot = "/metacontroller-apiserver"
 // Storage is every endpoint of the group.
 type Storage struct {
 	// CompositeControllers are the endpoints of CompositeController.
-	CompositeControllers *composite.Storage
+	CompositeControllers *controller.Storage
 	// DecoratorControllers are the endpoints of DecoratorController.
-	DecoratorControllers *decorator.Storage
+	DecoratorControllers *controller.Storage
 	// ControllerRevisions is the endpoint of ControllerRevision.
-	ControllerRevisions *revision.REST
+	ControllerRevisions *controllerrevision.REST
 	// Inspection are the endpoints by their paths that say what controllers do, and store nothing.
 	Inspection map[string]rest.Storage
 }
 
 // NewStorage builds the stores, each with one watch cache, for objects of scheme. Inspection is what the endpoints need that store nothing.
 func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, inspection inspect.Config) (*Storage, error) {
-	composites, err := composite.NewStorage(scheme, getter)
+	composites, err := compositecontroller.Kind().NewStorage(scheme, getter)
 	if err != nil {
 		return nil, fmt.Errorf("building the store of compositecontrollers: %w", err)
 	}
-	decorators, err := decorator.NewStorage(scheme, getter)
+	decorators, err := decoratorcontroller.Kind().NewStorage(scheme, getter)
 	if err != nil {
 		return nil, fmt.Errorf("building the store of decoratorcontrollers: %w", err)
 	}
-	revisions, err := revision.NewREST(scheme, getter)
+	revisions, err := controllerrevision.NewREST(scheme, getter)
 	if err != nil {
 		return nil, fmt.Errorf("building the store of controllerrevisions: %w", err)
 	}
 	inspector := inspect.New(inspection)
-	endpoints := inspector.Subresources("CompositeController", "compositecontrollers", getFrom(composites.CompositeController.Store.Store))
-	maps.Copy(endpoints, inspector.Subresources("DecoratorController", "decoratorcontrollers", getFrom(decorators.DecoratorController.Store.Store)))
+	endpoints := inspector.Subresources("CompositeController", "compositecontrollers", getFrom(composites.Objects.Store.Store))
+	maps.Copy(endpoints, inspector.Subresources("DecoratorController", "decoratorcontrollers", getFrom(decorators.Objects.Store.Store)))
 	return &Storage{
 		CompositeControllers: composites, DecoratorControllers: decorators, ControllerRevisions: revisions, Inspection: endpoints,
 	}, nil
@@ -87,9 +88,9 @@ func getFrom(store *genericregistry.Store) inspect.Get {
 // Resources returns the endpoints by the path under which v1alpha1 serves them.
 func (s *Storage) Resources() map[string]rest.Storage {
 	endpoints := map[string]rest.Storage{
-		"compositecontrollers":        s.CompositeControllers.CompositeController,
+		"compositecontrollers":        s.CompositeControllers.Objects,
 		"compositecontrollers/status": s.CompositeControllers.Status,
-		"decoratorcontrollers":        s.DecoratorControllers.DecoratorController,
+		"decoratorcontrollers":        s.DecoratorControllers.Objects,
 		"decoratorcontrollers/status": s.DecoratorControllers.Status,
 		"controllerrevisions":         s.ControllerRevisions,
 	}

@@ -77,7 +77,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 		want    map[string]string
 	}{
 		"a composite with all there is to say": {
-			compositecontroller.Table(),
+			compositecontroller.Kind().Table,
 			&metacontroller.CompositeController{
 				ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: created},
 				Spec: metacontroller.CompositeControllerSpec{
@@ -111,7 +111,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			},
 		},
 		"a composite with nothing to say": {
-			compositecontroller.Table(), &metacontroller.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
+			compositecontroller.Kind().Table, &metacontroller.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
 			map[string]string{
 				"Name": "b", "Parent": "", "Children": "<none>", "Ready": "<unknown>", "Reason": "", "Synced": "<unknown>", "Failing": "<unknown>", "Age": "<unknown>",
 				"Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Service Account (wide)": "<none>", "Parents (wide)": "<unknown>",
@@ -119,7 +119,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			},
 		},
 		"a decorator with a hook that cannot be called": {
-			decoratorcontroller.Table(),
+			decoratorcontroller.Kind().Table,
 			&metacontroller.DecoratorController{
 				ObjectMeta: metav1.ObjectMeta{Name: "c", CreationTimestamp: created},
 				Spec: metacontroller.DecoratorControllerSpec{
@@ -139,7 +139,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			},
 		},
 		"a controller that is paused": {
-			compositecontroller.Table(),
+			compositecontroller.Kind().Table,
 			&metacontroller.CompositeController{
 				ObjectMeta: metav1.ObjectMeta{Name: "p"},
 				Status: metacontroller.CompositeControllerStatus{ControllerStatus: metacontroller.ControllerStatus{
@@ -161,7 +161,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			},
 		},
 		"a decorator whose deletions are held": {
-			decoratorcontroller.Table(),
+			decoratorcontroller.Kind().Table,
 			&metacontroller.DecoratorController{
 				ObjectMeta: metav1.ObjectMeta{Name: "h"},
 				Status: metacontroller.DecoratorControllerStatus{ControllerStatus: metacontroller.ControllerStatus{Conditions: []metav1.Condition{

@@ -14,6 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package decoratorcontroller holds the rules for writing and printing DecoratorControllers: what a client may set, when the
-// generation changes, and the columns of kubectl get. Rules about what a definition may say are in package validation.
+// Package decoratorcontroller says what DecoratorControllers have of their own: names, fields to select by, columns of kubectl get. What they have in
+// common with the other kind of controllers is in package controller.
 package decoratorcontroller

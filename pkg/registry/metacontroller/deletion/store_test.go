@@ -91,8 +91,8 @@ func newStore(s *stored) *deletion.Store {
 		DefaultQualifiedResource: metacontroller.Resource("compositecontrollers"),
 		KeyRootFunc:              func(context.Context) string { return "/" },
 		KeyFunc:                  func(_ context.Context, name string) (string, error) { return "/" + name, nil },
-		DeleteStrategy:           compositecontroller.NewStrategy(scheme),
-		PredicateFunc:            compositecontroller.Predicate,
+		DeleteStrategy:           compositecontroller.Kind().Strategy(scheme),
+		PredicateFunc:            compositecontroller.Kind().Predicate,
 		Storage:                  genericregistry.DryRunnableStorage{Storage: s},
 	})
 }

@@ -18,79 +18,104 @@ package table
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// ReadyColumns are the columns that ReadyCells fills.
-func ReadyColumns() []metav1.TableColumnDefinition {
+// Controller is what is printed of a controller, of either kind.
+type Controller struct {
+	// Cells are those of the kind's own columns.
+	Cells []any
+	// Status is the controller's.
+	Status metacontroller.ControllerStatus
+	// Sync, Finalize and Customize are the hooks, nil where the definition has none.
+	Sync, Finalize, Customize *metacontroller.Hook
+	// Methods are how existing children are updated, for each child resource; an empty one is the default.
+	Methods []metacontroller.ChildUpdateMethod
+	// Account is the service account as which the controller acts, nil for the server's own.
+	Account *metacontroller.ServiceAccountReference
+}
+
+// OfControllers returns the columns of one kind of controllers: own are those that only this kind has, and printed says what is in the
+// cells. Handled names the objects that the controllers handle, such as Parents.
+func OfControllers[O interface {
+	runtime.Object
+	metav1.Object
+}](handled string, own []metav1.TableColumnDefinition, printed func(o O) Controller) Convertor {
+	return Convertor{
+		Columns: slices.Concat([]metav1.TableColumnDefinition{NameColumn()}, own, columnsOf(handled)),
+		Cells: func(object runtime.Object, now time.Time) ([]any, error) {
+			o, ok := object.(O)
+			if !ok {
+				return nil, fmt.Errorf("printing a %T as a %T", object, o)
+			}
+			c := printed(o)
+			return slices.Concat([]any{o.GetName()}, c.Cells, c.cells(Age(o, now))), nil
+		},
+		Clock: clock.RealClock{},
+	}
+}
+
+// columnsOf are the columns that cells fills.
+func columnsOf(handled string) []metav1.TableColumnDefinition {
+	many := strings.ToLower(handled)
 	return []metav1.TableColumnDefinition{
 		{Name: "Ready", Type: text, Description: "Whether the controller runs: status of its condition Ready."},
 		{Name: "Reason", Type: text, Description: "Why the controller does or does not run: reason of its condition Ready."},
+		{Name: "Synced", Type: text, Description: "How many of its " + many + " the controller has synced well when it last tried."},
+		{Name: "Failing", Type: text, Description: "How many of its " + many + " could not be synced when the controller last tried."},
+		AgeColumn(),
+		{Name: "Hooks", Type: text, Priority: 1, Description: "Hooks that the controller calls."},
+		{Name: "Address", Type: text, Priority: 1, Description: "Where the hooks are: scheme, host and port."},
+		{Name: "Strategy", Type: text, Priority: 1, Description: "How existing children are updated: the methods of all child resources."},
+		{Name: "Service Account", Type: text, Priority: 1, Description: "Service account as which the controller acts, as namespace/name."},
+		{Name: handled, Type: text, Priority: 1, Description: "Number of objects that the controller handles."},
+		{Name: "Syncs", Type: text, Priority: 1, Description: "Syncs that ended well since the server took the controller up."},
+		{Name: "Failed", Type: text, Priority: 1, Description: "Syncs that failed since the server took the controller up."},
+		{
+			Name: "Last Error", Type: text, Priority: 1,
+			Description: "Why the controller does not run, or what it lacks or holds, else the latest error of a parent: the message of the first " +
+				"condition that tells of a fault, or of status.lastErrors.",
+		},
 	}
 }
 
-// ReadyCells returns the cells of ReadyColumns.
-func ReadyCells(status metacontroller.ControllerStatus) []any {
-	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil {
-		return []any{Unknown, ""}
+func (c *Controller) cells(age string) []any {
+	ready := &metav1.Condition{Status: Unknown}
+	if found := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady); found != nil {
+		ready = found
 	}
-	return []any{string(ready.Status), ready.Reason}
-}
-
-// ProgressColumns are the columns that ProgressCells fills. What the controller handles is named so: parents, or targets.
-func ProgressColumns(handled string) []metav1.TableColumnDefinition {
-	return []metav1.TableColumnDefinition{
-		{Name: "Synced", Type: text, Description: "How many of its " + handled + " the controller has synced well when it last tried."},
-		{Name: "Failing", Type: text, Description: "How many of its " + handled + " could not be synced when the controller last tried."},
+	// Not 0, which is what a controller without parents has.
+	var synced, failing, parents, syncs, failed any = Unknown, Unknown, Unknown, Unknown, Unknown
+	if n := c.Status.Counters; n != nil {
+		synced, failing, parents, syncs, failed = fmt.Sprintf("%d/%d", n.Synced, n.Parents), n.Failing, n.Parents, n.Syncs, n.FailedSyncs
 	}
-}
-
-// ProgressCells returns the cells of ProgressColumns.
-func ProgressCells(status metacontroller.ControllerStatus) []any {
-	if status.Counters == nil {
-		return []any{Unknown, Unknown} // Not 0, which is what a controller without parents has.
+	account := None
+	if c.Account != nil {
+		account = c.Account.Namespace + "/" + c.Account.Name
 	}
-	return []any{fmt.Sprintf("%d/%d", status.Counters.Synced, status.Counters.Parents), status.Counters.Failing}
-}
-
-// AccountColumn is the wide column that AccountCell fills.
-func AccountColumn() metav1.TableColumnDefinition {
-	return metav1.TableColumnDefinition{
-		Name: "Service Account", Type: text, Priority: 1,
-		Description: "Service account as which the controller acts, as namespace/name.",
-	}
-}
-
-// AccountCell returns the cell of AccountColumn.
-func AccountCell(ref *metacontroller.ServiceAccountReference) string {
-	if ref == nil {
-		return None
-	}
-	return ref.Namespace + "/" + ref.Name
-}
-
-// ErrorColumn is the wide column that ErrorCell fills.
-func ErrorColumn() metav1.TableColumnDefinition {
-	return metav1.TableColumnDefinition{
-		Name: "Last Error", Type: text, Priority: 1,
-		Description: "Why the controller does not run, or what it lacks or holds, else the latest error of a parent: the message of the first " +
-			"condition that tells of a fault, or of status.lastErrors.",
+	called, addresses := c.hooks()
+	return []any{
+		string(ready.Status), ready.Reason, synced, failing, age, called, addresses, strategies(c.Methods), account, parents, syncs, failed,
+		lastError(c.Status),
 	}
 }
 
 // maxError is how much of a message a cell shows, in characters.
 const maxError = 100
 
-// ErrorCell returns the cell of ErrorColumn.
-func ErrorCell(status metacontroller.ControllerStatus) string {
+// lastError returns why a controller does not do what it should.
+func lastError(status metacontroller.ControllerStatus) string {
 	for _, condition := range status.Conditions {
 		if condition.Message != "" && condition.Status == fault(condition.Type) && condition.Reason != v1alpha1.ReasonPaused {
 			return shorten(condition.Message)
@@ -120,23 +145,6 @@ func shorten(message string) string {
 		return string(characters[:maxError]) + "…"
 	}
 	return string(characters)
-}
-
-// CounterColumns are the wide columns that CounterCells fills. The first is named for what the controller handles.
-func CounterColumns(handled string) []metav1.TableColumnDefinition {
-	return []metav1.TableColumnDefinition{
-		{Name: handled, Type: text, Priority: 1, Description: "Number of objects that the controller handles."},
-		{Name: "Syncs", Type: text, Priority: 1, Description: "Syncs that ended well since the server took the controller up."},
-		{Name: "Failed", Type: text, Priority: 1, Description: "Syncs that failed since the server took the controller up."},
-	}
-}
-
-// CounterCells returns the cells of CounterColumns.
-func CounterCells(status metacontroller.ControllerStatus) []any {
-	if status.Counters == nil {
-		return []any{Unknown, Unknown, Unknown}
-	}
-	return []any{status.Counters.Parents, status.Counters.Syncs, status.Counters.FailedSyncs}
 }
 
 // Resource returns the resource that a rule names in kubectl's form, for example deployments.apps.

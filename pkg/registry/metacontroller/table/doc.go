@@ -16,6 +16,6 @@ limitations under the License.
 
 // Package table turns objects into the rows that kubectl get prints.
 //
-// A Convertor is a list of columns and a function that fills them from one object; each kind of the group declares its
-// own. The registry's stores call it. It knows nothing of any kind.
+// A Convertor is a list of columns and a function that fills them from one object. OfControllers makes that of a kind of controllers, which
+// adds its own columns to those of both; other kinds declare theirs. The registry's stores call it.
 package table

@@ -22,41 +22,27 @@ import (
 	"slices"
 	"strconv"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 )
 
-// NamedHook is one hook of a controller.
-type NamedHook struct {
-	// Name is the hook's name in the definition.
-	Name string
-	// Hook is the hook, nil if the definition has none.
-	Hook *metacontroller.Hook
-}
-
-// HookColumns are the wide columns that HookCells fills.
-func HookColumns() []metav1.TableColumnDefinition {
-	return []metav1.TableColumnDefinition{
-		{Name: "Hooks", Type: text, Priority: 1, Description: "Hooks that the controller calls."},
-		{Name: "Address", Type: text, Priority: 1, Description: "Where the hooks are: scheme, host and port."},
-	}
-}
-
-// HookCells returns the cells of HookColumns.
-func HookCells(all ...NamedHook) []any {
-	var called, addresses []string
-	for _, h := range all {
-		if h.Hook == nil || h.Hook.Webhook == nil {
+// hooks returns the names of the hooks that are called, and where these are.
+func (c *Controller) hooks() (called, addresses string) {
+	var names, places []string
+	for _, h := range []struct {
+		name string
+		hook *metacontroller.Hook
+	}{{"sync", c.Sync}, {"finalize", c.Finalize}, {"customize", c.Customize}} {
+		if h.hook == nil || h.hook.Webhook == nil {
 			continue
 		}
-		called = append(called, h.Name)
-		if at := address(h.Hook.Webhook); !slices.Contains(addresses, at) {
-			addresses = append(addresses, at)
+		names = append(names, h.name)
+		if at := address(h.hook.Webhook); !slices.Contains(places, at) {
+			places = append(places, at)
 		}
 	}
-	return []any{List(called), List(addresses)}
+	return List(names), List(places)
 }
 
 // address is where a webhook is. The path and the query are left out, and the user: they may be secret.
@@ -76,15 +62,8 @@ func address(webhook *metacontroller.Webhook) string {
 	return (&url.URL{Scheme: ptr.Deref(s.Protocol, "http"), Host: host}).String()
 }
 
-// StrategyColumn is the wide column that StrategyCell fills.
-func StrategyColumn() metav1.TableColumnDefinition {
-	return metav1.TableColumnDefinition{
-		Name: "Strategy", Type: text, Priority: 1, Description: "How existing children are updated: the methods of all child resources.",
-	}
-}
-
-// StrategyCell returns the cell of StrategyColumn: each method once. An empty one is the default.
-func StrategyCell(methods []metacontroller.ChildUpdateMethod) string {
+// strategies returns each method once. An empty one is the default.
+func strategies(methods []metacontroller.ChildUpdateMethod) string {
 	var different []string
 	for _, method := range methods {
 		if method == "" {

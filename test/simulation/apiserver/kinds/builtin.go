@@ -160,13 +160,13 @@ func metacontrollerKinds() []*Kind {
 		}
 		return k.fromTypes(metacontrollerDefinitions, metacontrollerScheme)
 	}
-	composite := compositecontroller.NewStrategy(apiserver.Scheme)
-	decorator := decoratorcontroller.NewStrategy(apiserver.Scheme)
+	composite := compositecontroller.Kind().Strategy(apiserver.Scheme)
+	decorator := decoratorcontroller.Kind().Strategy(apiserver.Scheme)
 	all := []*Kind{
 		kind("CompositeController", "compositecontrollers", func() runtime.Object { return &v1alpha1.CompositeController{} },
-			&hub{object: composite, status: compositecontroller.NewStatusStrategy(composite)}, []string{"cc", "cctl"}),
+			&hub{object: composite, status: composite.ForStatus()}, []string{"cc", "cctl"}),
 		kind("DecoratorController", "decoratorcontrollers", func() runtime.Object { return &v1alpha1.DecoratorController{} },
-			&hub{object: decorator, status: decoratorcontroller.NewStatusStrategy(decorator)}, []string{"dc", "dec", "decorators"}),
+			&hub{object: decorator, status: decorator.ForStatus()}, []string{"dc", "dec", "decorators"}),
 		kind("ControllerRevision", "controllerrevisions", func() runtime.Object { return &v1alpha1.ControllerRevision{} },
 			&hub{object: controllerrevision.NewStrategy(apiserver.Scheme)}, nil),
 	}

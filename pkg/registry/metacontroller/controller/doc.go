@@ -14,5 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package storage serves CompositeControllers: the object in storage.go, its status in status.go. Both share one store.
-package storage
+// Package controller holds the rules for writing, selecting and storing controllers of either kind, and serves them: the object and its
+// status, which share one store. What a kind has of its own is in its Kind; rules about what a definition may say are in package validation.
+package controller

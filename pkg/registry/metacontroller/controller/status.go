@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package decoratorcontroller
+package controller
 
 import (
 	"cmp"
@@ -25,43 +25,45 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 )
 
-// StatusStrategy rules writes through the status endpoint. Create it with NewStatusStrategy.
-type StatusStrategy struct {
-	Strategy
+// StatusStrategy rules writes through the status endpoint. Create it with Strategy.ForStatus.
+type StatusStrategy[O Object[O]] struct {
+	Strategy[O]
 }
 
 var (
-	_ rest.RESTUpdateStrategy  = StatusStrategy{}
-	_ rest.ResetFieldsStrategy = StatusStrategy{}
+	_ rest.RESTUpdateStrategy  = StatusStrategy[*metacontroller.CompositeController]{}
+	_ rest.ResetFieldsStrategy = StatusStrategy[*metacontroller.CompositeController]{}
 )
 
-// NewStatusStrategy returns the status strategy that belongs to strategy.
-func NewStatusStrategy(strategy Strategy) StatusStrategy { return StatusStrategy{strategy} }
+// ForStatus returns the status strategy that belongs to the strategy.
+func (s Strategy[O]) ForStatus() StatusStrategy[O] { return StatusStrategy[O]{s} }
 
 // GetResetFields names what server-side apply must not own through this endpoint.
-func (StatusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return map[fieldpath.APIVersion]*fieldpath.Set{
-		fieldpath.APIVersion(v1alpha1.SchemeGroupVersion.String()): fieldpath.NewSet(
-			fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec")),
-	}
+func (StatusStrategy[O]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return fieldSet("metadata", "spec")
 }
 
 // PrepareForUpdate keeps everything but the status. The managed fields are kept as well, since they say who wrote it.
-func (StatusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	o, was := pair(obj, old)
-	uid, status, managed := o.UID, o.Status, o.ManagedFields
+func (s StatusStrategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	o, was, written := of[O](obj), of[O](old), s.kind.New()
+	s.kind.SetStatus(written, o)
+	uid, managed := o.GetUID(), o.GetManagedFields()
 	was.DeepCopyInto(o)
+	s.kind.SetStatus(o, written)
 	// A UID that is not the object's is kept, so that validation refuses it.
-	o.UID, o.Status, o.ManagedFields = cmp.Or(uid, was.UID), status, managed
+	o.SetUID(cmp.Or(uid, was.GetUID()))
+	o.SetManagedFields(managed)
 }
 
 // ValidateUpdate leaves the status to the generated validation.
-func (StatusStrategy) ValidateUpdate(_ context.Context, _, _ runtime.Object) field.ErrorList {
+func (StatusStrategy[O]) ValidateUpdate(_ context.Context, _, _ runtime.Object) field.ErrorList {
 	return nil
 }
 
 // WarningsOnUpdate returns nothing: who writes the status did not write the definition.
-func (StatusStrategy) WarningsOnUpdate(_ context.Context, _, _ runtime.Object) []string { return nil }
+func (StatusStrategy[O]) WarningsOnUpdate(_ context.Context, _, _ runtime.Object) []string {
+	return nil
+}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package storage
+package controllerrevision
 
 import (
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,7 +23,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision"
 )
 
 // deleteWorkers is how many revisions are deleted at the same time when a namespace ends.
@@ -43,7 +42,7 @@ var (
 
 // NewREST builds the store for objects of scheme.
 func NewREST(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*REST, error) {
-	strategy := controllerrevision.NewStrategy(scheme)
+	strategy := NewStrategy(scheme)
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &metacontroller.ControllerRevision{} },
 		NewListFunc:               func() runtime.Object { return &metacontroller.ControllerRevisionList{} },
@@ -52,7 +51,7 @@ func NewREST(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*REST, e
 		CreateStrategy:            strategy,
 		UpdateStrategy:            strategy,
 		DeleteStrategy:            strategy,
-		TableConvertor:            controllerrevision.Table(),
+		TableConvertor:            Table(),
 	}
 	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter}); err != nil {
 		return nil, err

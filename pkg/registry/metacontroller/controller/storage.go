@@ -14,22 +14,75 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package storage
+package controller
 
 import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/deletion"
 )
 
-// StatusREST serves the status of DecoratorControllers, from the store of the objects themselves.
+// Storage is every endpoint of a kind.
+type Storage struct {
+	// Objects serves the objects.
+	Objects *REST
+	// Status serves their status.
+	Status *StatusREST
+}
+
+// REST serves controllers of one kind.
+type REST struct {
+	*deletion.Store
+
+	shortNames []string
+}
+
+var (
+	_ rest.StandardStorage      = &REST{}
+	_ rest.ShortNamesProvider   = &REST{}
+	_ rest.CategoriesProvider   = &REST{}
+	_ rest.SingularNameProvider = &REST{}
+	_ rest.StorageWithReadiness = &REST{}
+)
+
+// NewStorage builds the store and its endpoints for objects of scheme.
+func (k Kind[O]) NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*Storage, error) {
+	strategy := k.Strategy(scheme)
+	store := &genericregistry.Store{
+		NewFunc:                   func() runtime.Object { return k.New() },
+		NewListFunc:               k.NewList,
+		DefaultQualifiedResource:  metacontroller.Resource(k.Resource),
+		SingularQualifiedResource: metacontroller.Resource(k.Singular),
+		CreateStrategy:            strategy,
+		UpdateStrategy:            strategy,
+		DeleteStrategy:            strategy,
+		ResetFieldsStrategy:       strategy,
+		TableConvertor:            k.Table,
+		PredicateFunc:             k.Predicate,
+	}
+	if err := store.CompleteWithOptions(&generic.StoreOptions{RESTOptions: getter, AttrFunc: k.Attributes}); err != nil {
+		return nil, err
+	}
+	ofStatus, status := *store, strategy.ForStatus()
+	ofStatus.UpdateStrategy, ofStatus.ResetFieldsStrategy = status, status
+	return &Storage{Objects: &REST{deletion.NewStore(store), k.ShortNames}, Status: &StatusREST{&ofStatus}}, nil
+}
+
+// ShortNames are the names that kubectl accepts for the kind.
+func (r *REST) ShortNames() []string { return r.shortNames }
+
+// Categories are the groups of kinds to which kubectl counts this one.
+func (*REST) Categories() []string { return []string{"metacontroller"} }
+
+// StatusREST serves the status of controllers of one kind, from the store of the objects themselves.
 type StatusREST struct {
 	store *genericregistry.Store
 }
@@ -39,15 +92,8 @@ var (
 	_ rest.ResetFieldsStrategy = &StatusREST{}
 )
 
-func newStatusREST(store *genericregistry.Store, strategy decoratorcontroller.StatusStrategy) *StatusREST {
-	shared := *store
-	shared.UpdateStrategy = strategy
-	shared.ResetFieldsStrategy = strategy
-	return &StatusREST{&shared}
-}
-
-// New returns an empty DecoratorController.
-func (*StatusREST) New() runtime.Object { return &metacontroller.DecoratorController{} }
+// New returns an empty object.
+func (r *StatusREST) New() runtime.Object { return r.store.New() }
 
 // Destroy does nothing: the store belongs to REST.
 func (*StatusREST) Destroy() {}

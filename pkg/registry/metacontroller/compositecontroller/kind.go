@@ -1,0 +1,79 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package compositecontroller
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/table"
+)
+
+// Kind returns what CompositeControllers have of their own.
+func Kind() controller.Kind[*metacontroller.CompositeController] {
+	return controller.Kind[*metacontroller.CompositeController]{
+		Resource:       "compositecontrollers",
+		Singular:       "compositecontroller",
+		ShortNames:     []string{"cc", "cctl"},
+		New:            func() *metacontroller.CompositeController { return &metacontroller.CompositeController{} },
+		NewList:        func() runtime.Object { return &metacontroller.CompositeControllerList{} },
+		Spec:           func(o *metacontroller.CompositeController) any { return &o.Spec },
+		SetStatus:      func(o, from *metacontroller.CompositeController) { o.Status = from.Status },
+		Validate:       validation.ValidateCompositeController,
+		ValidateUpdate: validation.ValidateCompositeControllerUpdate,
+		Warnings:       validation.WarningsForCompositeController,
+		Fields:         fieldsOf,
+		Table:          table.OfControllers("Parents", columns, printed),
+	}
+}
+
+// fieldsOf are the parent resource.
+func fieldsOf(o *metacontroller.CompositeController) fields.Set {
+	return fields.Set{
+		v1alpha1.FieldParentAPIVersion: o.Spec.ParentResource.APIVersion,
+		v1alpha1.FieldParentResource:   o.Spec.ParentResource.Resource,
+	}
+}
+
+var columns = []metav1.TableColumnDefinition{
+	{Name: "Parent", Type: "string", Description: "Resource whose objects the controller handles."},
+	{Name: "Children", Type: "string", Description: "Resources that the hooks may return as children."},
+}
+
+// printed returns the cells of columns, and what tables of both kinds have.
+func printed(o *metacontroller.CompositeController) table.Controller {
+	children := make([]string, 0, len(o.Spec.ChildResources))
+	c := table.Controller{Status: o.Status.ControllerStatus, Account: o.Spec.ServiceAccountRef}
+	for _, rule := range o.Spec.ChildResources {
+		children = append(children, table.Resource(rule.ResourceRule))
+		var method metacontroller.ChildUpdateMethod
+		if rule.UpdateStrategy != nil {
+			method = rule.UpdateStrategy.Method
+		}
+		c.Methods = append(c.Methods, method)
+	}
+	if hooks := o.Spec.Hooks; hooks != nil {
+		c.Sync, c.Finalize, c.Customize = hooks.Sync, hooks.Finalize, hooks.Customize
+	}
+	c.Cells = []any{table.Resource(o.Spec.ParentResource.ResourceRule), table.List(children)}
+	return c
+}

@@ -1,0 +1,89 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package decoratorcontroller
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/table"
+)
+
+// Kind returns what DecoratorControllers have of their own.
+func Kind() controller.Kind[*metacontroller.DecoratorController] {
+	return controller.Kind[*metacontroller.DecoratorController]{
+		Resource:       "decoratorcontrollers",
+		Singular:       "decoratorcontroller",
+		ShortNames:     []string{"dc", "dec", "decorators"},
+		New:            func() *metacontroller.DecoratorController { return &metacontroller.DecoratorController{} },
+		NewList:        func() runtime.Object { return &metacontroller.DecoratorControllerList{} },
+		Spec:           func(o *metacontroller.DecoratorController) any { return &o.Spec },
+		SetStatus:      func(o, from *metacontroller.DecoratorController) { o.Status = from.Status },
+		Validate:       validation.ValidateDecoratorController,
+		ValidateUpdate: validation.ValidateDecoratorControllerUpdate,
+		Warnings:       validation.WarningsForDecoratorController,
+		Fields:         fieldsOf,
+		Table:          table.OfControllers("Targets", columns, printed),
+	}
+}
+
+// fieldsOf are the resources of the targets.
+func fieldsOf(o *metacontroller.DecoratorController) fields.Set {
+	set := fields.Set{}
+	for i := range o.Spec.Resources {
+		for label, value := range map[string]string{
+			v1alpha1.FieldTargetAPIVersion: o.Spec.Resources[i].APIVersion, v1alpha1.FieldTargetResource: o.Spec.Resources[i].Resource,
+		} {
+			name, is := v1alpha1.FieldOfTarget(label, value)
+			set[name] = is
+		}
+	}
+	return set
+}
+
+var columns = []metav1.TableColumnDefinition{
+	{Name: "Resources", Type: "string", Description: "Resources whose objects are decorated."},
+	{Name: "Attachments", Type: "string", Description: "Resources that the hooks may return as attachments."},
+}
+
+// printed returns the cells of columns, and what tables of both kinds have.
+func printed(o *metacontroller.DecoratorController) table.Controller {
+	resources := make([]string, 0, len(o.Spec.Resources))
+	for _, rule := range o.Spec.Resources {
+		resources = append(resources, table.Resource(rule.ResourceRule))
+	}
+	attachments := make([]string, 0, len(o.Spec.Attachments))
+	c := table.Controller{Status: o.Status.ControllerStatus, Account: o.Spec.ServiceAccountRef}
+	for _, rule := range o.Spec.Attachments {
+		attachments = append(attachments, table.Resource(rule.ResourceRule))
+		var method metacontroller.ChildUpdateMethod
+		if rule.UpdateStrategy != nil {
+			method = rule.UpdateStrategy.Method
+		}
+		c.Methods = append(c.Methods, method)
+	}
+	if hooks := o.Spec.Hooks; hooks != nil {
+		c.Sync, c.Finalize, c.Customize = hooks.Sync, hooks.Finalize, hooks.Customize
+	}
+	c.Cells = []any{table.List(resources), table.List(attachments)}
+	return c
+}
