@@ -41,9 +41,6 @@ var (
 // New returns an empty list.
 func (*ParentsREST) New() runtime.Object { return &v1alpha1.ControllerParentList{} }
 
-// Destroy does nothing: nothing is stored.
-func (*ParentsREST) Destroy() {}
-
 // NewGetOptions returns the query parameters.
 func (*ParentsREST) NewGetOptions() (options runtime.Object, subpath bool, subpathKey string) {
 	return &v1alpha1.ControllerParentOptions{}, false, ""
@@ -58,20 +55,8 @@ func (r *ParentsREST) Get(ctx context.Context, name string, options runtime.Obje
 	if err := checkState(o.State); err != nil {
 		return nil, err
 	}
-	selector, err := parseSelector(o.LabelSelector)
-	if err != nil {
-		return nil, err
-	}
-	who, err := r.caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := r.controller(ctx, name)
-	if err != nil {
-		return nil, err
-	}
 	selection := &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}
-	s, err := selectLabeled(ctx, who, c, selection, selector, false)
+	_, c, s, err := r.queried(ctx, name, selection, o.LabelSelector, false)
 	if err != nil {
 		return nil, err
 	}

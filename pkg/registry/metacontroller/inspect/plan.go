@@ -51,9 +51,6 @@ var _ rest.NamedCreater = &PlanREST{}
 // New returns an empty ControllerPlan.
 func (*PlanREST) New() runtime.Object { return &v1alpha1.ControllerPlan{} }
 
-// Destroy does nothing: nothing is stored.
-func (*PlanREST) Destroy() {}
-
 // Create returns what syncs of the selected parents would do. It writes nothing, so that a dry run is the same.
 func (r *PlanREST) Create(
 	ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, _ *metav1.CreateOptions,
@@ -65,13 +62,11 @@ func (r *PlanREST) Create(
 	if n := len(asked.Spec.Responses); n > maxResponses {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("responses: %d are given, and at most %d may be; plan for fewer parents at once", n, maxResponses))
 	}
-	leave, err := r.plans.enter()
+	ctx, leave, err := r.plans.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, workLimit)
-	defer cancel()
 	who, err := r.caller(ctx)
 	if err != nil {
 		return nil, err

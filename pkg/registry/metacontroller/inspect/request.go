@@ -52,9 +52,6 @@ var _ rest.GetterWithOptions = &RequestREST{}
 // New returns an empty list.
 func (*RequestREST) New() runtime.Object { return &v1alpha1.HookRequestList{} }
 
-// Destroy does nothing: nothing is stored.
-func (*RequestREST) Destroy() {}
-
 // NewGetOptions returns the query parameters.
 func (*RequestREST) NewGetOptions() (options runtime.Object, subpath bool, subpathKey string) {
 	return &v1alpha1.HookRequestOptions{}, false, ""
@@ -72,13 +69,11 @@ func (r *RequestREST) Get(ctx context.Context, name string, options runtime.Obje
 	if o.Hook != "" && !slices.Contains(hooks, o.Hook) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("hook: %q is none of %q", o.Hook, hooks))
 	}
-	leave, err := r.requests.enter()
+	ctx, leave, err := r.requests.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, workLimit)
-	defer cancel()
 	who, err := r.caller(ctx)
 	if err != nil {
 		return nil, err

@@ -34,9 +34,6 @@ var _ rest.NamedCreater = &ResyncREST{}
 // New returns an empty ControllerResync.
 func (*ResyncREST) New() runtime.Object { return &v1alpha1.ControllerResync{} }
 
-// Destroy does nothing: nothing is stored.
-func (*ResyncREST) Destroy() {}
-
 // Create puts the parents that are selected, and that the caller may get, into the queue, and says how many these are. A dry run says how
 // many it would be.
 func (r *ResyncREST) Create(
@@ -46,11 +43,7 @@ func (r *ResyncREST) Create(
 	if err != nil {
 		return nil, err
 	}
-	who, err := r.caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := r.controller(ctx, name)
+	who, c, err := r.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -41,9 +41,6 @@ var _ rest.NamedCreater = &RollbackREST{}
 // New returns an empty ControllerRollback.
 func (*RollbackREST) New() runtime.Object { return &v1alpha1.ControllerRollback{} }
 
-// Destroy does nothing: nothing is stored.
-func (*RollbackREST) Destroy() {}
-
 // Create rolls one parent back, if the caller may get and update it and the parent was not changed meanwhile. A dry run has the API server
 // check the write.
 func (r *RollbackREST) Create(
@@ -56,18 +53,12 @@ func (r *RollbackREST) Create(
 	if asked.Spec.Name == "" {
 		return nil, apierrors.NewBadRequest("spec.name: name the parent, and its namespace unless it is cluster-scoped")
 	}
-	leave, err := r.rollbacks.enter()
+	ctx, leave, err := r.rollbacks.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(ctx, workLimit)
-	defer cancel()
-	who, err := r.caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := r.controller(ctx, name)
+	who, c, err := r.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}

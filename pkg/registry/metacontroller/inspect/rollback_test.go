@@ -150,7 +150,7 @@ func TestOnlyParentsOfCompositesAreRolledBack(t *testing.T) {
 func TestRollbacksAreBounded(t *testing.T) {
 	s, ctx := scene(t, &engine{parents: []inspection.Parent{thing("one", "a")}}, &reviews{allowed: []string{"get things", "update things"}})
 	for range maxRollbacks {
-		leave, err := s.rollbacks.enter()
+		_, leave, err := s.rollbacks.enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,6 +28,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	restclient "k8s.io/client-go/rest"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/review"
 )
@@ -92,6 +93,34 @@ type subresource struct {
 	get            Get
 }
 
+// Destroy does nothing: nothing is stored.
+func (*subresource) Destroy() {}
+
+// open returns who makes a request about a controller, and the controller, which runs.
+func (s *subresource) open(ctx context.Context, name string) (*caller, inspection.Controller, error) {
+	who, err := s.caller(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := s.controller(ctx, name)
+	return who, c, err
+}
+
+// queried is open, with the parents that query parameters select; see selectParents.
+func (s *subresource) queried(
+	ctx context.Context, name string, selection *v1alpha1.ParentSelection, labelSelector string, children bool,
+) (who *caller, c inspection.Controller, found selected, err error) {
+	selector, err := parseSelector(labelSelector)
+	if err != nil {
+		return nil, nil, found, err
+	}
+	if who, c, err = s.open(ctx, name); err != nil {
+		return nil, nil, found, err
+	}
+	found, err = selectLabeled(ctx, who, c, selection, selector, children)
+	return who, c, found, err
+}
+
 // controller returns the running controller of an object.
 func (s *subresource) controller(ctx context.Context, name string) (inspection.Controller, error) {
 	o, err := s.get(ctx, name)
@@ -139,13 +168,15 @@ type gate struct {
 
 func newGate(what string, n int) gate { return gate{what: what, slots: make(chan struct{}, n)} }
 
-// enter lets a request in until leave is called. The error, TooManyRequests, says that there are enough.
-func (g gate) enter() (leave func(), err error) {
+// enter lets a request in until leave is called, and ends its context when it has taken too long. The error, TooManyRequests, says that there
+// are enough.
+func (g gate) enter(ctx context.Context) (limited context.Context, leave func(), err error) {
 	select {
 	case g.slots <- struct{}{}:
-		return func() { <-g.slots }, nil
+		limited, cancel := context.WithTimeout(ctx, workLimit)
+		return limited, func() { cancel(); <-g.slots }, nil
 	default:
-		return nil, apierrors.NewTooManyRequests(fmt.Sprintf(
+		return ctx, nil, apierrors.NewTooManyRequests(fmt.Sprintf(
 			"%d %s are being worked out already, which is the most at the same time; try again", cap(g.slots), g.what), retrySeconds)
 	}
 }

@@ -44,9 +44,6 @@ var (
 // New returns an empty list.
 func (*SyncsREST) New() runtime.Object { return &v1alpha1.ControllerSyncList{} }
 
-// Destroy does nothing: nothing is stored.
-func (*SyncsREST) Destroy() {}
-
 // NewGetOptions returns the query parameters.
 func (*SyncsREST) NewGetOptions() (options runtime.Object, subpath bool, subpathKey string) {
 	return &v1alpha1.ControllerSyncOptions{}, false, ""
@@ -59,20 +56,8 @@ func (r *SyncsREST) Get(ctx context.Context, name string, options runtime.Object
 	if !ok {
 		return nil, apierrors.NewInternalError(fmt.Errorf("the options are a %T", options))
 	}
-	selector, err := parseSelector(o.LabelSelector)
-	if err != nil {
-		return nil, err
-	}
-	who, err := r.caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c, err := r.controller(ctx, name)
-	if err != nil {
-		return nil, err
-	}
 	selection := &v1alpha1.ParentSelection{Resource: o.Resource, Namespace: o.Namespace, Name: o.Name}
-	s, err := selectLabeled(ctx, who, c, selection, selector, true)
+	who, c, s, err := r.queried(ctx, name, selection, o.LabelSelector, true)
 	if err != nil {
 		return nil, err
 	}
