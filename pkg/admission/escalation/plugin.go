@@ -25,7 +25,6 @@ import (
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -109,7 +108,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the cluster did not respond within %s", patience))
 	defer cancel()
-	subject, reviewer := subjectOf(author), review.New(p.reviews, parallel)
+	subject, reviewer := review.OfUser(author), review.New(p.reviews, parallel)
 	// Administrators have it, so that they cost one review.
 	gr := a.GetResource().GroupResource()
 	lacksEscalate, err := reviewer.Missing(ctx, subject, []rights.Right{
@@ -177,12 +176,4 @@ func refusal(a admission.Attributes, author user.Info, missing []rights.Right) s
 	}
 	fmt.Fprintf(&b, "\nGrant these rights, or the verb %s on %s", rights.Escalate, gr)
 	return b.String()
-}
-
-func subjectOf(u user.Info) review.Subject {
-	extra := make(map[string]authorizationv1.ExtraValue, len(u.GetExtra()))
-	for key, values := range u.GetExtra() {
-		extra[key] = slices.Clone(values)
-	}
-	return review.Subject{User: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
 }

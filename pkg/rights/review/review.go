@@ -19,6 +19,7 @@ package review
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -40,6 +41,23 @@ type Subject struct {
 
 // OfAccount returns a service account as the subject.
 func OfAccount(a rights.Account) Subject { return Subject{User: a.User(), Groups: a.Groups()} }
+
+// User is who makes a request, as API servers know him.
+type User interface {
+	GetName() string
+	GetUID() string
+	GetGroups() []string
+	GetExtra() map[string][]string
+}
+
+// OfUser returns who makes a request as the subject.
+func OfUser(u User) Subject {
+	extra := make(map[string]authorizationv1.ExtraValue, len(u.GetExtra()))
+	for key, values := range u.GetExtra() {
+		extra[key] = slices.Clone(values)
+	}
+	return Subject{User: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
+}
 
 // Reviewer asks the cluster what users may do. It is safe for concurrent use.
 type Reviewer struct {

@@ -22,7 +22,6 @@ import (
 	"slices"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -58,21 +57,13 @@ func (s *subresource) caller(ctx context.Context) (*caller, error) {
 		return nil, apierrors.NewUnauthorized("it is not known who asks")
 	}
 	c := &caller{
-		reviewer: s.reviewer, subject: subjectOf(u), everything: slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup),
+		reviewer: s.reviewer, subject: review.OfUser(u), everything: slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup),
 		lacks: map[rights.Right]bool{},
 	}
 	if c.reviewer == nil && !c.everything {
 		return nil, apierrors.NewServiceUnavailable("this server has no cluster to ask what callers may see")
 	}
 	return c, nil
-}
-
-func subjectOf(u user.Info) review.Subject {
-	extra := make(map[string]authorizationv1.ExtraValue, len(u.GetExtra()))
-	for key, values := range u.GetExtra() {
-		extra[key] = slices.Clone(values)
-	}
-	return review.Subject{User: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: extra}
 }
 
 // get is the right to read the objects of a place; those of all namespaces if it has none.
