@@ -67,9 +67,7 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 		return err
 	}
 	if len(known.Items) == 0 {
-		if known.Hidden > 0 {
-			fmt.Fprintln(c.ErrOut, subresource.Hidden(known.Hidden))
-		}
+		subresource.ReportHidden(c.ErrOut, known.Hidden)
 		return selected.Nothing(c.Out, object)
 	}
 	if len(known.Items) > 1 {
@@ -79,9 +77,7 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 	if err != nil {
 		return err
 	}
-	if list.Hidden > 0 {
-		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
-	}
+	subresource.ReportHidden(c.ErrOut, list.Hidden)
 	reader, err := newReader(c)
 	if err != nil {
 		return err

@@ -100,9 +100,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if err != nil {
 		return err
 	}
-	if list.Hidden > 0 {
-		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
-	}
+	subresource.ReportHidden(c.ErrOut, list.Hidden)
 	switch {
 	case printer != nil:
 		err = printer.PrintObj(list, c.Out)
@@ -115,7 +113,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 		}
 		return err
 	}
-	t := tableOf(object, selected, o.format.Is(outputformat.Wide))
+	t := table{selected.Table(object, o.format.Is(outputformat.Wide))}
 	if len(list.Items) > 0 {
 		if err := t.print(c.Out, time.Now(), list.Items, !o.noHeaders); err != nil {
 			return err

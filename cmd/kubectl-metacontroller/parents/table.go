@@ -29,34 +29,23 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
-
-// none is printed in a column that says nothing of a parent.
-const none = "-"
 
 // maxMessage is how many characters of a message are printed, unless the table is wide.
 const maxMessage = 100
 
-// table says which columns are printed.
-type table struct {
-	// namespace and resource have columns with those, and wide has messages in full.
-	namespace, resource, wide bool
-}
-
-func tableOf(object controllerobject.Object, selected subresource.Selected, wide bool) table {
-	return table{namespace: selected.Namespace == "", resource: wide || len(object.Parents()) > 1, wide: wide}
-}
+// table prints parents.
+type table struct{ subresource.Table }
 
 // print writes a row for each parent.
 func (t table) print(out io.Writer, now time.Time, parents []v1alpha1.ControllerParent, headers bool) error {
 	w := printers.GetNewTabWriter(out)
 	if headers {
-		t.row(w, "NAMESPACE", "RESOURCE", "NAME", "STATE", "CHILDREN", "LAST SYNC", "TOOK", "RETRIES", "NEXT", "MESSAGE")
+		t.Row(w, 0, "NAMESPACE", "RESOURCE", "NAME", "STATE", "CHILDREN", "LAST SYNC", "TOOK", "RETRIES", "NEXT", "MESSAGE")
 	}
 	for i := range parents {
 		p := &parents[i]
-		lastSync, took, next := none, none, none
+		lastSync, took, next := subresource.None, subresource.None, subresource.None
 		if p.LastSyncTime != nil {
 			lastSync = outputformat.Duration(now.Sub(p.LastSyncTime.Time)) + " ago"
 			took = (time.Duration(p.LastSyncMilliseconds) * time.Millisecond).String()
@@ -65,7 +54,8 @@ func (t table) print(out io.Writer, now time.Time, parents []v1alpha1.Controller
 			next = "in " + outputformat.Duration(p.NextSyncTime.Sub(now))
 		}
 		resource := strings.TrimSuffix(p.Resource+"."+p.Group, ".")
-		t.row(w, cmp.Or(p.Namespace, none), resource, p.Name, string(p.State), children(p.Children), lastSync, took, fmt.Sprint(p.Retries), next, t.message(p))
+		t.Row(w, 0, cmp.Or(p.Namespace, subresource.None), resource, p.Name, string(p.State), children(p.Children), lastSync, took, fmt.Sprint(p.Retries), next,
+			t.Short(cmp.Or(p.Message, p.LastError), maxMessage))
 	}
 	return w.Flush()
 }
@@ -81,29 +71,9 @@ func printNames(out io.Writer, parents []v1alpha1.ControllerParent) error {
 	return nil
 }
 
-// row writes the cells that the table has, the first two of which are namespace and resource.
-func (t table) row(w io.Writer, cells ...string) {
-	shown := cells[2:]
-	if t.resource {
-		shown = append([]string{cells[1]}, shown...)
-	}
-	if t.namespace {
-		shown = append([]string{cells[0]}, shown...)
-	}
-	fmt.Fprintln(w, strings.Join(shown, "\t"))
-}
-
-func (t table) message(p *v1alpha1.ControllerParent) string {
-	text := strings.Join(strings.Fields(cmp.Or(p.Message, p.LastError, none)), " ")
-	if runes := []rune(text); len(runes) > maxMessage && !t.wide {
-		return string(runes[:maxMessage-1]) + "…"
-	}
-	return text
-}
-
 func children(c *v1alpha1.ChildCounts) string {
 	if c == nil {
-		return none
+		return subresource.None
 	}
 	counts := fmt.Sprint(c.Total)
 	if c.Ready != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
@@ -56,7 +57,7 @@ a      Synced    2/3 (1 outdated)   5s ago      12ms   0         -        -
 b      Failing   1                  -           -      2         in 60s   no luck ` + strings.Repeat("x", 91) + `…
 c      Pending   -                  -           -      0         -        it waits
 `},
-		"all namespaces, wide": {table{namespace: true, resource: true, wide: true}, `
+		"all namespaces, wide": {table{subresource.Table{Namespace: true, Resource: true, Wide: true}}, `
 NAMESPACE   RESOURCE               NAME   STATE     CHILDREN           LAST SYNC   TOOK   RETRIES   NEXT     MESSAGE
 shop        websites.example.com   a      Synced    2/3 (1 outdated)   5s ago      12ms   0         -        -
 shop        websites.example.com   b      Failing   1                  -           -      2         in 60s   no luck ` + strings.Repeat("x", 200) + `

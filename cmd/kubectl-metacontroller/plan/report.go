@@ -72,9 +72,7 @@ func (r *Report) End(object controllerobject.Object, selected subresource.Select
 	if s.Parents == 0 {
 		return r.nothing(object, selected)
 	}
-	if r.all.Hidden > 0 {
-		fmt.Fprintln(r.errOut, subresource.Hidden(r.all.Hidden))
-	}
+	subresource.ReportHidden(r.errOut, r.all.Hidden)
 	if r.Format == "" {
 		fmt.Fprintln(r.printer.Out, summary(s))
 	}

@@ -77,12 +77,10 @@ func (o *recordOptions) run(ctx context.Context, c *connection.Connection, args 
 	if err != nil {
 		return err
 	}
-	switch {
-	case list.Hidden > 0 && len(list.Items) == 0:
+	if list.Hidden > 0 && len(list.Items) == 0 {
 		return errors.New(subresource.Hidden(list.Hidden))
-	case list.Hidden > 0:
-		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
 	}
+	subresource.ReportHidden(c.ErrOut, list.Hidden)
 	if len(list.Items) == 0 {
 		return selected.Nothing(c.Out, object)
 	}

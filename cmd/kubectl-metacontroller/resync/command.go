@@ -59,9 +59,7 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 	if done.Status.Hidden > 0 && done.Status.Parents == 0 {
 		return errors.New(subresource.Hidden(done.Status.Hidden))
 	}
-	if done.Status.Hidden > 0 {
-		fmt.Fprintln(c.ErrOut, subresource.Hidden(done.Status.Hidden))
-	}
+	subresource.ReportHidden(c.ErrOut, done.Status.Hidden)
 	switch n := done.Status.Parents; n {
 	case 0:
 		return selected.Nothing(c.Out, object)

@@ -122,6 +122,13 @@ func Hidden(n int64) string {
 	return what + " left out, because you may not get them, their children or their related objects: see 'kubectl auth can-i --list'"
 }
 
+// ReportHidden writes what Hidden says, if parents were left out.
+func ReportHidden(out io.Writer, n int64) {
+	if n > 0 {
+		fmt.Fprintln(out, Hidden(n))
+	}
+}
+
 // Open finds the controller that the first argument names, reads which of its parents the second one and the flags are about, and returns a
 // client for its subresources. The arguments are one or two.
 func (f *Flags) Open(ctx context.Context, c *connection.Connection, args []string) (controllerobject.Object, Selected, *Client, error) {

@@ -83,9 +83,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if err != nil {
 		return err
 	}
-	if list.Hidden > 0 {
-		fmt.Fprintln(c.ErrOut, subresource.Hidden(list.Hidden))
-	}
+	subresource.ReportHidden(c.ErrOut, list.Hidden)
 	if len(list.Items) == 0 && list.Hidden == 0 {
 		if missing, err := client.Missing(ctx, selected); err != nil {
 			return err
@@ -100,8 +98,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 		_, err := fmt.Fprintf(c.ErrOut, "No sync is remembered: see '%s parents %s --all'\n", connection.Program, object.Argument())
 		return err
 	}
-	wide := o.format.Is(outputformat.Wide)
-	t := table{namespace: selected.Namespace == "", resource: wide || len(object.Parents()) > 1, wide: wide}
+	t := table{selected.Table(object, o.format.Is(outputformat.Wide))}
 	if err := t.print(c.Out, time.Now(), list.Items, !o.noHeaders); err != nil {
 		return err
 	}

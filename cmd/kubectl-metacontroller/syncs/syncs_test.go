@@ -25,6 +25,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
@@ -60,7 +61,7 @@ TIME     PARENT   TRIGGER                                     WAIT   HOOK   CHIL
 5s ago   a        SpecChanged, ChildChanged Service/a, 2 more   3ms    12ms   Update Service/a changed back by kubectl-edit, Refuse Service/a (Conflict)   -
 60m ago   n        RelatedChanged   0s     0s     9 more   no luck ` + strings.Repeat("x", 71) + `…
 `},
-		"all namespaces, wide": {table{namespace: true, resource: true, wide: true}, `
+		"all namespaces, wide": {table{subresource.Table{Namespace: true, Resource: true, Wide: true}}, `
 TIME NAMESPACE RESOURCE PARENT TRIGGER WAIT HOOK CHILDREN ERROR
 5s ago shop websites.example.com a SpecChanged, ChildChanged Service/a, 2 more 3ms 12ms Update Service/a changed back by kubectl-edit, Refuse Service/a (Conflict) -
 60m ago - nodes n RelatedChanged 0s 0s 9 more no luck ` + strings.Repeat("x", 200) + `

@@ -30,50 +30,24 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// none is printed in a column that says nothing of a sync.
-const none = "-"
-
 // maxText is how many characters of a column are printed, unless the table is wide.
 const maxText = 80
 
-// table says which columns are printed.
-type table struct {
-	// namespace and resource have columns with those of the parents, and wide has all texts in full.
-	namespace, resource, wide bool
-}
+// table prints syncs.
+type table struct{ subresource.Table }
 
 // print writes a row for each sync.
 func (t table) print(out io.Writer, now time.Time, syncs []v1alpha1.ControllerSync, headers bool) error {
 	w := printers.GetNewTabWriter(out)
 	if headers {
-		t.row(w, "TIME", "NAMESPACE", "RESOURCE", "PARENT", "TRIGGER", "WAIT", "HOOK", "CHILDREN", "ERROR")
+		t.Row(w, 1, "TIME", "NAMESPACE", "RESOURCE", "PARENT", "TRIGGER", "WAIT", "HOOK", "CHILDREN", "ERROR")
 	}
 	for i := range syncs {
 		s := &syncs[i]
-		t.row(w, outputformat.Duration(now.Sub(s.Time.Time))+" ago", cmp.Or(s.Namespace, none), subresource.ResourceOf(s.ParentReference), s.Name,
-			t.short(triggers(s)), milliseconds(s.WaitMilliseconds), milliseconds(s.HookMilliseconds), t.short(children(s)), t.short(s.Error))
+		t.Row(w, 1, outputformat.Duration(now.Sub(s.Time.Time))+" ago", cmp.Or(s.Namespace, subresource.None), subresource.ResourceOf(s.ParentReference), s.Name,
+			t.Short(triggers(s), maxText), milliseconds(s.WaitMilliseconds), milliseconds(s.HookMilliseconds), t.Short(children(s), maxText), t.Short(s.Error, maxText))
 	}
 	return w.Flush()
-}
-
-// row writes the cells that the table has, of which the second and third are namespace and resource.
-func (t table) row(w io.Writer, cells ...string) {
-	shown := cells[:1:1]
-	if t.namespace {
-		shown = append(shown, cells[1])
-	}
-	if t.resource {
-		shown = append(shown, cells[2])
-	}
-	fmt.Fprintln(w, strings.Join(append(shown, cells[3:]...), "\t"))
-}
-
-func (t table) short(text string) string {
-	text = cmp.Or(strings.Join(strings.Fields(text), " "), none)
-	if runes := []rune(text); len(runes) > maxText && !t.wide {
-		return string(runes[:maxText-1]) + "…"
-	}
-	return text
 }
 
 func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
