@@ -16,10 +16,12 @@ limitations under the License.
 
 // Package servingcert keeps the certificates of a server that was given none.
 //
-// A Manager keeps them in one directory, for one server. It makes a certificate authority and a serving certificate for the names
-// that the aggregation layer, the machine and the caller use, and renews them before they expire: Ensure once before serving,
-// Manager.Run for as long as the server lives. What is there and still good is used again, so that the registration of the server
-// at a cluster, which holds the authority, stays valid over restarts.
+// A Manager makes a certificate authority and a serving certificate for the names that the aggregation layer, the machine and the
+// caller use, and renews them before they expire: Manager.Ensure once before serving, Manager.Run for as long as the server lives.
+// What is there and still good is used again, so that the registration of the server at a cluster, which holds the authority, stays
+// valid over restarts. Where they are kept is a Store.
+//
+// Files are one directory, for one server. The authority is renewed with its key.
 //
 //	ca.crt    certificate of the authority, for clients: the APIService's caBundle
 //	ca.key    its key, mode 0600
@@ -27,9 +29,8 @@ limitations under the License.
 //	tls.key   its key, mode 0600, kept when the certificate is renewed, so that a renewal is the replacement of one file
 //	LOCK      held while the files are looked at and written
 //
-// A Replica keeps them for one of several servers. The authority is in a Secret that all replicas share; each signs its serving
-// certificate with it, and keeps that in memory. The authority too is replaced by another one ahead of its end, so that no client
-// meets a certificate that it does not trust:
+// A Secret has the authority that several servers share; each signs its serving certificate with it, and keeps that in memory. The
+// authority is replaced by another one ahead of its end, so that no client meets a certificate that it does not trust:
 //
 //  1. A next authority is made, and added to the certificates that clients shall trust.
 //  2. Some replica sees that the registration at the cluster trusts it, and notes when.

@@ -17,6 +17,8 @@ limitations under the License.
 package servingcert
 
 import (
+	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,9 +26,11 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"k8s.io/client-go/util/cert"
 )
 
-// Files are the paths of the files that Ensure takes care of.
+// Files are the Store of one server. What cannot be read is made again, but for the key of the authority: another authority needs
+// another registration.
 type Files struct {
 	// CertFile and KeyFile are the serving certificate and its key: --tls-cert-file and --tls-private-key-file.
 	CertFile, KeyFile string
@@ -48,6 +52,109 @@ func FilesIn(dir string) Files {
 		CAFile:    filepath.Join(dir, "ca.crt"),
 		caKeyFile: filepath.Join(dir, "ca.key"),
 	}
+}
+
+// open implements Store.
+func (f Files) open(context.Context) (*authorities, func(), error) {
+	unlock, err := lock(filepath.Dir(f.CAFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	kept, err := f.read()
+	if err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return kept, unlock, nil
+}
+
+func (f Files) read() (*authorities, error) {
+	signing, err := readPair(f.CAFile, f.caKeyFile)
+	switch _, statErr := os.Stat(f.CAFile); {
+	case signing.key != nil:
+	case err != nil:
+		err = fmt.Errorf("%w; restore the file, or remove it together with %s and register the server again", err, f.CAFile)
+	case !errors.Is(statErr, os.ErrNotExist):
+		// A certificate without its key must not be replaced: it is the one in a registration, or an operator put it there.
+		err = fmt.Errorf("there is a certificate %s without its key %s; restore the key, or remove the certificate "+
+			"and register the server again", f.CAFile, f.caKeyFile)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("preparing certificate authority: %w", err)
+	}
+	if signing.certificate != nil && !signing.certificate.IsCA {
+		// The key is what a registration trusts, so a damaged certificate can be made again.
+		signing.certificate = nil
+	}
+	serving, err := readPair(f.CertFile, f.KeyFile)
+	if err != nil && serving.key != nil {
+		return nil, err
+	}
+	kept := &authorities{signing: signing, servingKey: serving.key}
+	if serving.certificate != nil {
+		kept.serving = &serving
+	}
+	return kept, nil
+}
+
+// save implements Store.
+func (f Files) save(_ context.Context, following *authorities) error {
+	if err := writePair(f.CAFile, f.caKeyFile, &following.signing); err != nil {
+		return fmt.Errorf("preparing certificate authority: %w", err)
+	}
+	return nil
+}
+
+// serve implements Store. The API server sees that the files change.
+func (f Files) serve(_ context.Context, serving *pair) error {
+	return writePair(f.CertFile, f.KeyFile, serving)
+}
+
+// readPair returns what is in two files: no key if there is none that can be read, and no certificate that is not one for the key. It
+// takes the rights of others to the key away, should a copy or a backup have given them.
+func readPair(certFile, keyFile string) (pair, error) {
+	key, err := readKey(keyFile)
+	if err != nil || key == nil {
+		return pair{}, err
+	}
+	p := pair{key: key}
+	if err := os.Chmod(keyFile, 0o600); err != nil {
+		return p, fmt.Errorf("restricting access to key %s: %w", keyFile, err)
+	}
+	if certificates, err := cert.CertsFromFile(certFile); err == nil && fits(certificates[0], key) {
+		p.certificate = certificates[0]
+	}
+	return p, nil
+}
+
+// readKey returns the key in a file, and nil when there is no file.
+func readKey(path string) (crypto.Signer, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	key, err := parseKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return key, nil
+}
+
+// writePair writes a certificate, and first its key if that is another one than before.
+func writePair(certFile, keyFile string, p *pair) error {
+	certificate, key, err := p.encode()
+	if err != nil {
+		return err
+	}
+	if present, err := readKey(keyFile); err != nil || present == nil || !fits(p.certificate, present) {
+		if err := replace(keyFile, key, 0o600); err != nil {
+			return err
+		}
+	}
+	return replace(certFile, certificate, 0o644)
 }
 
 // lock makes the directory if necessary, and keeps other processes from it until unlock is called.
@@ -82,14 +189,10 @@ func replace(path string, content []byte, mode fs.FileMode) (err error) {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDirectory(filepath.Dir(path))
-}
-
-// syncDirectory makes a rename survive a crash of the machine.
-func syncDirectory(dir string) error {
-	d, err := os.Open(dir)
+	// So that the rename survives a crash of the machine.
+	directory, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(directory.Sync(), directory.Close())
 }

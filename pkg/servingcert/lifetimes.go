@@ -22,7 +22,14 @@ import (
 	"time"
 )
 
-// Lifetimes say how long the certificates of a Replica are valid, and when they are replaced.
+const (
+	// authorityLife is the validity of the authority.
+	authorityLife = 10 * 365 * 24 * time.Hour
+	// certificateLife is the validity of the serving certificate.
+	certificateLife = 90 * 24 * time.Hour
+)
+
+// Lifetimes say how long certificates are valid, and when they are replaced.
 type Lifetimes struct {
 	// Certificate is the validity of a serving certificate, and CertificateRenewBefore how long before its end it is replaced: 0 means
 	// a third of Certificate.

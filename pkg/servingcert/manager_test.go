@@ -38,11 +38,10 @@ import (
 
 func mustEnsure(t *testing.T, m *Manager) Files {
 	t.Helper()
-	files, err := m.Ensure()
-	if err != nil {
+	if err := m.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return files
+	return m.store.(Files)
 }
 
 func mustRead(t *testing.T, path string) []byte {
@@ -102,13 +101,13 @@ func TestClientsAcceptTheCertificate(t *testing.T) {
 }
 
 func TestServiceNameIsTheCallers(t *testing.T) {
-	files := mustEnsure(t, New(Options{Dir: t.TempDir(), ServiceName: "other", ServiceNamespace: "elsewhere"}))
+	files := mustEnsure(t, New(FilesIn(t.TempDir()), Options{ServiceName: "other", ServiceNamespace: "elsewhere"}))
 	mustServe(t, files, mustRead(t, files.CAFile), "other.elsewhere.svc", time.Now())
 }
 
 func TestKeysArePrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "certificates")
-	m := New(Options{Dir: dir})
+	m := New(FilesIn(dir), Options{})
 	files := mustEnsure(t, m)
 	if err := os.Chmod(files.KeyFile, 0o644); err != nil {
 		t.Fatal(err)
@@ -129,8 +128,8 @@ func TestKeysArePrivate(t *testing.T) {
 
 func TestGoodCertificatesAreKept(t *testing.T) {
 	dir := t.TempDir()
-	before := contents(t, mustEnsure(t, New(Options{Dir: dir, Hosts: []string{"one.test", "two.test"}})))
-	after := contents(t, mustEnsure(t, New(Options{Dir: dir, Hosts: []string{"two.test"}})))
+	before := contents(t, mustEnsure(t, New(FilesIn(dir), Options{Hosts: []string{"one.test", "two.test"}})))
+	after := contents(t, mustEnsure(t, New(FilesIn(dir), Options{Hosts: []string{"two.test"}})))
 	for name, content := range before {
 		if after[name] != content {
 			t.Errorf("%s was made again", name)
@@ -175,6 +174,14 @@ func TestOnlyWhatIsNecessaryIsMadeAgain(t *testing.T) {
 			damage: func(f Files) error { return os.WriteFile(f.CertFile, []byte("damaged"), 0o600) },
 			want:   []string{"tls.crt"},
 		},
+		"MadeWhileTheClockWasAhead": {
+			reason: "Clients would not accept it yet.",
+			damage: func(f Files) error {
+				ahead := clocktesting.NewFakeClock(time.Now().Add(10 * 24 * time.Hour))
+				return New(f, Options{Hosts: []string{"ahead.test"}, Clock: ahead}).Ensure(context.Background())
+			},
+			want: []string{"tls.crt"},
+		},
 		"KeyMissing": {
 			reason: "A certificate without its key is useless.",
 			damage: func(f Files) error { return os.Remove(f.KeyFile) },
@@ -199,7 +206,7 @@ func TestOnlyWhatIsNecessaryIsMadeAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := clocktesting.NewFakeClock(time.Now())
 			dir := t.TempDir()
-			files := mustEnsure(t, New(Options{Dir: dir, Clock: now}))
+			files := mustEnsure(t, New(FilesIn(dir), Options{Clock: now}))
 			before := contents(t, files)
 			now.Step(test.later)
 			if test.damage != nil {
@@ -207,7 +214,7 @@ func TestOnlyWhatIsNecessaryIsMadeAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			after := contents(t, mustEnsure(t, New(Options{Dir: dir, Clock: now, Hosts: test.hosts})))
+			after := contents(t, mustEnsure(t, New(FilesIn(dir), Options{Clock: now, Hosts: test.hosts})))
 			changed := map[string]bool{}
 			for _, file := range test.want {
 				changed[file] = true
@@ -243,13 +250,13 @@ func TestNoAuthorityIsReplacedSilently(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := New(Options{Dir: t.TempDir()})
+			m := New(FilesIn(t.TempDir()), Options{})
 			files := mustEnsure(t, m)
 			before := mustRead(t, files.CAFile)
 			if err := test.damage(files); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := m.Ensure(); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := m.Ensure(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s\ngot error %v, want %q in it", test.reason, err, test.want)
 			}
 			if !bytes.Equal(mustRead(t, files.CAFile), before) {
@@ -261,7 +268,7 @@ func TestNoAuthorityIsReplacedSilently(t *testing.T) {
 
 // TestKeysOfEarlierVersionsAreKept has a key in the form in which earlier versions wrote them.
 func TestKeysOfEarlierVersionsAreKept(t *testing.T) {
-	m := New(Options{Dir: t.TempDir()})
+	m := New(FilesIn(t.TempDir()), Options{})
 	files := mustEnsure(t, m)
 	for _, path := range []string{files.caKeyFile, files.KeyFile} {
 		key, err := readKey(path)
@@ -306,7 +313,7 @@ func TestConcurrentCallersAgree(t *testing.T) {
 
 func TestRunRenewsInTime(t *testing.T) {
 	now := clocktesting.NewFakeClock(time.Now())
-	m := New(Options{Dir: t.TempDir(), Clock: now})
+	m := New(FilesIn(t.TempDir()), Options{Clock: now})
 	files := mustEnsure(t, m)
 	before := mustRead(t, files.CertFile)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -340,8 +347,19 @@ func TestUnusableDirectoryIsAnError(t *testing.T) {
 }
 
 func TestNamesAreSorted(t *testing.T) {
-	n := newNames([]string{"a", "127.0.0.1", "", "a", "::1", "127.0.0.1", "b"})
-	if len(n.dns) != 2 || len(n.ips) != 2 || !n.ips[0].Equal(net.IPv4(127, 0, 0, 1)) {
-		t.Errorf("got %v", n)
+	authority, err := newAuthority(nil, time.Now(), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := []string{"a", "127.0.0.1", "", "a", "::1", "127.0.0.1", "*.b"}
+	p, err := newCertificate(nil, hosts, *authority, time.Now(), time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := p.certificate; len(n.DNSNames) != 2 || len(n.IPAddresses) != 2 || !n.IPAddresses[0].Equal(net.IPv4(127, 0, 0, 1)) {
+		t.Errorf("got %v and %v", n.DNSNames, n.IPAddresses)
+	}
+	if !covers(p.certificate, hosts) || covers(p.certificate, append(hosts, "c")) || covers(p.certificate, append(hosts, "::2")) {
+		t.Error("the certificate must be valid for these hosts, and no others")
 	}
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package servingcert
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -25,12 +26,19 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"os"
+	"net"
 	"slices"
 	"time"
 
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+)
+
+const (
+	// authorityName is the subject of the authority. A renewed authority must have the name of the old one.
+	authorityName = "metacontroller-apiserver serving authority"
+	// backdate is how far before now a validity begins: the clocks of clients may be late.
+	backdate = time.Hour
 )
 
 // A pair is a certificate and its private key.
@@ -48,10 +56,15 @@ func Expiration(chain []byte) (end time.Time, ok bool) {
 	return slices.MinFunc(certificates, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter, true
 }
 
-// belongs tells whether the certificate is one for the key.
-func (p pair) belongs() bool {
-	public, ok := p.key.Public().(interface{ Equal(crypto.PublicKey) bool })
-	return ok && public.Equal(p.certificate.PublicKey)
+// fits tells whether a certificate is one for a key.
+func fits(certificate *x509.Certificate, key crypto.Signer) bool {
+	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	return ok && public.Equal(certificate.PublicKey)
+}
+
+// signedBy tells whether clients that trust an authority accept a certificate as one of it.
+func signedBy(certificate, authority *x509.Certificate) bool {
+	return bytes.Equal(certificate.RawIssuer, authority.RawSubject) && certificate.CheckSignatureFrom(authority) == nil
 }
 
 // encode returns certificate and key as PEM.
@@ -76,7 +89,7 @@ func parsePair(certificate, key []byte) (*pair, error) {
 		return nil, err
 	}
 	p := &pair{certificate: certificates[0], key: signer}
-	if !p.belongs() {
+	if !fits(p.certificate, p.key) {
 		return nil, errors.New("certificate and key do not belong together")
 	}
 	return p, nil
@@ -94,79 +107,51 @@ func parseKey(text []byte) (crypto.Signer, error) {
 	return signer, nil
 }
 
-// readKey returns the key in a file, and nil when there is no file.
-func readKey(path string) (crypto.Signer, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	key, err := parseKey(text)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", path, err)
-	}
-	return key, nil
-}
-
-// readCertificate returns the certificate in a file, and nil when there is no file.
-func readCertificate(path string) (*x509.Certificate, error) {
-	certificates, err := cert.CertsFromFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return certificates[0], nil
-}
-
-func newKey() (crypto.Signer, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("making a key: %w", err)
-	}
-	return key, nil
-}
-
-// newKeyFile makes a key and writes it to a file.
-func newKeyFile(path string) (crypto.Signer, error) {
-	key, err := newKey()
-	if err != nil {
-		return nil, err
-	}
-	text, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		return nil, fmt.Errorf("encoding key %s: %w", path, err)
-	}
-	return key, replace(path, text, 0o600)
-}
-
-// newAuthority makes the certificate of an authority for a key. It signs itself.
-func newAuthority(key crypto.Signer, now, end time.Time) (*x509.Certificate, error) {
+// newAuthority makes an authority, which signs itself, for a key. Nil means a new key.
+func newAuthority(key crypto.Signer, now, end time.Time) (*pair, error) {
 	template := &x509.Certificate{
 		NotBefore: now.Add(-backdate), NotAfter: end,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		IsCA:     true, MaxPathLenZero: true,
 	}
 	template.Subject.CommonName = authorityName
-	return sign(template, key, pair{certificate: template, key: key})
+	return sign(template, key, nil)
 }
 
-// newCertificate makes a serving certificate for a key.
-func newCertificate(key crypto.Signer, n names, authority pair, now, end time.Time) (*x509.Certificate, error) {
+// newCertificate makes a serving certificate for DNS names and IP addresses and a key. Nil means a new key.
+func newCertificate(key crypto.Signer, hosts []string, authority pair, now, end time.Time) (*pair, error) {
 	template := &x509.Certificate{
 		NotBefore: now.Add(-backdate), NotAfter: end,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		DNSNames: n.dns, IPAddresses: n.ips,
 	}
-	template.Subject.CommonName = n.dns[0]
-	return sign(template, key, authority)
+	for _, host := range hosts {
+		switch ip := net.ParseIP(host); {
+		case ip != nil && !slices.ContainsFunc(template.IPAddresses, ip.Equal):
+			template.IPAddresses = append(template.IPAddresses, ip)
+		case ip == nil && host != "" && !slices.Contains(template.DNSNames, host):
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	template.Subject.CommonName = hosts[0]
+	return sign(template, key, &authority)
 }
 
-// sign makes a certificate for a key from a template.
-func sign(template *x509.Certificate, key crypto.Signer, issuer pair) (*x509.Certificate, error) {
+// covers tells whether a certificate is valid for all hosts. It may be valid for more.
+func covers(certificate *x509.Certificate, hosts []string) bool {
+	return !slices.ContainsFunc(hosts, func(host string) bool { return host != "" && certificate.VerifyHostname(host) != nil })
+}
+
+// sign makes a certificate from a template for a key, or for a new one. Without an issuer it signs itself.
+func sign(template *x509.Certificate, key crypto.Signer, issuer *pair) (*pair, error) {
+	var err error
+	if key == nil {
+		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return nil, fmt.Errorf("making a key: %w", err)
+		}
+	}
+	if issuer == nil {
+		issuer = &pair{certificate: template, key: key}
+	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, fmt.Errorf("making a serial number: %w", err)
@@ -180,5 +165,5 @@ func sign(template *x509.Certificate, key crypto.Signer, issuer pair) (*x509.Cer
 	if err != nil {
 		return nil, fmt.Errorf("parsing a certificate that was just signed: %w", err)
 	}
-	return certificate, nil
+	return &pair{certificate: certificate, key: key}, nil
 }

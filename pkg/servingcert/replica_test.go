@@ -42,27 +42,34 @@ func (c *cluster) state(t *testing.T) *authorities {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state, err := decode(c.secret)
-	if err != nil || state == nil {
+	if err != nil || state.signing.certificate == nil {
 		t.Fatalf("reading the Secret: %v, %v", state, err)
 	}
 	return state
 }
 
-func (c *cluster) replica(l Lifetimes) *Replica {
-	return NewReplica(ReplicaOptions{SecretName: secretName, Secrets: c, Registration: c, Lifetimes: l, Clock: c.clock})
+// A replica is one of several servers.
+type replica struct {
+	*Manager
+	*Secret
 }
 
-func mustSync(t *testing.T, replicas ...*Replica) {
+func (c *cluster) replica(l Lifetimes) *replica {
+	s := NewSecret(secretName, c)
+	return &replica{Manager: New(s, Options{Registration: c, Lifetimes: l, Clock: c.clock}), Secret: s}
+}
+
+func mustSync(t *testing.T, replicas ...*replica) {
 	t.Helper()
 	for _, r := range replicas {
-		if err := r.sync(t.Context()); err != nil {
+		if _, err := r.sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
 // accepted tells whether a client that trusts a bundle accepts what the replica serves.
-func accepted(r *Replica, bundle []byte, now time.Time) error {
+func accepted(r *replica, bundle []byte, now time.Time) error {
 	certificate, key := r.CurrentCertKeyContent()
 	if _, err := tls.X509KeyPair(certificate, key); err != nil {
 		return err
@@ -81,7 +88,7 @@ func accepted(r *Replica, bundle []byte, now time.Time) error {
 
 func TestReplicasShareTheAuthorityThatTheFirstOneMade(t *testing.T) {
 	c := newCluster()
-	replicas := make([]*Replica, 8)
+	replicas := make([]*replica, 8)
 	var starting sync.WaitGroup
 	for i := range replicas {
 		replicas[i] = c.replica(DefaultLifetimes())
@@ -119,7 +126,7 @@ func TestEveryServedCertificateIsTrusted(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		c := newCluster()
 		l := Lifetimes{Certificate: 30 * time.Hour, Authority: 300 * time.Hour, Propagation: 5 * time.Hour}
-		replicas := []*Replica{c.replica(l), c.replica(l), c.replica(l)}
+		replicas := []*replica{c.replica(l), c.replica(l), c.replica(l)}
 		mustSync(t, replicas...)
 		signed := c.state(t).signing.certificate
 		c.fail = func(request string) error {
@@ -144,7 +151,7 @@ func TestEveryServedCertificateIsTrusted(t *testing.T) {
 			}
 			for _, i := range random.Perm(len(replicas)) {
 				// It fails now and then; whoever runs it tries again.
-				_ = replicas[i].sync(t.Context())
+				_, _ = replicas[i].sync(t.Context())
 			}
 			if now := c.state(t).signing.certificate; !now.Equal(signed) {
 				signed, rotations = now, rotations+1
@@ -172,7 +179,7 @@ func TestTheAuthorityIsReplacedInSteps(t *testing.T) {
 	r, other := c.replica(l), c.replica(l)
 	mustSync(t, r, other)
 	first := c.state(t)
-	serial := func() string { return r.served.SerialNumber.String() }
+	serial := func() string { return r.served.certificate.SerialNumber.String() }
 
 	c.clock.Step(199 * time.Hour)
 	mustSync(t, r)
@@ -197,7 +204,7 @@ func TestTheAuthorityIsReplacedInSteps(t *testing.T) {
 	c.clock.Step(time.Hour)
 	mustSync(t, r, other)
 	state = c.state(t)
-	if serial() == before || state.next != nil || len(state.former) != 1 || !r.issuer.Equal(state.signing.certificate) {
+	if serial() == before || state.next != nil || len(state.former) != 1 || !signedBy(r.served.certificate, state.signing.certificate) {
 		t.Fatalf("after the time for propagation the next authority must sign, and the former one be trusted: %+v", state)
 	}
 	c.clock.Step(l.Certificate + l.Propagation)
@@ -254,7 +261,7 @@ func TestNoAuthorityIsReplacedUnlessTheRegistrationCanBeWritten(t *testing.T) {
 	}
 	for range 6 {
 		c.clock.Step(40 * time.Hour)
-		err := r.sync(t.Context())
+		_, err := r.sync(t.Context())
 		if late := c.clock.Now().After(signing.NotAfter.Add(-100 * time.Hour)); late && !apierrors.IsForbidden(err) {
 			t.Errorf("got %v, want to be told that the registration cannot be written", err)
 		}
@@ -283,7 +290,7 @@ func TestTheServerMayComeBeforeItsRegistration(t *testing.T) {
 
 func TestWhomTheClusterTrustedItTrustsOn(t *testing.T) {
 	c := newCluster()
-	files := mustEnsure(t, New(Options{Dir: t.TempDir(), Clock: c.clock}))
+	files := mustEnsure(t, New(FilesIn(t.TempDir()), Options{Clock: c.clock}))
 	if err := c.Trust(t.Context(), mustRead(t, files.CAFile), "0"); err != nil {
 		t.Fatal(err)
 	}
@@ -314,8 +321,8 @@ func TestTheSecretIsTakenCareOf(t *testing.T) {
 		"KeyOfAnother": {
 			reason: "Somebody mixed two Secrets up; nothing may be signed with this.", want: "do not belong together",
 			damage: func(c *cluster) {
-				key, _ := newKey()
-				_, c.secret.Data[signingKeyKey], _ = pair{certificate: &x509.Certificate{Raw: []byte{}}, key: key}.encode()
+				another, _ := newAuthority(nil, time.Now(), time.Now())
+				_, c.secret.Data[signingKeyKey], _ = another.encode()
 				c.write(c.secret)
 			},
 		},
@@ -341,7 +348,7 @@ func TestTheSecretIsTakenCareOf(t *testing.T) {
 			if test.again {
 				r = c.replica(DefaultLifetimes())
 			}
-			err := r.sync(t.Context())
+			_, err := r.sync(t.Context())
 			if test.want != "" {
 				if err == nil || !strings.Contains(err.Error(), test.want) {
 					t.Errorf("%s\ngot %v, want %q in it", test.reason, err, test.want)
@@ -430,8 +437,8 @@ func TestAChainEndsWithItsFirstCertificateThatEnds(t *testing.T) {
 	mustSync(t, r)
 	leaf, _ := r.CurrentCertKeyContent()
 	end, ok := Expiration(fmt.Appendf(nil, "%s%s", c.views(0)[0], leaf))
-	if !ok || !end.Equal(r.served.NotAfter) {
-		t.Errorf("got %v %v, want %v", end, ok, r.served.NotAfter)
+	if !ok || !end.Equal(r.served.certificate.NotAfter) {
+		t.Errorf("got %v %v, want %v", end, ok, r.served.certificate.NotAfter)
 	}
 	if _, ok := Expiration([]byte("nothing")); ok {
 		t.Error("no certificate ends")

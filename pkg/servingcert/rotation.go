@@ -17,14 +17,19 @@ limitations under the License.
 package servingcert
 
 import (
+	"crypto"
 	"crypto/x509"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
-// authorities are what replicas share: who signs their certificates, and whom clients shall trust.
+// authorities are what a Store keeps: who signs the serving certificate, whom clients shall trust, and what is served.
 type authorities struct {
-	// signing signs, since the time.
+	// source is the Secret that they are from; nil for files.
+	source *corev1.Secret
+	// signing signs, since the time. It has no certificate if there is none or it was lost, and no key if there is none.
 	signing      pair
 	signingSince time.Time
 	// next will sign; nil if there is none. nextTrusted is since when the registration trusts it; zero if it does not yet.
@@ -34,6 +39,9 @@ type authorities struct {
 	former []*x509.Certificate
 	// rotate is set by an operator who wants another authority now.
 	rotate bool
+	// serving is what the server uses, nil if there is nothing of use. servingKey is the key of the next one, nil for a new key.
+	serving    *pair
+	servingKey crypto.Signer
 }
 
 // bundle returns whom clients shall trust: who signs first.
@@ -45,14 +53,20 @@ func (a *authorities) bundle() []*x509.Certificate {
 	return append(all, a.former...)
 }
 
-// firstAuthorities returns the state of a Secret that was empty. Whom clients trusted until now they trust on: servers that serve
-// other certificates are replaced one after the other.
-func firstAuthorities(l Lifetimes, trusted []*x509.Certificate, now time.Time) (*authorities, error) {
-	signing, err := newAuthorityPair(l, now)
+// outlive tells whether the signing authority outlives what it signs now.
+func (a *authorities) outlive(l Lifetimes, now time.Time) bool {
+	return now.Add(l.Certificate).Before(a.signing.certificate.NotAfter)
+}
+
+// begin makes the certificate of the signing authority, with the key that there is: what it signed before, and registrations that trust
+// it, stay good. Whom clients trusted until now they trust on: servers that serve other certificates are replaced one after the other.
+func (a *authorities) begin(l Lifetimes, trusted []*x509.Certificate, now time.Time) error {
+	signing, err := newAuthority(a.signing.key, now, now.Add(l.Authority))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &authorities{signing: *signing, signingSince: now, former: unexpired(trusted, now)}, nil
+	a.signing, a.signingSince, a.former = *signing, now, unexpired(trusted, now)
+	return nil
 }
 
 // advance takes the next step of a rotation if it is time for one, and reports whether it did. trusted says that the registration
@@ -60,7 +74,7 @@ func firstAuthorities(l Lifetimes, trusted []*x509.Certificate, now time.Time) (
 func (a *authorities) advance(l Lifetimes, trusted bool, now time.Time) (moved bool, err error) {
 	switch {
 	case a.next == nil && (a.rotate || !now.Before(a.signing.certificate.NotAfter.Add(-l.authorityRenewBefore()))):
-		if a.next, err = newAuthorityPair(l, now); err != nil {
+		if a.next, err = newAuthority(nil, now, now.Add(l.Authority)); err != nil {
 			return false, err
 		}
 		a.nextTrusted, a.rotate = time.Time{}, false
@@ -88,18 +102,6 @@ func (a *authorities) advance(l Lifetimes, trusted bool, now time.Time) (moved b
 // there is nothing to wait for.
 func (a *authorities) mayReplace(l Lifetimes, now time.Time) bool {
 	return !now.Before(a.nextTrusted.Add(l.Propagation)) || now.After(a.signing.certificate.NotAfter)
-}
-
-func newAuthorityPair(l Lifetimes, now time.Time) (*pair, error) {
-	key, err := newKey()
-	if err != nil {
-		return nil, err
-	}
-	certificate, err := newAuthority(key, now, now.Add(l.Authority))
-	if err != nil {
-		return nil, err
-	}
-	return &pair{certificate: certificate, key: key}, nil
 }
 
 func unexpired(certificates []*x509.Certificate, now time.Time) []*x509.Certificate {

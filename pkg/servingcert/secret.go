@@ -17,13 +17,20 @@ limitations under the License.
 package servingcert
 
 import (
+	"context"
 	"crypto/x509"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
 )
 
 // The content of the Secret.
@@ -44,17 +51,127 @@ const (
 	nextTrustedAnnotation  = "metacontroller.k8s.io/next-trusted-since"
 )
 
-// decode returns the state in a Secret, and nil when the Secret is empty.
+// A Secret is the Store of one of several servers that share an authority. The authority is in a Secret of a cluster, the serving
+// certificate in memory: the Secret is its content provider for the API server, and may be used from several goroutines.
+type Secret struct {
+	name   string
+	client corev1client.SecretInterface
+
+	// mu guards what follows.
+	mu sync.Mutex
+	// known is the last state that was read or written; it is what a deleted Secret is made again from.
+	known *authorities
+	// served is the serving certificate; certificate and key are the same as PEM.
+	served           *pair
+	certificate, key []byte
+	listeners        []dynamiccertificates.Listener
+}
+
+var _ dynamiccertificates.CertKeyContentProvider = &Secret{}
+
+// NewSecret returns the Store in the Secret of a name. The client is that of its namespace.
+func NewSecret(name string, client corev1client.SecretInterface) *Secret {
+	return &Secret{name: name, client: client}
+}
+
+// Name implements dynamiccertificates.CertKeyContentProvider.
+func (s *Secret) Name() string { return "serving-cert::secret/" + s.name }
+
+// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider. Both are empty before Manager.Ensure has succeeded.
+func (s *Secret) CurrentCertKeyContent() (certificate, key []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.certificate, s.key
+}
+
+// AddListener implements dynamiccertificates.Notifier.
+func (s *Secret) AddListener(listener dynamiccertificates.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listeners = append(s.listeners, listener)
+}
+
+// open implements Store. A Secret that somebody removed or emptied is written again.
+func (s *Secret) open(ctx context.Context) (*authorities, func(), error) {
+	secret, err := s.client.Get(ctx, s.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		secret, err = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Type: corev1.SecretTypeOpaque}, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading Secret %s with the serving authority: %w", s.name, err)
+	}
+	kept, err := decode(secret)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading Secret %s with the serving authority: %w; restore it, or empty it: then it is written again", s.name, err)
+	}
+	s.mu.Lock()
+	if kept.signing.certificate != nil {
+		s.known = kept
+	}
+	known, served := s.known, s.served
+	s.mu.Unlock()
+	if known != nil && known != kept {
+		again := *known
+		again.source = secret
+		if err := s.save(ctx, &again); err != nil {
+			return nil, nil, err
+		}
+		kept = &again
+	}
+	kept.serving = served
+	return kept, func() {}, nil
+}
+
+// save implements Store.
+func (s *Secret) save(ctx context.Context, following *authorities) error {
+	secret := following.source
+	if err := following.encode(secret); err != nil {
+		return err
+	}
+	var err error
+	if secret.ResourceVersion == "" {
+		following.source, err = s.client.Create(ctx, secret, metav1.CreateOptions{})
+	} else {
+		following.source, err = s.client.Update(ctx, secret, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("writing Secret %s with the serving authority: %w", s.name, err)
+	}
+	s.mu.Lock()
+	s.known = following
+	s.mu.Unlock()
+	klog.FromContext(ctx).Info("Wrote the serving authority", "secret", s.name, "trusted", len(following.bundle()),
+		"signingUntil", following.signing.certificate.NotAfter, "rotating", following.next != nil)
+	return nil
+}
+
+// serve implements Store.
+func (s *Secret) serve(ctx context.Context, serving *pair) error {
+	certificate, key, err := serving.encode()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.served, s.certificate, s.key = serving, certificate, key
+	for _, listener := range s.listeners {
+		listener.Enqueue()
+	}
+	klog.FromContext(ctx).Info("Made a serving certificate", "until", serving.certificate.NotAfter.Format(time.RFC3339))
+	return nil
+}
+
+// decode returns the state in a Secret, without an authority when the Secret is empty.
 func decode(secret *corev1.Secret) (*authorities, error) {
 	if len(secret.Data[signingCertificateKey]) == 0 && len(secret.Data[signingKeyKey]) == 0 {
-		return nil, nil
+		return &authorities{source: secret}, nil
 	}
 	signing, err := parsePair(secret.Data[signingCertificateKey], secret.Data[signingKeyKey])
 	if err != nil {
 		return nil, fmt.Errorf("reading the authority: %w", err)
 	}
 	_, rotate := secret.Annotations[RotateAnnotation]
-	a := &authorities{signing: *signing, rotate: rotate}
+	a := &authorities{source: secret, signing: *signing, rotate: rotate}
 	if a.signingSince, err = timeOf(secret, signingSinceAnnotation); err != nil {
 		return nil, err
 	}

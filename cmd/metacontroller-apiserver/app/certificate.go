@@ -38,24 +38,24 @@ func ensureCertificate(ctx context.Context, o options.Completed, owned *sync.Wai
 		return nil
 	}
 	serving := &o.Recommended.SecureServing.ServerCert
-	if o.Certificates.Secret != "" {
-		replica, err := newReplica(o)
+	certificates := servingcert.Options{Hosts: certificateHosts(o)}
+	var store servingcert.Store
+	if o.Certificates.Secret == "" {
+		files := servingcert.FilesIn(o.CertificateDir())
+		serving.CertKey.CertFile, serving.CertKey.KeyFile = files.CertFile, files.KeyFile
+		store = files
+	} else {
+		secret, trust, err := sharedAuthority(o)
 		if err != nil {
 			return err
 		}
-		if err := replica.Ensure(ctx); err != nil {
-			return fmt.Errorf("preparing serving certificate: %w", err)
-		}
-		serving.GeneratedCert = replica
-		owned.Go(func() { replica.Run(ctx) })
-		return nil
+		serving.GeneratedCert = secret
+		store, certificates.Registration, certificates.Lifetimes = secret, trust, o.Certificates.Lifetimes
 	}
-	manager := servingcert.New(servingcert.Options{Dir: o.CertificateDir(), Hosts: certificateHosts(o)})
-	files, err := manager.Ensure()
-	if err != nil {
+	manager := servingcert.New(store, certificates)
+	if err := manager.Ensure(ctx); err != nil {
 		return err
 	}
-	serving.CertKey.CertFile, serving.CertKey.KeyFile = files.CertFile, files.KeyFile
 	owned.Go(func() { manager.Run(ctx) })
 	return nil
 }
@@ -69,16 +69,16 @@ func certificateHosts(o options.Completed) []string {
 	return hosts
 }
 
-// newReplica returns what keeps the certificate of one of the servers that share an authority.
-func newReplica(o options.Completed) (*servingcert.Replica, error) {
+// sharedAuthority returns the Secret with the authority of several servers, and where the cluster looks up whom it trusts.
+func sharedAuthority(o options.Completed) (*servingcert.Secret, *registration.Trust, error) {
 	config, err := clusterConfig(o.Recommended.CoreAPI)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	config = unlimited(config)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client for the Secret with the serving authority: %w", err)
+		return nil, nil, fmt.Errorf("creating a client for the Secret with the serving authority: %w", err)
 	}
 	var service types.NamespacedName
 	if o.Registration.Register {
@@ -86,13 +86,10 @@ func newReplica(o options.Completed) (*servingcert.Replica, error) {
 	}
 	trust, err := registration.NewTrust(config, service)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	namespace, name := o.Certificates.SecretName()
-	return servingcert.NewReplica(servingcert.ReplicaOptions{
-		SecretName: name, Secrets: client.CoreV1().Secrets(namespace), Registration: trust,
-		Lifetimes: o.Certificates.Lifetimes, Hosts: certificateHosts(o),
-	}), nil
+	return servingcert.NewSecret(name, client.CoreV1().Secrets(namespace)), trust, nil
 }
 
 // exposeCertificate shows the end of the certificate that is served as a metric, wherever it comes from.

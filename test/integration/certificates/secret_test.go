@@ -79,8 +79,8 @@ func TestReplicasKeepTheirAuthorityWithTheRightsOfTheManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := clocktesting.NewFakeClock(time.Now())
-	replica := func(name string) *servingcert.Replica {
-		return servingcert.NewReplica(servingcert.ReplicaOptions{SecretName: name, Secrets: client, Registration: trust, Clock: now})
+	replica := func(name string) *servingcert.Manager {
+		return servingcert.New(servingcert.NewSecret(name, client), servingcert.Options{Registration: trust, Clock: now})
 	}
 	cluster.Eventually(t, time.Minute, "the rights to be known", func(ctx context.Context) (bool, string) {
 		_, _, err := trust.Trusted(ctx)
@@ -90,7 +90,7 @@ func TestReplicasKeepTheirAuthorityWithTheRightsOfTheManifests(t *testing.T) {
 		t.Errorf("got %v for another Secret, want it forbidden", err)
 	}
 
-	replicas := []*servingcert.Replica{replica(name), replica(name), replica(name), replica(name)}
+	replicas := []*servingcert.Manager{replica(name), replica(name), replica(name), replica(name)}
 	ensure := func() {
 		t.Helper()
 		var all sync.WaitGroup

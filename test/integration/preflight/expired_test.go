@@ -29,8 +29,9 @@ import (
 func expired(t *testing.T) servingcert.Files {
 	t.Helper()
 	year := 365 * 24 * time.Hour
-	files, err := servingcert.New(servingcert.Options{Dir: t.TempDir(), Clock: clocktesting.NewFakeClock(time.Now().Add(-year))}).Ensure()
-	if err != nil {
+	files := servingcert.FilesIn(t.TempDir())
+	manager := servingcert.New(files, servingcert.Options{Clock: clocktesting.NewFakeClock(time.Now().Add(-year))})
+	if err := manager.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return files
