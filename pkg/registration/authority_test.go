@@ -63,7 +63,7 @@ func (p *pods) look(servers string) {
 	p.Helper()
 	for _, name := range servers {
 		if p.keepers[name] == nil {
-			files, err := servingcert.Ensure(p.TempDir())
+			files, err := servingcert.Ensure(p.Context(), p.TempDir())
 			if err != nil {
 				p.Fatal(err)
 			}

@@ -107,7 +107,7 @@ func TestARegistrationThatGoesAway(t *testing.T) {
 			cluster := &objects{owner: "1"}
 			server := httptest.NewServer(cluster)
 			defer server.Close()
-			files, err := servingcert.Ensure(t.TempDir())
+			files, err := servingcert.Ensure(t.Context(), t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +155,7 @@ func TestARegistrationThatIsDeletedTwice(t *testing.T) {
 	cluster := &objects{}
 	server := httptest.NewServer(cluster)
 	defer server.Close()
-	files, err := servingcert.Ensure(t.TempDir())
+	files, err := servingcert.Ensure(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestDefinitionsThatComeBack(t *testing.T) {
 	cluster := &objects{}
 	server := httptest.NewServer(cluster)
 	defer server.Close()
-	files, err := servingcert.Ensure(t.TempDir())
+	files, err := servingcert.Ensure(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

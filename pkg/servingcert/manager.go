@@ -121,9 +121,9 @@ func New(store Store, o Options) *Manager {
 
 // Ensure makes the certificates in dir, or renews them when that is necessary, for the default Service, this machine, and the
 // given DNS names and IP addresses.
-func Ensure(dir string, hosts ...string) (Files, error) {
+func Ensure(ctx context.Context, dir string, hosts ...string) (Files, error) {
 	files := FilesIn(dir)
-	return files, New(files, Options{Hosts: hosts}).Ensure(context.Background())
+	return files, New(files, Options{Hosts: hosts}).Ensure(ctx)
 }
 
 // Ensure makes what is missing, renews what expires soon or is not valid for all names, takes the steps of a rotation that are due, and

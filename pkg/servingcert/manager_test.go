@@ -88,7 +88,7 @@ func mustServe(t *testing.T, files Files, authority []byte, name string, now tim
 
 func TestClientsAcceptTheCertificate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	files, err := Ensure(Directory(dir), "example.test", "192.0.2.7", "localhost", "")
+	files, err := Ensure(t.Context(), Directory(dir), "example.test", "192.0.2.7", "localhost", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestOnlyWhatIsNecessaryIsMadeAgain(t *testing.T) {
 			reason: "Clients would not accept it yet.",
 			damage: func(f Files) error {
 				ahead := clocktesting.NewFakeClock(time.Now().Add(10 * 24 * time.Hour))
-				return New(f, Options{Hosts: []string{"ahead.test"}, Clock: ahead}).Ensure(context.Background())
+				return New(f, Options{Hosts: []string{"ahead.test"}, Clock: ahead}).Ensure(t.Context())
 			},
 			want: []string{"tls.crt"},
 		},
@@ -297,7 +297,7 @@ func TestConcurrentCallersAgree(t *testing.T) {
 	var callers sync.WaitGroup
 	for range 8 {
 		callers.Go(func() {
-			files, err := Ensure(dir)
+			files, err := Ensure(t.Context(), dir)
 			if err != nil {
 				t.Error(err)
 				return
@@ -341,7 +341,7 @@ func TestUnusableDirectoryIsAnError(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Ensure(file); err == nil {
+	if _, err := Ensure(t.Context(), file); err == nil {
 		t.Error("made certificates in a file")
 	}
 }

@@ -82,7 +82,7 @@ func read(t *testing.T, path string) []byte {
 // made returns certificates of an authority in a folder, or of a new one.
 func made(t *testing.T, folder string) servingcert.Files {
 	t.Helper()
-	files, err := servingcert.Ensure(folder)
+	files, err := servingcert.Ensure(t.Context(), folder)
 	if err != nil {
 		t.Fatal(err)
 	}

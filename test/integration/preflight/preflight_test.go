@@ -237,7 +237,7 @@ func TestRegistrationsAreFound(t *testing.T) {
 func TestExpiredCertificatesAreFound(t *testing.T) {
 	files := expired(t)
 	run(t, "--tls-cert-file", files.CertFile, "--tls-private-key-file", files.KeyFile).expect(t, 1, "certificate", "failed", "is valid from ")
-	made, err := servingcert.Ensure(t.TempDir())
+	made, err := servingcert.Ensure(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

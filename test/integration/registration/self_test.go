@@ -82,7 +82,7 @@ func install(t *testing.T, plane *cluster.Cluster) *installed {
 // issue gives the server another authority.
 func (i *installed) issue(t *testing.T) string {
 	t.Helper()
-	files, err := servingcert.Ensure(t.TempDir())
+	files, err := servingcert.Ensure(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

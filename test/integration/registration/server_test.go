@@ -48,7 +48,7 @@ type standIn struct {
 func newStandIn(t *testing.T) standIn {
 	t.Helper()
 	s := standIn{dataDir: t.TempDir()}
-	files, err := servingcert.Ensure(servingcert.Directory(s.dataDir))
+	files, err := servingcert.Ensure(t.Context(), servingcert.Directory(s.dataDir))
 	if err != nil {
 		t.Fatal(err)
 	}

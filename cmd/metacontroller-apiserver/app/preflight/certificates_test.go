@@ -76,7 +76,7 @@ func issue(t *testing.T, template *x509.Certificate) certificateFiles {
 }
 
 func TestCertificatesAreJudged(t *testing.T) {
-	made, err := servingcert.Ensure(t.TempDir())
+	made, err := servingcert.Ensure(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestCertificatesOfADataDirectoryAreFound(t *testing.T) {
 	if got := o.certificates(nil, time.Now())[0]; got.Result != Skipped {
 		t.Errorf("without a certificate: got %+v", got)
 	}
-	if _, err := servingcert.Ensure(servingcert.Directory(o.dataDir)); err != nil {
+	if _, err := servingcert.Ensure(t.Context(), servingcert.Directory(o.dataDir)); err != nil {
 		t.Fatal(err)
 	}
 	if got := o.certificates(nil, time.Now())[0]; got.Result != OK {

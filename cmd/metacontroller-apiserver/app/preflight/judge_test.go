@@ -50,7 +50,7 @@ func TestVersionsAreJudged(t *testing.T) {
 }
 
 func TestTheAggregationLayerIsJudged(t *testing.T) {
-	files, err := servingcert.Ensure(t.TempDir())
+	files, err := servingcert.Ensure(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

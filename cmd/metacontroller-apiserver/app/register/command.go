@@ -191,7 +191,7 @@ func (o *options) publish(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	files, err := servingcert.Ensure(servingcert.Directory(o.dataDir))
+	files, err := servingcert.Ensure(cmd.Context(), servingcert.Directory(o.dataDir))
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func TestTheAuthorityIsWaitedFor(t *testing.T) {
 	// The file is made when the command says that it waits.
 	out := writerFunc(func(line []byte) {
 		if bytes.Contains(line, []byte("waiting for the server to make "+path)) {
-			if _, err := servingcert.Ensure(servingcert.Directory(dir)); err != nil {
+			if _, err := servingcert.Ensure(t.Context(), servingcert.Directory(dir)); err != nil {
 				t.Error(err)
 			}
 		}
