@@ -48,9 +48,6 @@ CHILDREN ?= 150,1000,5000
 # How many histories `make simulate` runs, and the seed of the first one.
 SEEDS ?= 1000
 FIRST ?= 1
-# The commit whose engine `make simulate-before` runs, and invariants that it does not check.
-BEFORE ?= 6a24bce
-OPEN ?=
 # Which tests of faults `make faults` runs, as go test's -run has it: TestOneServer/HookDown. Empty: all.
 FAULT ?=
 # How often each microbenchmark is run, and the commit with which benchmarks are compared.
@@ -186,10 +183,6 @@ simulate: ## Run SEEDS random histories of the engine in a simulated cluster, fr
 simulate-replay: ## Run the history HISTORY, a seed or a file, alone, and print it; TRACE=1 prints the requests of the engine, too.
 	@TESTS='^TestReplay$$' hack/simulate.sh -exec 'env GOMAXPROCS=1' $(if $(TRACE),-simulation.trace) \
 		-simulation.replay '$(or $(and $(wildcard $(HISTORY)),$(abspath $(HISTORY))),$(HISTORY),$(error HISTORY must be a seed or a file))'
-
-.PHONY: simulate-before
-simulate-before: ## The same with the engine of the commit BEFORE, after the kept histories before-*.json; OPEN: invariants that are not checked.
-	@GOGC=800 hack/simulate-before.sh $(BEFORE) $(SEEDS) $(FIRST) '$(OPEN)'
 
 .PHONY: simulate-coverage
 simulate-coverage: ## The same in one process, with the coverage of the engine's statements.

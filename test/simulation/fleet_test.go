@@ -127,7 +127,7 @@ func (f *fleet) process(work string, take func(message)) (last uint64, ended boo
 	args := []string{
 		"-test.run=^TestWorker$", "-test.timeout=0", "-simulation.worker=" + work, fmt.Sprintf("-simulation.seeds=%d", *seeds),
 		fmt.Sprintf("-simulation.first=%d", *first), fmt.Sprintf("-simulation.budget=%v", *budget-time.Since(f.began)),
-		"-simulation.open=" + *open, "-simulation.keep=" + *keep, fmt.Sprintf("-simulation.shrink=%v", *shrinks), fmt.Sprintf("-simulation.attempts=%d", *attempts),
+		"-simulation.keep=" + *keep, fmt.Sprintf("-simulation.shrink=%v", *shrinks), fmt.Sprintf("-simulation.attempts=%d", *attempts),
 	}
 	c := exec.CommandContext(f.t.Context(), os.Args[0], args...)
 	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=800")

@@ -29,7 +29,6 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/history"
-	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/world"
 )
 
@@ -44,15 +43,11 @@ var (
 	shrinks  = flag.Duration("simulation.shrink", 3*time.Minute, "how long a history is shrunk")
 	attempts = flag.Int("simulation.attempts", 1, "how often each candidate is run while a history is shrunk: more where runs do not repeat exactly")
 	alone    = flag.Bool("simulation.alone", false, "run in this process, for profiles and coverage")
-	open     = flag.String("simulation.open", "", "further invariants whose violations are not reported, with commas between them")
 	asWorker = flag.String("simulation.worker", "", "for the test itself: what this process does")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	for name := range strings.SplitSeq(*open, ",") {
-		invariant.Open[name] = true
-	}
 	if f := flag.Lookup("test.memprofile"); f == nil || f.Value.String() == "" {
 		runtime.MemProfileRate = 0
 	}
