@@ -32,14 +32,15 @@ func TestComplaints(t *testing.T) {
 		tolerated []string
 		want      []string
 	}{
-		"an information may say what it likes": {log: `I1122 06:20:26.8   23962 a.go:1] "Done" err="context canceled"`},
-		"an error about something else":        {log: `E1122 06:20:26.8   23962 a.go:1] "Sync failed" err="the hook responded 500"`},
-		"an error that a shutdown left":        {log: "I1122 x\n" + canceled + "\n", want: []string{canceled}},
-		"an error that the test provokes":      {log: canceled, tolerated: []string{"writers.go"}},
-		"an error of client-go at a shutdown":  {log: `E1122 06:20:26.8   23962 request.go:1] "Unexpected error when reading response body" err="context canceled"`},
-		"a recovered panic":                    {log: panicked + "\n" + canceled, want: []string{panicked, canceled}},
-		"a crash":                              {log: crashed, want: []string{crashed}},
-		"text that looks like no line of klog": {log: `Everything: context canceled`},
+		"an information may say what it likes":         {log: `I1122 06:20:26.8   23962 a.go:1] "Done" err="context canceled"`},
+		"an error about something else":                {log: `E1122 06:20:26.8   23962 a.go:1] "Sync failed" err="the hook responded 500"`},
+		"an error that a shutdown left":                {log: "I1122 x\n" + canceled + "\n", want: []string{canceled}},
+		"an error that the test provokes":              {log: canceled, tolerated: []string{"writers.go"}},
+		"an error of client-go at a shutdown":          {log: `E1122 06:20:26.8   23962 request.go:1] "Unexpected error when reading response body" err="context canceled"`},
+		"an error of the API server on a slow machine": {log: `E1122 06:20:26.8   23962 timeout.go:1] "post-timeout activity" timeElapsed="1s" err="context canceled"`},
+		"a recovered panic":                            {log: panicked + "\n" + canceled, want: []string{panicked, canceled}},
+		"a crash":                                      {log: crashed, want: []string{crashed}},
+		"text that looks like no line of klog":         {log: `Everything: context canceled`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := complaints(c.log, c.tolerated); !slices.Equal(got, c.want) {
