@@ -51,6 +51,9 @@ type sample struct {
 func (s *sample) String() string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(s.sizes)) {
+		if strings.Contains(name, "/") && s.sizes[name] == 0 {
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("  %s %v", name, s.sizes[name]))
 	}
 	all := 0
@@ -106,6 +109,10 @@ func (s *sample) measure(ctx context.Context, t *fixture.Test) error {
 		if family.GetType() == dto.MetricType_GAUGE && !strings.HasSuffix(name, "_seconds") {
 			s.sizes[name], _ = page.Value(name)
 		}
+	}
+	// A sum does not say what is left.
+	for what, n := range page.ByLabel("metacontroller_remembered", "what") {
+		s.sizes["metacontroller_remembered/"+what] = n
 	}
 	return nil
 }

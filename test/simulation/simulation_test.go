@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 
 const (
 	// memoryLimit is the size of the heap at which garbage is collected within a history, and garbageLimit that at which it is before one.
-	memoryLimit, garbageLimit = 1 << 30, 192 << 20
+	memoryLimit, garbageLimit = 3 << 30, 192 << 20
 )
 
 // run lets a history happen. Garbage is collected before it.

@@ -145,17 +145,16 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 		return worker.Result{}, nil
 	}
 	s.recording = c.history.Begin(key, why)
+	uid := s.Parent.UID()
 	defer func() {
 		c.parents.timed(key, time.Now(), time.Since(began))
-		if !s.recording.Records() {
-			return
+		if s.recording.Records() {
+			c.recorded(s, errPanicked)
 		}
-		c.recorded(s, errPanicked)
 		if !c.parents.has(key) {
-			c.history.Forget(key) // It left during the sync.
+			c.forgetSynced(key, s.Root, uid) // It left during the sync, which may have remembered it again.
 		}
 	}()
-	uid := s.Parent.UID()
 	if c.settling.Contended(key) {
 		s.managers = c.children.Managers(ctx, s.Target)
 	}
