@@ -24,6 +24,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 )
 
 // remove plans and deletes what is not wanted, and returns how many children were deleted, and how many are left and reported.
@@ -145,5 +146,21 @@ func TestWhatIsCountedOfDeletionsIsForgotten(t *testing.T) {
 	s.remove(t)
 	if parents, records := s.records.Len(); parents != 0 {
 		t.Errorf("%d records are left", records)
+	}
+}
+
+// TestWhatAKeptChildWasComparedWithStays is about a rolling update after a start, when nothing else is known of its children.
+func TestWhatAKeptChildWasComparedWithStays(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.see(t, named("a"))
+	key := children.KeyOf(s.Observed[0])
+	compared := record.Compared{Desired: 1, Version: s.Observed[0].ResourceVersion()}
+	s.records.Commit(s.Parent, record.Records(nil).Compared(map[children.Key]record.Compared{key: compared}))
+	s.Observed, s.Kept = nil, []children.Key{key}
+	for range 2 {
+		s.remove(t)
+		if !s.records.Of(s.Parent).Get(key).Differs(compared) {
+			t.Fatal("it is forgotten, and the child read again by each sync")
+		}
 	}
 }

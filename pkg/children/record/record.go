@@ -427,7 +427,8 @@ func (b Breaker) count(writes, limit int, now time.Time) Breaker {
 func (b Breaker) over(now time.Time) bool { return now.Sub(b.windowStart) > window }
 
 // Contested reports whether the record is about a child that no response wants, or about a kind: it only counts what others undo. It is false for nil.
-func (r *Record) Contested() bool { return r != nil && r.Desired == 0 }
+// A record that only has what a child was compared with is not: the child may be one of this process.
+func (r *Record) Contested() bool { return r != nil && r.Desired == 0 && r.Reason == Deleted }
 
 // Contend returns a copy of the record for counting what others undo. It may be called on nil.
 func (r *Record) Contend(key children.Key) *Record {
@@ -472,7 +473,7 @@ func (r Records) Claimed(keys []children.Key, now time.Time) Records {
 // Reported returns the records with the pauses of children reported.
 func (r Records) Reported(keys []children.Key) Records {
 	for _, key := range keys {
-		i, ok := slices.BinarySearchFunc(r, key, func(r *Record, key children.Key) int { return r.Key.Compare(key) })
+		i, ok := r.find(key)
 		if !ok {
 			continue
 		}
