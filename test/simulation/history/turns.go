@@ -134,8 +134,12 @@ func (r *runner) calm() bool {
 	r.behaveAll()
 	r.freeWatches(Step{})
 	r.faults = faults{}
-	disturbed := len(r.denied) > 0 || len(r.revoked) > 0 || r.engine == none || slices.Contains(r.served, nil)
-	return !disturbed && r.settle()
+	return !r.disturbed() && r.settle()
+}
+
+// disturbed reports whether something is denied or missing, so that the engine retries for as long as it is.
+func (r *runner) disturbed() bool {
+	return len(r.denied) > 0 || len(r.revoked) > 0 || r.engine == none || slices.Contains(r.served, nil)
 }
 
 // synced chooses a parent about which a hook was asked: it returns the last call about it, nil if there is none. With ofChild it is one that was
