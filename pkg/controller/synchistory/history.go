@@ -121,8 +121,7 @@ func (h *History) Begin(key parent.Key, b trigger.Begun) Recording {
 		return Recording{}
 	}
 	s := &remembered{ControllerSync: v1alpha1.ControllerSync{
-		ParentReference: v1alpha1.ParentReference{Group: key.Resource().Group, Resource: key.Resource().Resource, Namespace: key.Namespace, Name: key.Name},
-		Time:            metav1.NowMicro(), WaitMilliseconds: b.Waited.Milliseconds(),
+		ParentReference: reference(key), Time: metav1.NowMicro(), WaitMilliseconds: b.Waited.Milliseconds(),
 	}}
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
@@ -227,10 +226,15 @@ func (h *History) all(keys []parent.Key) []*remembered {
 	defer h.ring.mu.Unlock()
 	var list []*remembered
 	for _, key := range keys {
-		if e, ok := h.parents[key]; ok {
-			for s := e.first; s != nil; s = s.after {
-				list = append(list, s)
-			}
+		e, ok := h.parents[key]
+		if !ok {
+			continue
+		}
+		if e.short != nil {
+			list = append(list, &remembered{ControllerSync: e.short.sync(key)})
+		}
+		for s := e.first; s != nil; s = s.after {
+			list = append(list, s)
 		}
 	}
 	return list

@@ -23,6 +23,7 @@ import (
 	"unique"
 	"unsafe"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -60,7 +61,7 @@ type remembered struct {
 	of *entry
 	// size is how many bytes of the ring it takes.
 	size int64
-	// older and newer are the neighbors in the ring, in which one that is abridged is not; before and after are those of the same parent.
+	// older and newer are the neighbors in the ring; before and after are those of the same parent.
 	older, newer, before, after *remembered
 }
 
@@ -94,18 +95,44 @@ func sizeOfTexts(list []string) int {
 	return n
 }
 
-// abridge returns the sync without its fields and children, and with one trigger. It is in no list.
-func (s *remembered) abridge() *remembered {
-	short := &remembered{of: s.of, ControllerSync: s.ControllerSync}
-	short.Abridged, short.Error = true, health.Shorten(s.Error, maxShort)
-	short.Fields, short.ChangedBackBy, short.Children, short.Triggers = nil, nil, nil, nil
-	short.MoreChildren = clamp(int(s.MoreChildren) + len(s.Children))
+// abridged is what stays of the last sync of a parent that has left the ring. Every parent has one in time, so it is small.
+type abridged struct {
+	time                       metav1.MicroTime
+	waited, hook, took         int64
+	failed                     string
+	reason                     v1alpha1.SyncReason
+	object                     *v1alpha1.SyncObject
+	moreTriggers, moreChildren int32
+}
+
+// abridge returns the sync without its fields and children, and with one trigger.
+func (s *remembered) abridge() *abridged {
+	short := &abridged{
+		time: s.Time, waited: s.WaitMilliseconds, hook: s.HookMilliseconds, took: s.DurationMilliseconds,
+		failed: health.Shorten(s.Error, maxShort), moreTriggers: s.MoreTriggers, moreChildren: clamp(int(s.MoreChildren) + len(s.Children)),
+	}
 	if len(s.Triggers) > 0 {
-		first := &s.Triggers[0]
-		short.Triggers = []v1alpha1.SyncTrigger{{Reason: first.Reason, Object: first.Object}}
-		short.MoreTriggers = clamp(int(s.MoreTriggers) + len(s.Triggers) - 1)
+		short.reason, short.object = s.Triggers[0].Reason, s.Triggers[0].Object
+		short.moreTriggers = clamp(int(s.MoreTriggers) + len(s.Triggers) - 1)
 	}
 	return short
+}
+
+// sync returns what is reported of a sync of a parent.
+func (s *abridged) sync(key parent.Key) v1alpha1.ControllerSync {
+	full := v1alpha1.ControllerSync{
+		ParentReference: reference(key), Time: s.time, WaitMilliseconds: s.waited, HookMilliseconds: s.hook, DurationMilliseconds: s.took,
+		MoreTriggers: s.moreTriggers, MoreChildren: s.moreChildren, Error: s.failed, Abridged: true,
+	}
+	if s.reason != "" {
+		full.Triggers = []v1alpha1.SyncTrigger{{Reason: s.reason, Object: s.object}}
+	}
+	return full
+}
+
+func reference(key parent.Key) v1alpha1.ParentReference {
+	r := key.Resource()
+	return v1alpha1.ParentReference{Group: r.Group, Resource: r.Resource, Namespace: key.Namespace, Name: key.Name}
 }
 
 // wrote returns what stands for what the sync wrote at a place of a child; zero if it did not, or if it is not known whether it did.
@@ -153,7 +180,10 @@ func cloned(list []string) []string {
 
 // entry is what is remembered of a parent. There is one for each.
 type entry struct {
+	// first and last are the ends of the list of syncs that are in the ring.
 	first, last *remembered
+	// short is the last sync if it is not in the ring any more.
+	short *abridged
 	// wrote stands for the versions that the last syncs made: so many of them are those of the one before the present or the last one, and
 	// come first.
 	wrote  []uint64
@@ -217,9 +247,7 @@ func (r *Ring) Bytes() int64 {
 
 // push adds a sync of a parent, and lets the oldest ones of all parents go for which there is no room.
 func (r *Ring) push(e *entry, s *remembered) {
-	if e.last != nil && e.last.Abridged {
-		e.first, e.last = nil, nil
-	}
+	e.short = nil
 	if s.before = e.last; e.last == nil {
 		e.first = s
 	} else {
@@ -238,8 +266,7 @@ func (r *Ring) push(e *entry, s *remembered) {
 func (r *Ring) evict(s *remembered) {
 	e := s.of
 	if e.last == s {
-		e.first = s.abridge()
-		e.last = e.first
+		e.first, e.last, e.short = nil, nil, s.abridge()
 	} else {
 		e.first, s.after.before = s.after, nil
 	}
@@ -256,9 +283,7 @@ func (r *Ring) unlink(s *remembered) {
 // forget takes all syncs of a parent out of the ring.
 func (r *Ring) forget(e *entry) {
 	for s := e.first; s != nil; s = s.after {
-		if !s.Abridged {
-			r.unlink(s)
-		}
+		r.unlink(s)
 	}
-	e.first, e.last, e.forgotten = nil, nil, true
+	*e = entry{forgotten: true}
 }
