@@ -250,7 +250,7 @@ func (c *Control) reportStatus(p *object.Object, in plan.Input) {
 		} else if rule, _ := c.config.Rules.For(d.GroupKind()); !rule.HasStatus && !rule.ServerSide {
 			continue
 		}
-		c.told.tell(in.Parent, topicStatus+d.GroupKind().String())
+		c.told.tell(in.Parent, topicStatus+d.GroupKind().String(), 0)
 		c.config.Recorder.Warning(Reference(p), nil, reasonStatusIgnored, fmt.Sprintf(
 			"The hook sets the status of %s, which is not written: the status of a child belongs to the child's own controller. "+
 				"Leave the field status out", d.Key))

@@ -37,7 +37,7 @@ const (
 	topicLarge    = "large/"
 )
 
-// maxTopics bounds what is remembered of one parent. One with more topics is told the first ones again.
+// maxTopics is how many topics of one parent are remembered beside those of one sync. Beyond that all of them are reported once more.
 const maxTopics = 256
 
 // told remembers what parents were told that is told once. The zero value is ready; it is safe for concurrent use.
@@ -59,8 +59,8 @@ func (t *told) knows(parent types.UID, topic string) bool {
 	return ok
 }
 
-// tell notes that a parent was told, and reports whether it did not know before.
-func (t *told) tell(parent types.UID, topic string) bool {
+// tell notes that a parent was told, and reports whether it did not know before. The sync may have a number of such topics.
+func (t *told) tell(parent types.UID, topic string, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	topics := t.parents[parent]
@@ -75,7 +75,7 @@ func (t *told) tell(parent types.UID, topic string) bool {
 		topics = map[record.Hash]struct{}{}
 		t.parents[parent] = topics
 	}
-	if len(topics) >= maxTopics {
+	if len(topics) >= maxTopics+most {
 		clear(topics)
 	}
 	topics[hash] = struct{}{}
@@ -97,7 +97,7 @@ func (c *Control) reportLeft(parent *object.Object, p plan.Plan) {
 		if step.Reason != plan.OnDelete || step.RecordOnly || step.Doubtful || len(step.Changed) == 0 {
 			continue
 		}
-		if c.told.tell(p.Parent, topicOnDelete+changeOf(step)) {
+		if c.told.tell(p.Parent, topicOnDelete+changeOf(step), len(p.Steps)) {
 			left = append(left, step.Key.String()+" ("+first(step.Changed)+")")
 		}
 	}
@@ -117,7 +117,7 @@ func (c *Control) reportLarge(parent *object.Object, p plan.Plan, outcomes []pla
 		}
 	}
 	for kind, names := range large {
-		if !c.told.tell(p.Parent, topicLarge+kind.String()) {
+		if !c.told.tell(p.Parent, topicLarge+kind.String(), 0) {
 			continue
 		}
 		c.config.Recorder.Normal(Reference(parent), nil, reasonApplied, fmt.Sprintf(
@@ -139,7 +139,7 @@ func changeOf(step *plan.Step) string {
 // reportWarnings records, once for each parent, what the API server said about a write that it did.
 func (c *Control) reportWarnings(parent *object.Object, p plan.Plan, o *plan.Outcome) {
 	for _, text := range o.Warnings {
-		if !c.told.tell(p.Parent, topicWarning+o.Key.GroupKind().String()+" "+text) {
+		if !c.told.tell(p.Parent, topicWarning+o.Key.GroupKind().String()+" "+text, len(p.Steps)) {
 			continue
 		}
 		message := fmt.Sprintf("The API server warns about %s: %s", o.Key, text)

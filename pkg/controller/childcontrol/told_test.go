@@ -20,12 +20,16 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
 // of returns the events of a reason.
@@ -64,6 +68,31 @@ func TestAChildThatOnDeleteLeavesIsToldOnceForEachChange(t *testing.T) {
 				t.Errorf("the event %q names no child, field or cure", e)
 			}
 		}
+	}
+}
+
+func TestManyChildrenThatOnDeleteLeavesAreToldOnce(t *testing.T) {
+	c := newControlOf(t, &api{}, v1alpha1.ChildUpdateOnDelete)
+	var observed []*object.Object
+	var desired []children.Desired
+	for i := range 1000 {
+		key := children.Key{Kind: "ConfigMap", Namespace: "ns", Name: fmt.Sprint("a", i)}
+		observed = append(observed, parse(t, strings.NewReplacer(`"a"`, strconv.Quote(key.Name), `"u"`, strconv.Quote(key.Name)).Replace(theChild)))
+		desired = append(desired, children.Desired{Key: key, APIVersion: "v1", Content: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": key.Name, "namespace": "ns"}, "data": map[string]any{"k": "v"},
+		}})
+	}
+	for range 3 {
+		in, err := c.Gather(t.Context(), c.parent, observed, desired, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, record.FingerprintOf([]byte("[]"), "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if events := c.events.of("ChildNotUpdated"); len(events) != 1 || !strings.Contains(events[0], "ConfigMap ns/a0 (data.k)") {
+		t.Errorf("%q", events)
 	}
 }
 
