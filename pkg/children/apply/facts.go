@@ -25,6 +25,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -36,8 +37,33 @@ import (
 // maxSingleTrials is how many differences of one child are tried one by one.
 const maxSingleTrials = 16
 
-// Read reads children in other versions than those in which they are observed.
+// Read reads children in other versions than those in which they are observed. One read of each version comes first: if the version is not
+// served, its error is that of all.
 func (a *Applier) Read(ctx context.Context, versions []plan.Version) map[children.Key]plan.Reading {
+	result := make(map[children.Key]plan.Reading, len(versions))
+	leaders := map[schema.GroupVersionResource]children.Key{}
+	var first, rest []plan.Version
+	for _, v := range versions {
+		if _, led := leaders[v.Resource]; led {
+			rest = append(rest, v)
+		} else {
+			leaders[v.Resource], first = v.Key, append(first, v)
+		}
+	}
+	a.read(ctx, first, result)
+	rest = slices.DeleteFunc(rest, func(v plan.Version) bool {
+		err := result[leaders[v.Resource]].Err
+		unserved := apierrors.IsNotFound(err)
+		if unserved {
+			result[v.Key] = plan.Reading{Err: err}
+		}
+		return unserved
+	})
+	a.read(ctx, rest, result)
+	return result
+}
+
+func (a *Applier) read(ctx context.Context, versions []plan.Version, result map[children.Key]plan.Reading) {
 	readings, errs := make([]plan.Reading, len(versions)), make([]error, len(versions))
 	a.side(ctx, len(versions), "reading a child in another version", func(i int) error {
 		v := &versions[i]
@@ -48,12 +74,10 @@ func (a *Applier) Read(ctx context.Context, versions []plan.Version) map[childre
 		readings[i].Object = o
 		return err
 	}, errs)
-	result := make(map[children.Key]plan.Reading, len(versions))
 	for i := range versions {
 		readings[i].Err = errs[i]
 		result[versions[i].Key] = readings[i]
 	}
-	return result
 }
 
 // Try resolves the doubts about children: it asks the API server what it would make of them (dry runs), and changes nothing. It

@@ -22,6 +22,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -376,6 +377,24 @@ func TestChildrenAreReadInOtherVersions(t *testing.T) {
 				t.Errorf("error %v, want %s", err, test.err)
 			}
 		})
+	}
+}
+
+func TestAVersionThatIsNotServedIsNotReadForEachChild(t *testing.T) {
+	rule, _ := input(t, "parent", 0, 0).Rules.For(children.Key{Kind: "ConfigMap"}.GroupKind())
+	server, applier := resist(t, responses{http.MethodGet: failure(http.StatusNotFound, "NotFound", "")}, apply.Options{WritesPerParent: 2})
+	versions := make([]plan.Version, 100)
+	for i := range versions {
+		versions[i] = plan.Version{Key: children.Key{Kind: "ConfigMap", Namespace: "ns", Name: strconv.Itoa(i)}, Resource: rule.Resource}
+	}
+	read := applier.Read(t.Context(), versions)
+	for _, v := range versions {
+		if err := read[v.Key].Err; err == nil || !strings.HasPrefix(err.Error(), "NotFound says the server") {
+			t.Errorf("of %s: %v", v.Key, err)
+		}
+	}
+	if len(server.requests) != 1 {
+		t.Errorf("%d requests", len(server.requests))
 	}
 }
 
