@@ -94,6 +94,9 @@ func (r *runner) configure(s Step) {
 		return
 	}
 	r.drew(ofConfigurationsAtRest, s.How)
+	if s.How == "certificate" && !r.configured[certified(s.Kind)] {
+		r.effects(s, r.reconfigure) // It creates what it is about.
+	}
 	first := r.effects(s, r.reconfigure)
 	if !first.any() || r.result.Violation != nil || r.effects(s, func(Step) {}).any() {
 		return
@@ -200,10 +203,16 @@ func (r *runner) reconfigure(s Step) {
 // mutates reports whether what a configuration is about changes the children of a kind.
 func mutates(how string) bool { return how == "related" || how == "related-policy" }
 
+const related = "related"
+
+// certified returns the path of the configuration whose authority changes.
+func certified(kind int) string {
+	return admissionGroup + registrations[related][0] + "/" + related + "-" + hooks.Kinds[kind].Resource
+}
+
 // certify has a related configuration name another authority, which changes no stored value; it creates one if there is none.
 func (r *runner) certify(s Step) {
-	const related = "related"
-	name := admissionGroup + registrations[related][0] + "/" + related + "-" + hooks.Kinds[s.Kind].Resource
+	name := certified(s.Kind)
 	if !r.configured[name] {
 		s.How = related
 		r.reconfigure(s)

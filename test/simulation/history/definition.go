@@ -61,6 +61,11 @@ type parentRule struct {
 
 func (d *definition) decorator() bool { return d.index >= 2 }
 
+// handles reports whether objects of a kind are its parents.
+func (d *definition) handles(kind int) bool {
+	return slices.ContainsFunc(d.parents, func(p parentRule) bool { return p.kind == kind })
+}
+
 var (
 	methods = []string{"", "OnDelete", "Recreate", "InPlace", "InPlace", "InPlace", "RollingRecreate", "RollingInPlace"}
 	applies = []string{"", "", "ServerSide", "Merge"}

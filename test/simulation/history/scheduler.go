@@ -28,7 +28,7 @@ import (
 
 const (
 	// restless is the number of requests and hook calls after which something that does not come to rest counts as endless, and restlessPerChild
-	// how many more there may be for each child.
+	// how many more there may be for each child, and for each related object, which may be a parent itself.
 	restless, restlessPerChild = 6000, 40
 	// patience is how long it may take to come to rest: longer than the longest back-off.
 	patience = 40 * time.Minute
@@ -235,7 +235,10 @@ func (r *runner) pass(s Step) {
 }
 
 // restless is the number of requests and hook calls after which something counts as endless.
-func (r *runner) restless() int { return restless + restlessPerChild*r.history.Options.Many }
+func (r *runner) restless() int {
+	o := &r.history.Options
+	return restless + restlessPerChild*(o.Many+o.Related*relatedObjects*len(hooks.Namespaces))
+}
 
 // arrived counts a request of an engine.
 func (r *runner) arrived(p world.Pending) {

@@ -328,6 +328,9 @@ func (r *runner) relatedPlaces(s Step) []place {
 	if many := r.history.Options.Related; many > 0 {
 		number = []int{1, 2, many}[r.random.IntN(3)]
 	}
+	if slices.ContainsFunc(r.definitions[:], func(d *definition) bool { return d != nil && d.handles(hooks.ConfigMap) }) {
+		number = min(number, few) // Each of them is a parent then, with children of its own.
+	}
 	r.drew(ofRelated, int64(number))
 	var all []place
 	for range number {
