@@ -18,5 +18,5 @@ limitations under the License.
 //
 // A State is what a running controller knows of itself: the reconciler fills it, and the supervisor publishes the Conditions that follow
 // from it. Conditions is pure: it decides what is true, under which reason, and what people are told to do. When conditions are written
-// is the business of package supervisor.
+// is the business of package manager.
 package health

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -36,7 +35,7 @@ func identityOf(d definition.Definition) identity { return identity{kind: d.Kind
 
 // controllers runs a supervisor for each controller object that is put. It is safe for concurrent use.
 type controllers struct {
-	config supervisor.Config
+	config supervisorConfig
 
 	mu sync.Mutex
 	// all are the controllers that have not ended.
@@ -50,13 +49,13 @@ type controllers struct {
 
 type controller struct {
 	uid        types.UID
-	supervisor *supervisor.Supervisor
+	supervisor *Supervisor
 	stop       context.CancelCauseFunc
 	stopped    bool
 	ended      chan struct{}
 }
 
-func newControllers(c supervisor.Config) *controllers {
+func newControllers(c supervisorConfig) *controllers {
 	return &controllers{config: c, all: map[identity]*controller{}}
 }
 
@@ -78,7 +77,7 @@ func (c *controllers) put(ctx context.Context, d definition.Definition) {
 		former.end()
 	}
 	ctx, stop := context.WithCancelCause(ctx)
-	started := &controller{uid: d.Meta.UID, supervisor: supervisor.New(c.config, d), stop: stop, ended: make(chan struct{})}
+	started := &controller{uid: d.Meta.UID, supervisor: newSupervisor(c.config, d), stop: stop, ended: make(chan struct{})}
 	c.all[id] = started
 	c.running.Go(func() {
 		defer c.drop(id, started)
@@ -102,7 +101,7 @@ func (c *controllers) wait() {
 }
 
 // instance returns the instance that runs for the object with a UID, nil if none does.
-func (c *controllers) instance(id identity, uid types.UID) supervisor.Instance {
+func (c *controllers) instance(id identity, uid types.UID) Instance {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if running, ok := c.all[id]; ok && !running.stopped && running.uid == uid {

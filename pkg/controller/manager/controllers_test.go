@@ -39,7 +39,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
 
 // store holds one CompositeController, and tells the managers of several servers of its changes. It runs within a synctest
@@ -106,8 +105,8 @@ func (s *store) serve(name, selector string) *server {
 	return v
 }
 
-func (v *server) config() supervisor.Config {
-	return supervisor.Config{Builder: v, Recorder: v, Objects: v, Parents: v, Changes: func(func()) func() { return func() {} }}
+func (v *server) config() supervisorConfig {
+	return supervisorConfig{Builder: v, Recorder: v, Objects: v, Parents: v, Changes: func(func()) func() { return func() {} }}
 }
 
 func (v *server) end() {
@@ -133,12 +132,6 @@ func (s *store) change(change func(*v1alpha1.CompositeController)) {
 	for _, v := range servers {
 		v.put(s.t.Context(), definition.OfComposite(object))
 	}
-}
-
-// after lets time pass.
-func after(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
 }
 
 func (s *store) label(site string) {
@@ -210,36 +203,36 @@ func (v *server) runs() []types.UID {
 	return slices.Clone(v.instances)
 }
 
-// Build implements supervisor.Builder.
-func (v *server) Build(_ context.Context, d definition.Definition) (supervisor.Instance, []string, error) {
+// Build implements Builder.
+func (v *server) Build(_ context.Context, d definition.Definition) (Instance, []string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
 	return &idle{server: v, uid: d.Meta.UID}, nil, nil
 }
 
-// Fingerprint implements supervisor.Builder.
+// Fingerprint implements Builder.
 func (*server) Fingerprint(context.Context, definition.Definition) []string { return nil }
 
-// Warning implements supervisor.Recorder.
+// Warning implements Recorder.
 func (*server) Warning(*corev1.ObjectReference, string, string) {}
 
-// WarningOfParent implements supervisor.Recorder.
+// WarningOfParent implements Recorder.
 func (*server) WarningOfParent(_, _ *corev1.ObjectReference, _, _ string) {}
 
-// Lifecycle implements supervisor.Recorder.
+// Lifecycle implements Recorder.
 func (*server) Lifecycle(*corev1.ObjectReference, string, string) {}
 
-// PublishStatus implements supervisor.Objects.
+// PublishStatus implements Objects.
 func (v *server) PublishStatus(_ context.Context, d definition.Definition, status *v1alpha1.ControllerStatus) error {
 	return v.publish(v.name+" runs", d, "", status)
 }
 
-// SetFinalizers implements supervisor.Objects.
+// SetFinalizers implements Objects.
 func (*server) SetFinalizers(context.Context, definition.Definition, []string) error { return nil }
 
-// Finalized implements supervisor.Parents.
-func (*server) Finalized(context.Context, schema.GroupResource, definition.Definition) ([]supervisor.FinalizedParent, error) {
+// Finalized implements Parents.
+func (*server) Finalized(context.Context, schema.GroupResource, definition.Definition) ([]FinalizedParent, error) {
 	return nil, nil
 }
 
@@ -249,7 +242,7 @@ type idle struct {
 	uid    types.UID
 }
 
-// Run implements supervisor.Instance.
+// Run implements Instance.
 func (i *idle) Run(ctx context.Context) {
 	v := i.server
 	v.mu.Lock()
@@ -266,29 +259,29 @@ func (i *idle) Run(ctx context.Context) {
 	v.causes = append(v.causes, context.Cause(ctx))
 }
 
-// Started implements supervisor.Instance.
+// Started implements Instance.
 func (*idle) Started() <-chan struct{} {
 	started := make(chan struct{})
 	close(started)
 	return started
 }
 
-// Activity implements supervisor.Instance.
+// Activity implements Instance.
 func (*idle) Activity() <-chan struct{} { return nil }
 
-// Health implements supervisor.Instance.
+// Health implements Instance.
 func (*idle) Health() health.State { return health.State{Started: true} }
 
-// Redefine implements supervisor.Instance.
+// Redefine implements Instance.
 func (*idle) Redefine(context.Context, definition.Definition) error { return nil }
 
-// Counters implements supervisor.Instance.
+// Counters implements Instance.
 func (*idle) Counters() *v1alpha1.ControllerCounters { return &v1alpha1.ControllerCounters{} }
 
-// Hooks implements supervisor.Instance.
+// Hooks implements Instance.
 func (*idle) Hooks() []v1alpha1.HookStatus { return nil }
 
-// LastErrors implements supervisor.Instance.
+// LastErrors implements Instance.
 func (*idle) LastErrors() []v1alpha1.ParentError { return nil }
 
 func TestAControllerRunsWhileItIsSelected(t *testing.T) {

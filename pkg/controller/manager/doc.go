@@ -15,9 +15,15 @@ limitations under the License.
 */
 
 // Package manager decides which controllers run: it watches the CompositeControllers and DecoratorControllers through
-// the API server's loopback client and keeps one supervisor (package supervisor) running for each that the target label
-// selector selects. The status of the others says that they are not selected.
+// the API server's loopback client and keeps one Supervisor running for each that the target label selector selects. The status
+// of the others says that they are not selected.
 //
-// It owns the access to the cluster (package cluster) that all controllers share. It does not use the aggregation
+// A Supervisor takes the latest definition, builds an Instance from it, runs it, replaces it when the spec changes, and waits
+// while the cluster does not serve what the definition needs. Beside the running instance it takes the controller's finalizer
+// off the objects that the definition does not finalize any more
+// (docs/design/0014-finalizers-level-triggered.md). What it does is published in the object's status. How an instance works
+// is the business of package reconciler.
+//
+// The manager owns the access to the cluster (package cluster) that all controllers share. It does not use the aggregation
 // layer: reconciling continues while the APIService is unavailable.
 package manager

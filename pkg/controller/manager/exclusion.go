@@ -32,7 +32,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -148,7 +147,7 @@ func (e *exclusions) write(ctx context.Context, id identity) error {
 			return context.Cause(ctx)
 		}
 	}
-	status := supervisor.OwnStatus(d.Status)
+	status := OwnStatus(d.Status)
 	status.Counters, status.Hooks, status.LastErrors = nil, nil, nil
 	changed := false
 	for _, c := range append(health.NotRunning(v1alpha1.ReasonNotSelected, e.message(d), ""), abandoned(status.Conditions)...) {
@@ -184,7 +183,7 @@ func abandoned(before []metav1.Condition) (list []metav1.Condition) {
 func (e *exclusions) message(d definition.Definition) string {
 	text := fmt.Sprintf("The labels of this object do not match --target-label-selector=%s of the server, which does not run the "+
 		"controller. Change the labels or the flag.", e.selector)
-	if len(d.Status.FinalizedResources) > 0 || slices.Contains(d.Meta.Finalizers, supervisor.HoldFinalizer) {
+	if len(d.Status.FinalizedResources) > 0 || slices.Contains(d.Meta.Finalizers, HoldFinalizer) {
 		text += " Until a server runs it, parents keep the controller's finalizer, and this object cannot be deleted."
 	}
 	return text

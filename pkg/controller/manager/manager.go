@@ -41,7 +41,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
@@ -126,7 +125,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	m.shutDown = func() { close(shuttingDown) }
 	writer := objects{client: own.Client.MetacontrollerV1alpha1()}
 	m.exclusions = newExclusions(options.TargetLabelSelector, writer)
-	m.controllers = newControllers(supervisor.Config{
+	m.controllers = newControllers(supervisorConfig{
 		Builder:  builder{shared: m.shared, resources: reached.Discovery},
 		Recorder: recorder,
 		Objects:  writer,

@@ -37,25 +37,24 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 )
 
-// builder implements supervisor.Builder for both kinds.
+// builder implements Builder for both kinds.
 type builder struct {
 	shared    *dependencies.Shared
 	resources dependencies.Served
 }
 
-// Build implements supervisor.Builder.
-func (b builder) Build(ctx context.Context, d definition.Definition) (supervisor.Instance, []string, error) {
+// Build implements Builder.
+func (b builder) Build(ctx context.Context, d definition.Definition) (Instance, []string, error) {
 	shared, err := b.shared.For(d)
 	if err != nil {
 		return nil, nil, err
 	}
 	b.resources = &built{served: b.resources, found: map[v1alpha1.ResourceRule]discovered{}}
 	shared.Served = b.resources
-	var instance supervisor.Instance
+	var instance Instance
 	if d.Kind == definition.KindDecorator {
 		instance, err = decorator.New(ctx, shared, d)
 	} else {
@@ -91,7 +90,7 @@ func (b *built) Resource(ctx context.Context, apiVersion, resource string) (disc
 	return r, err
 }
 
-// Fingerprint implements supervisor.Builder: what discovery says about every resource that the definition names.
+// Fingerprint implements Builder: what discovery says about every resource that the definition names.
 func (b builder) Fingerprint(ctx context.Context, d definition.Definition) []string {
 	rules := slices.Concat(d.Parents, d.Children)
 	texts := make([]string, len(rules))
@@ -106,14 +105,14 @@ func (b builder) Fingerprint(ctx context.Context, d definition.Definition) []str
 	return texts
 }
 
-// parents implements supervisor.Parents.
+// parents implements Parents.
 type parents struct {
 	cluster *cluster.Cluster
 }
 
-// Finalized implements supervisor.Parents. The resource may be served in another version than the definition named. Objects are listed by
+// Finalized implements Parents. The resource may be served in another version than the definition named. Objects are listed by
 // the server, since no hook is shown them, and released by the controller's service account.
-func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, d definition.Definition) ([]supervisor.FinalizedParent, error) {
+func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, d definition.Definition) ([]FinalizedParent, error) {
 	served, err := p.cluster.Discovery.Serving(ctx, resource)
 	if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
 		// Of an aggregated API that comes back this is untrue: see docs/design/0014-finalizers-level-triggered.md.
@@ -131,7 +130,7 @@ func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, d
 	if d.Account != nil {
 		api = api.As(client.Identity{User: d.Account.User()})
 	}
-	var list []supervisor.FinalizedParent
+	var list []FinalizedParent
 	for _, o := range all {
 		if !f.On(o) {
 			continue
@@ -143,7 +142,7 @@ func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, d
 				APIVersion: served.GroupVersion().String(), Kind: served.Kind, Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(),
 			}
 		}
-		list = append(list, supervisor.FinalizedParent{
+		list = append(list, FinalizedParent{
 			Key:        parent.NewKey(resource, o.Namespace(), o.Name()),
 			UID:        o.UID(),
 			Finalizing: finalizing,
@@ -161,7 +160,7 @@ func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, d
 // fieldManager owns the status of controller objects.
 const fieldManager = "metacontroller-apiserver"
 
-// objects writes controller objects. It implements supervisor.Objects.
+// objects writes controller objects. It implements Objects.
 type objects struct {
 	client typedv1alpha1.MetacontrollerV1alpha1Interface
 }
@@ -180,7 +179,7 @@ type writtenMeta struct {
 	Finalizers      []string  `json:"finalizers,omitzero"`
 }
 
-// PublishStatus implements supervisor.Objects by server-side apply, which needs no read before and writes nothing when
+// PublishStatus implements Objects by server-side apply, which needs no read before and writes nothing when
 // nothing changed.
 func (o objects) PublishStatus(ctx context.Context, d definition.Definition, status *v1alpha1.ControllerStatus) error {
 	return o.applyStatus(ctx, d, "", status)
@@ -193,7 +192,7 @@ func (o objects) applyStatus(ctx context.Context, d definition.Definition, versi
 	return o.patch(ctx, d, types.ApplyPatchType, written{Metadata: meta, Status: status}, metav1.PatchOptions{Force: &force}, "status")
 }
 
-// SetFinalizers implements supervisor.Objects.
+// SetFinalizers implements Objects.
 func (o objects) SetFinalizers(ctx context.Context, d definition.Definition, finalizers []string) error {
 	if finalizers == nil {
 		finalizers = []string{}

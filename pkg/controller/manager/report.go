@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package supervisor
+package manager
 
 import (
 	"slices"
@@ -64,9 +64,9 @@ func newReport(o Objects, d definition.Definition) *report {
 		rewordings: flowcontrol.NewTokenBucketRateLimiter(rewordingsPerSecond, rewordingsBurst),
 		status:     *OwnStatus(d.Status), published: OwnStatus(d.Status), settled: time.Now().Add(startTime),
 	}
-	if len(r.status.FinalizedResources) == 0 && held(d) {
+	if len(r.status.FinalizedResources) == 0 && isHeld(d) {
 		// An object of before the record, or one that was restored without its status.
-		r.record(parents(d))
+		r.record(parentResources(d))
 	}
 	return r
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package supervisor_test
+package manager
 
 import (
 	"context"
@@ -40,7 +40,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
 
 // world is the cluster and the store that a supervisor sees: one DecoratorController, and the objects of its parents'
@@ -54,7 +53,7 @@ type world struct {
 	mu         sync.Mutex
 	controller *v1alpha1.DecoratorController
 	gone       bool
-	supervisor *supervisor.Supervisor
+	supervisor *Supervisor
 	changed    func()
 	// objects says for each resource and name whether the object carries the finalizer.
 	objects map[string]map[string]bool
@@ -110,7 +109,7 @@ func rules(resources ...string) []v1alpha1.DecoratorControllerResourceRule {
 // run starts a supervisor. It returns when nothing happens any more, with a function that ends it.
 func (w *world) run() (stop func()) {
 	w.t.Helper()
-	s := supervisor.New(supervisor.Config{Builder: w, Recorder: w, Objects: w, Parents: w, Changes: w.subscribe}, w.definition())
+	s := newSupervisor(supervisorConfig{Builder: w, Recorder: w, Objects: w, Parents: w, Changes: w.subscribe}, w.definition())
 	w.mu.Lock()
 	w.supervisor = s
 	w.mu.Unlock()
@@ -214,14 +213,14 @@ func (w *world) took(prefix string) []string {
 	return list
 }
 
-// Warning implements supervisor.Recorder.
+// Warning implements Recorder.
 func (w *world) Warning(_ *corev1.ObjectReference, reason, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.warnings = append(w.warnings, reason+": "+message)
 }
 
-// WarningOfParent implements supervisor.Recorder.
+// WarningOfParent implements Recorder.
 func (w *world) WarningOfParent(subject, object *corev1.ObjectReference, reason, message string) {
 	if object.Kind != definition.KindDecorator {
 		w.t.Errorf("the controller object is a %s", object.Kind)
@@ -229,10 +228,10 @@ func (w *world) WarningOfParent(subject, object *corev1.ObjectReference, reason,
 	w.Warning(subject, reason, message)
 }
 
-// Lifecycle implements supervisor.Recorder.
+// Lifecycle implements Recorder.
 func (w *world) Lifecycle(*corev1.ObjectReference, string, string) {}
 
-// PublishStatus implements supervisor.Objects.
+// PublishStatus implements Objects.
 func (w *world) PublishStatus(_ context.Context, d definition.Definition, status *v1alpha1.ControllerStatus) error {
 	w.mu.Lock()
 	err := w.refused
@@ -250,7 +249,7 @@ func (w *world) PublishStatus(_ context.Context, d definition.Definition, status
 	return nil
 }
 
-// SetFinalizers implements supervisor.Objects.
+// SetFinalizers implements Objects.
 func (w *world) SetFinalizers(_ context.Context, d definition.Definition, finalizers []string) error {
 	w.mu.Lock()
 	stale, gone := d.Meta.ResourceVersion != w.controller.ResourceVersion, w.gone
@@ -266,8 +265,8 @@ func (w *world) SetFinalizers(_ context.Context, d definition.Definition, finali
 	return nil
 }
 
-// Finalized implements supervisor.Parents.
-func (w *world) Finalized(_ context.Context, r schema.GroupResource, d definition.Definition) ([]supervisor.FinalizedParent, error) {
+// Finalized implements Parents.
+func (w *world) Finalized(_ context.Context, r schema.GroupResource, d definition.Definition) ([]FinalizedParent, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.notef("list %s", r.Resource)
@@ -280,7 +279,7 @@ func (w *world) Finalized(_ context.Context, r schema.GroupResource, d definitio
 	if err := w.broken[r.Resource]; err != nil {
 		return nil, err
 	}
-	var list []supervisor.FinalizedParent
+	var list []FinalizedParent
 	for name, carries := range w.objects[r.Resource] {
 		if carries {
 			namespace, o, _ := strings.Cut(name, "/")
@@ -288,13 +287,13 @@ func (w *world) Finalized(_ context.Context, r schema.GroupResource, d definitio
 			if w.deleting[r.Resource+"/"+name] {
 				finalizing = &corev1.ObjectReference{Namespace: namespace, Name: o}
 			}
-			list = append(list, supervisor.FinalizedParent{
+			list = append(list, FinalizedParent{
 				Key: parent.NewKey(r, namespace, o), UID: types.UID(r.Resource + "/" + name), Finalizing: finalizing,
 				Release: func(ctx context.Context) error { return w.release(ctx, r.Resource, name) },
 			})
 		}
 	}
-	slices.SortFunc(list, func(a, b supervisor.FinalizedParent) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	slices.SortFunc(list, func(a, b FinalizedParent) int { return strings.Compare(string(a.UID), string(b.UID)) })
 	return list, nil
 }
 
@@ -328,8 +327,8 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 	return nil
 }
 
-// Build implements supervisor.Builder. An instance that finalizes needs the record and the hold in the stored object.
-func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.Instance, []string, error) {
+// Build implements Builder. An instance that finalizes needs the record and the hold in the stored object.
+func (w *world) Build(_ context.Context, d definition.Definition) (Instance, []string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := &instance{world: w, started: make(chan struct{}), activity: make(chan struct{}, 1), problem: w.problem, state: health.State{Paused: d.Paused}}
@@ -359,7 +358,7 @@ func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.In
 				}
 			}
 		}
-		if !slices.Contains(w.controller.Finalizers, supervisor.HoldFinalizer) {
+		if !slices.Contains(w.controller.Finalizers, HoldFinalizer) {
 			w.t.Error("an instance that finalizes is built while nothing keeps the controller object")
 		}
 	}
@@ -367,7 +366,7 @@ func (w *world) Build(_ context.Context, d definition.Definition) (supervisor.In
 	return i, w.fingerprint(d), nil
 }
 
-// Fingerprint implements supervisor.Builder.
+// Fingerprint implements Builder.
 func (w *world) Fingerprint(ctx context.Context, d definition.Definition) []string {
 	w.mu.Lock()
 	asked := w.asked
@@ -422,7 +421,7 @@ func (w *world) recorded() []string {
 func (w *world) held() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Contains(w.controller.Finalizers, supervisor.HoldFinalizer)
+	return slices.Contains(w.controller.Finalizers, HoldFinalizer)
 }
 
 // shows returns status, reason and message of a stored condition.

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package supervisor_test
+package manager
 
 import (
 	"context"
@@ -42,7 +42,7 @@ type instance struct {
 	errors    []v1alpha1.ParentError
 }
 
-// Run implements supervisor.Instance.
+// Run implements Instance.
 func (i *instance) Run(ctx context.Context) {
 	w := i.world
 	w.mu.Lock()
@@ -71,13 +71,13 @@ func (i *instance) Run(ctx context.Context) {
 	}
 }
 
-// Started implements supervisor.Instance.
+// Started implements Instance.
 func (i *instance) Started() <-chan struct{} { return i.started }
 
-// Activity implements supervisor.Instance.
+// Activity implements Instance.
 func (i *instance) Activity() <-chan struct{} { return i.activity }
 
-// Health implements supervisor.Instance.
+// Health implements Instance.
 func (i *instance) Health() health.State {
 	i.reads.Add(1)
 	i.world.mu.Lock()
@@ -95,7 +95,7 @@ func (i *instance) Health() health.State {
 	return state
 }
 
-// Redefine implements supervisor.Instance.
+// Redefine implements Instance.
 func (i *instance) Redefine(_ context.Context, d definition.Definition) error {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -104,7 +104,7 @@ func (i *instance) Redefine(_ context.Context, d definition.Definition) error {
 	return nil
 }
 
-// Counters implements supervisor.Instance.
+// Counters implements Instance.
 func (i *instance) Counters() *v1alpha1.ControllerCounters {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -114,14 +114,14 @@ func (i *instance) Counters() *v1alpha1.ControllerCounters {
 	return i.counters.DeepCopy()
 }
 
-// Hooks implements supervisor.Instance.
+// Hooks implements Instance.
 func (i *instance) Hooks() []v1alpha1.HookStatus {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	return slices.Clone(i.hooks)
 }
 
-// LastErrors implements supervisor.Instance.
+// LastErrors implements Instance.
 func (i *instance) LastErrors() []v1alpha1.ParentError {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()

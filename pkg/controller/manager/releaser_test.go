@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package supervisor
+package manager
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func TestWhatAnInstanceGaveBackIsReleasedAgain(t *testing.T) {
 		record.record(services)
 		var r *releaser
 		ran := false
-		r = newReleaser(Config{Parents: l, Recorder: l}, record, func() definition.Definition { return d }, func() {
+		r = newReleaser(supervisorConfig{Parents: l, Recorder: l}, record, func() definition.Definition { return d }, func() {
 			if r.progress() == "" || ran {
 				return // The release has not ended.
 			}

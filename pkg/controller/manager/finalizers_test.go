@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package supervisor_test
+package manager
 
 import (
 	"errors"
@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/supervisor"
 )
 
 var (
@@ -300,7 +299,7 @@ func TestTheHoldComesBack(t *testing.T) {
 		defer w.run()()
 		w.write(func(c *v1alpha1.DecoratorController) { c.Finalizers = nil })
 		after(10 * time.Second)
-		equal(t, "finalizers of the controller object", w.controller.Finalizers, []string{supervisor.HoldFinalizer})
+		equal(t, "finalizers of the controller object", w.controller.Finalizers, []string{HoldFinalizer})
 	})
 }
 

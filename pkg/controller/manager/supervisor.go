@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package supervisor
+package manager
 
 import (
 	"context"
@@ -55,8 +55,8 @@ type Recorder interface {
 	Lifecycle(subject *corev1.ObjectReference, reason, message string)
 }
 
-// Config is what a supervisor needs. All fields are required.
-type Config struct {
+// supervisorConfig is what a supervisor needs. All fields are required.
+type supervisorConfig struct {
 	// Builder builds the instances.
 	Builder Builder
 	// Recorder records events on the controller object.
@@ -80,7 +80,7 @@ type Objects interface {
 
 // Supervisor runs the controller of one object. Redefine may be called at any time, from any goroutine.
 type Supervisor struct {
-	config   Config
+	config   supervisorConfig
 	report   *report
 	releaser *releaser
 	wake     chan struct{}
@@ -92,8 +92,8 @@ type Supervisor struct {
 	instance   Instance
 }
 
-// New returns a supervisor for the object of d. It starts nothing before Run.
-func New(c Config, d definition.Definition) *Supervisor {
+// newSupervisor returns a supervisor for the object of d. It starts nothing before Run.
+func newSupervisor(c supervisorConfig, d definition.Definition) *Supervisor {
 	s := &Supervisor{config: c, definition: d, report: newReport(c.Objects, d), wake: make(chan struct{}, 1)}
 	s.releaser = newReleaser(c, s.report, s.latest, s.poke)
 	return s

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package supervisor
+package manager
 
 import (
 	"context"
@@ -85,7 +85,7 @@ type release struct {
 	ended    chan struct{}
 }
 
-func newReleaser(c Config, r *report, latest func() definition.Definition, progressed func()) *releaser {
+func newReleaser(c supervisorConfig, r *report, latest func() definition.Definition, progressed func()) *releaser {
 	return &releaser{
 		parents: c.Parents, recorder: c.Recorder, report: r, latest: latest, progressed: progressed, wake: make(chan struct{}, 1),
 	}
@@ -237,11 +237,11 @@ func finalized(d definition.Definition) []schema.GroupResource {
 	if !d.Finalizes() || d.Meta.DeletionTimestamp != nil {
 		return nil
 	}
-	return parents(d)
+	return parentResources(d)
 }
 
-// parents returns the resources of the parents, each once, without their versions.
-func parents(d definition.Definition) []schema.GroupResource {
+// parentResources returns the resources of the parents, each once, without their versions.
+func parentResources(d definition.Definition) []schema.GroupResource {
 	var list []schema.GroupResource
 	for _, rule := range d.Parents {
 		// A version that cannot be parsed is refused by validation, and served by no cluster.
@@ -264,8 +264,8 @@ func without(list []schema.GroupResource, others ...schema.GroupResource) []sche
 	return rest
 }
 
-// held reports whether the object of d stays until its parents are released.
-func held(d definition.Definition) bool { return slices.Contains(d.Meta.Finalizers, HoldFinalizer) }
+// isHeld reports whether the object of d stays until its parents are released.
+func isHeld(d definition.Definition) bool { return slices.Contains(d.Meta.Finalizers, HoldFinalizer) }
 
 // prepare records which resources an instance of d may finalize, before it can do so.
 func (s *Supervisor) prepare(ctx context.Context, d definition.Definition) error {
@@ -290,9 +290,9 @@ func (s *Supervisor) hold(ctx context.Context, d definition.Definition) error {
 	needed := len(s.report.recorded()) > 0 || len(finalized(d)) > 0
 	finalizers := slices.Clone(d.Meta.Finalizers)
 	switch {
-	case needed && !held(d) && d.Meta.DeletionTimestamp == nil:
+	case needed && !isHeld(d) && d.Meta.DeletionTimestamp == nil:
 		finalizers = append(finalizers, HoldFinalizer)
-	case !needed && held(d):
+	case !needed && isHeld(d):
 		finalizers = slices.DeleteFunc(finalizers, func(name string) bool { return name == HoldFinalizer })
 	default:
 		return nil
