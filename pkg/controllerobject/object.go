@@ -32,9 +32,9 @@ type Object struct {
 // Kind is the kind as the API writes it, such as CompositeController.
 func (o Object) Kind() string {
 	if o.Composite != nil {
-		return "CompositeController"
+		return v1alpha1.KindComposite
 	}
-	return "DecoratorController"
+	return v1alpha1.KindDecorator
 }
 
 // Name is the name of the object.

@@ -22,9 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
-
-const kindComposite, kindDecorator = "CompositeController", "DecoratorController"
 
 // A definition is the view of a controller of either kind that this package needs.
 type definition struct {
@@ -80,7 +79,7 @@ func definitionOf(object any) (definition, bool) {
 	switch o := object.(type) {
 	case *metacontroller.CompositeController:
 		parent := o.Spec.ParentResource
-		d = definition{kind: kindComposite, name: o.Name, spec: &o.Spec, endpoints: o.Spec.EndpointConfigs, account: o.Spec.ServiceAccountRef != nil}
+		d = definition{kind: v1alpha1.KindComposite, name: o.Name, spec: &o.Spec, endpoints: o.Spec.EndpointConfigs, account: o.Spec.ServiceAccountRef != nil}
 		d.parents = []use{{parent.ResourceRule, spec.Child("parentResource"), parent.LabelSelector, nil, waits}}
 		for i, rule := range o.Spec.ChildResources {
 			d.children = append(d.children, use{rule.ResourceRule, spec.Child("childResources").Index(i), nil, nil, goes})
@@ -89,7 +88,7 @@ func definitionOf(object any) (definition, bool) {
 			d.addHooks(hooks.Sync, hooks.Finalize, hooks.Customize)
 		}
 	case *metacontroller.DecoratorController:
-		d = definition{kind: kindDecorator, name: o.Name, spec: &o.Spec, endpoints: o.Spec.EndpointConfigs, account: o.Spec.ServiceAccountRef != nil}
+		d = definition{kind: v1alpha1.KindDecorator, name: o.Name, spec: &o.Spec, endpoints: o.Spec.EndpointConfigs, account: o.Spec.ServiceAccountRef != nil}
 		missing := goes
 		if len(o.Spec.Resources) == 1 {
 			missing = waits

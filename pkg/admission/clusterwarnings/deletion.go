@@ -27,6 +27,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // lookupsOfDeletion tell what is left when a definition is deleted: children, and what is not finalized. Of others nothing stays behind.
@@ -65,7 +67,7 @@ func left(d *definition, parents schema.GroupResource) string {
 		return text + "they are not finalized" + again
 	}
 	what, cure := "children", fmt.Sprintf("delete the %s before the controller", parents)
-	if d.kind == kindDecorator {
+	if d.kind == v1alpha1.KindDecorator {
 		// Its targets are seldom there for its sake.
 		what, cure = "attachments", "have the hook return none before you delete the controller"
 	}

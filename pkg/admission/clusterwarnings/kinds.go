@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -55,13 +56,13 @@ func (p *Plugin) lookupsOfKinds(d *definition) lookups {
 	var all lookups
 	for _, parent := range d.parents {
 		all = append(all, lookup{parent.path, func(ctx context.Context) ([]string, error) {
-			return s.warnParent(ctx, parent, d.kind == kindComposite)
+			return s.warnParent(ctx, parent, d.kind == v1alpha1.KindComposite)
 		}})
 	}
 	for _, child := range d.children {
 		all = append(all, lookup{child.path, func(ctx context.Context) ([]string, error) {
 			texts, err := s.warnChild(ctx, child, d.parents)
-			if d.kind == kindComposite {
+			if d.kind == v1alpha1.KindComposite {
 				texts = append(texts, warnMade(d.parents, child)...)
 			}
 			return texts, err

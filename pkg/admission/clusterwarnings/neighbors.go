@@ -39,7 +39,7 @@ func (p *Plugin) lookupsOfNeighbors(d *definition) lookups {
 	}
 	n := &neighbors{read: func(ctx context.Context) ([]definition, error) { return p.others(ctx, d) }}
 	var all lookups
-	if d.kind == kindComposite {
+	if d.kind == v1alpha1.KindComposite {
 		for _, parent := range d.parents {
 			all = append(all, lookup{parent.path, func(ctx context.Context) ([]string, error) {
 				others, err := n.get(ctx)
@@ -114,7 +114,7 @@ func (p *Plugin) others(ctx context.Context, d *definition) ([]definition, error
 func warnOverlap(parent use, children []use, others []definition) []string {
 	var texts []string
 	for _, other := range others {
-		if other.kind != kindComposite {
+		if other.kind != v1alpha1.KindComposite {
 			continue
 		}
 		for _, theirs := range other.parents {

@@ -42,7 +42,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
@@ -89,9 +88,11 @@ type Config struct {
 	Informers map[schema.GroupKind][]*cache.Informer
 	// Expectations receive what was written.
 	Expectations Expectations
-	// Controller is the controller object, and Guard decides about deletions; nil: all are carried out.
-	Controller definition.Definition
-	Guard      *deletionguard.Guard
+	// Controller refers to the controller object, which kubectl names KubectlName.
+	Controller  *corev1.ObjectReference
+	KubectlName string
+	// Guard decides about deletions. Nil: all are carried out.
+	Guard *deletionguard.Guard
 	// Mine reports whether an object that the parent controls is a child of this controller. It may be a child of another controller
 	// of the same parent.
 	Mine func(parent, existing *object.Object) bool

@@ -34,10 +34,10 @@ func (c *Control) hold(key parent.Key, owner *object.Object, p plan.Plan) (plan.
 		return p, false
 	}
 	if held, ok := c.config.Guard.Held(); ok && news {
-		message := held.Explain(c.config.Controller.KubectlName())
+		message := held.Explain(c.config.KubectlName)
 		c.config.Recorder.Warning(Reference(owner), nil, eventrecorder.ReasonDeletionsHeld, deletionguard.Count(len(deletions))+" held. "+message)
 		if first {
-			c.config.Recorder.Warning(c.config.Controller.Reference(), nil, eventrecorder.ReasonDeletionsHeld, message)
+			c.config.Recorder.Warning(c.config.Controller, nil, eventrecorder.ReasonDeletionsHeld, message)
 		}
 	}
 	return p.WithoutDeletions(), true

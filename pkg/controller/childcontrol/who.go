@@ -25,13 +25,13 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -136,7 +136,7 @@ func (c *Control) rivals(key parent.Key) []string {
 	if c.config.Handlers == nil {
 		return nil
 	}
-	return slices.DeleteFunc(c.config.Handlers(key), func(name string) bool { return !strings.HasPrefix(name, definition.KindComposite+" ") })
+	return slices.DeleteFunc(c.config.Handlers(key), func(name string) bool { return !strings.HasPrefix(name, v1alpha1.KindComposite+" ") })
 }
 
 // makers names who makes a child of a parent again, or changes its owner.
@@ -154,7 +154,7 @@ func (c *Control) makers(ctx context.Context, key parent.Key, t client.Target) s
 // whose returns the controllers whose child an object of the parent may be, empty if none is known.
 func (c *Control) whose(key parent.Key, existing *object.Object) string {
 	if name, ok := existing.Annotation(claim.DecoratorMark); ok {
-		return definition.KindDecorator + " " + name
+		return v1alpha1.KindDecorator + " " + name
 	}
 	if c.config.Handlers == nil {
 		return ""

@@ -30,19 +30,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
-// Kinds of controller objects.
-const (
-	KindComposite = "CompositeController"
-	KindDecorator = "DecoratorController"
-)
-
 // ErrReplaced is the cause of the end of a controller's context when another controller of its name may take its place: because the
 // definition or the kinds that it names have changed, or because the object is gone, which may be created again at once.
 var ErrReplaced = errors.New("the controller is replaced")
 
 // Definition is a controller object as the engine uses it. It is read-only and shares memory with the object.
 type Definition struct {
-	// Kind is KindComposite or KindDecorator.
+	// Kind is v1alpha1.KindComposite or v1alpha1.KindDecorator.
 	Kind string
 	// Meta is the metadata of the controller object.
 	Meta *metav1.ObjectMeta
@@ -75,7 +69,7 @@ type Definition struct {
 // OfComposite returns the definition of a CompositeController.
 func OfComposite(c *v1alpha1.CompositeController) Definition {
 	d := Definition{
-		Kind: KindComposite, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
+		Kind: v1alpha1.KindComposite, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
 		Paused: c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
 		Parents:   []v1alpha1.ResourceRule{c.Spec.ParentResource.ResourceRule},
@@ -95,7 +89,7 @@ func OfComposite(c *v1alpha1.CompositeController) Definition {
 // OfDecorator returns the definition of a DecoratorController.
 func OfDecorator(c *v1alpha1.DecoratorController) Definition {
 	d := Definition{
-		Kind: KindDecorator, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
+		Kind: v1alpha1.KindDecorator, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
 		Paused: c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
 		Finalizer: parent.DecoratorFinalizer(c.Name), Account: accountOf(c.Spec.ServiceAccountRef),

@@ -197,7 +197,7 @@ func (o Options) ResyncPeriod(seconds *int32) time.Duration {
 // The caller runs the Access, and the Credentials of the Cluster if there is one.
 func (s *Shared) For(d definition.Definition) (*Shared, error) {
 	own := *s
-	own.Applier = s.Applier.For(d.Kind+"/"+d.Meta.Name, d.Kind == definition.KindDecorator)
+	own.Applier = s.Applier.For(d.Kind+"/"+d.Meta.Name, d.Kind == v1alpha1.KindDecorator)
 	if d.Account == nil {
 		return &own, nil
 	}

@@ -55,7 +55,7 @@ func (b builder) Build(ctx context.Context, d definition.Definition) (Instance, 
 	b.resources = &built{served: b.resources, found: map[v1alpha1.ResourceRule]discovered{}}
 	shared.Served = b.resources
 	var instance Instance
-	if d.Kind == definition.KindDecorator {
+	if d.Kind == v1alpha1.KindDecorator {
 		instance, err = decorator.New(ctx, shared, d)
 	} else {
 		instance, err = composite.New(ctx, shared, d)
@@ -210,7 +210,7 @@ func (o objects) patch(
 		return fmt.Errorf("encoding %s %s: %w", d.Kind, d.Meta.Name, err)
 	}
 	options.FieldManager = fieldManager
-	if d.Kind == definition.KindDecorator {
+	if d.Kind == v1alpha1.KindDecorator {
 		_, err = o.client.DecoratorControllers().Patch(ctx, d.Meta.Name, patchType, body, options, subresources...)
 	} else {
 		_, err = o.client.CompositeControllers().Patch(ctx, d.Meta.Name, patchType, body, options, subresources...)

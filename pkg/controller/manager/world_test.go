@@ -222,7 +222,7 @@ func (w *world) Warning(_ *corev1.ObjectReference, reason, message string) {
 
 // WarningOfParent implements Recorder.
 func (w *world) WarningOfParent(subject, object *corev1.ObjectReference, reason, message string) {
-	if object.Kind != definition.KindDecorator {
+	if object.Kind != v1alpha1.KindDecorator {
 		w.t.Errorf("the controller object is a %s", object.Kind)
 	}
 	w.Warning(subject, reason, message)

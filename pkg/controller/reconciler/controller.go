@@ -221,7 +221,7 @@ func (c *Controller) acquire() {
 	c.children = childcontrol.New(childcontrol.Config{
 		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.recorder, Counters: &c.counted, Handlers: c.others,
 		Manager: c.shared.Options.FieldManagerOf(d.Kind, d.Meta.Name), Rules: c.rules, Informers: byKind,
-		Expectations: c.expectations, Mine: c.mine, Controller: d, Guard: c.guard, Repeated: c.history.Repeated,
+		Expectations: c.expectations, Mine: c.mine, Controller: d.Reference(), KubectlName: d.KubectlName(), Guard: c.guard, Repeated: c.history.Repeated,
 	})
 }
 

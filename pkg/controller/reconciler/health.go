@@ -33,7 +33,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -314,10 +313,10 @@ func (f *lostFields) news(paths []string) (found []string) {
 // notice says what is wrong with the definition in the light of a response.
 func (s *Sync) notice() {
 	c, d := s.controller, s.controller.config.Definition
-	if d.Kind == definition.KindDecorator && c.hooks.Finalize == nil && !c.noticed.labels.Load() {
+	if d.Kind == v1alpha1.KindDecorator && c.hooks.Finalize == nil && !c.noticed.labels.Load() {
 		s.noticeLabels()
 	}
-	if d.Kind == definition.KindComposite && len(s.Decision.Status) > 0 && !s.Source.Resource.HasStatus && c.noticed.status.CompareAndSwap(false, true) {
+	if d.Kind == v1alpha1.KindComposite && len(s.Decision.Status) > 0 && !s.Source.Resource.HasStatus && c.noticed.status.CompareAndSwap(false, true) {
 		c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonStatusIgnored, statusIgnored(s.Source.Resource.GroupResource(), c.origin(s.Source)))
 	}
 }

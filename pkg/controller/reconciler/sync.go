@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
@@ -35,7 +36,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -397,7 +397,7 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*h
 		Children: s.Shown, Related: s.Related, Finalizing: finalizing,
 	}
 	encode, decode := wire.Composite, wire.DecodeComposite
-	if c.config.Definition.Kind == definition.KindDecorator {
+	if c.config.Definition.Kind == v1alpha1.KindDecorator {
 		encode, decode = wire.Decorator, wire.DecodeDecorator
 	}
 	var response *hookclient.Response

@@ -28,6 +28,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision"
@@ -67,8 +68,8 @@ func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, inspec
 		return nil, fmt.Errorf("building the store of controllerrevisions: %w", err)
 	}
 	inspector := inspect.New(inspection)
-	endpoints := inspector.Subresources("CompositeController", "compositecontrollers", getFrom(composites.Objects.Store.Store))
-	maps.Copy(endpoints, inspector.Subresources("DecoratorController", "decoratorcontrollers", getFrom(decorators.Objects.Store.Store)))
+	endpoints := inspector.Subresources(v1alpha1.KindComposite, "compositecontrollers", getFrom(composites.Objects.Store.Store))
+	maps.Copy(endpoints, inspector.Subresources(v1alpha1.KindDecorator, "decoratorcontrollers", getFrom(decorators.Objects.Store.Store)))
 	return &Storage{
 		CompositeControllers: composites, DecoratorControllers: decorators, ControllerRevisions: revisions, Inspection: endpoints,
 	}, nil

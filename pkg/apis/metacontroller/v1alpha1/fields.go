@@ -45,7 +45,7 @@ func FieldOfTarget(label, value string) (name, is string) { return label + "=" +
 
 // addFieldSelectors tells which fields the field selectors of requests may have.
 func addFieldSelectors(scheme *runtime.Scheme) error {
-	err := scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("CompositeController"),
+	err := scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind(KindComposite),
 		func(label, value string) (string, string, error) {
 			switch label {
 			case fieldName, fieldNamespace, FieldParentAPIVersion, FieldParentResource:
@@ -56,7 +56,7 @@ func addFieldSelectors(scheme *runtime.Scheme) error {
 	if err != nil {
 		return err
 	}
-	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind("DecoratorController"),
+	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind(KindDecorator),
 		func(label, value string) (string, string, error) {
 			switch label {
 			case fieldName, fieldNamespace:

@@ -25,6 +25,12 @@ import (
 // GroupName is the API group of every type in this package.
 const GroupName = "metacontroller.k8s.io"
 
+// Kinds of controller objects.
+const (
+	KindComposite = "CompositeController"
+	KindDecorator = "DecoratorController"
+)
+
 // SchemeGroupVersion is the group and version under which the types are served and stored.
 var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 

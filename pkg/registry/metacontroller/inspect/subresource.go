@@ -76,14 +76,11 @@ func (i *Inspector) Subresources(kind, resource string, get Get) map[string]rest
 		resource + "/resync":  &ResyncREST{s},
 		resource + "/syncs":   &SyncsREST{s},
 	}
-	if kind == kindComposite { // The parents of others have no revisions.
+	if kind == v1alpha1.KindComposite { // The parents of others have no revisions.
 		endpoints[resource+"/rollback"] = &RollbackREST{s}
 	}
 	return endpoints
 }
-
-// kindComposite is the kind of controllers whose parents have revisions.
-const kindComposite = "CompositeController"
 
 // subresource is what the subresources of one kind have in common.
 type subresource struct {
