@@ -23,8 +23,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // runControllers creates the controller manager that the flags configure.
@@ -37,7 +37,7 @@ func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 		Loopback: c.Loopback,
 		Cluster:  c.Cluster,
 		Elected:  c.Elected,
-		Options: dependencies.Options{
+		Options: reconciler.Options{
 			Workers:             c.Controllers.Workers,
 			CacheFlushInterval:  c.Controllers.CacheFlushInterval,
 			ClientQPS:           c.Controllers.ClientQPS,

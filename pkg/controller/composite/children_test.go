@@ -25,14 +25,14 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 )
 
 // kindsOf are the kinds of the resources that a cluster serves.
 type kindsOf map[string]string
 
-// Resource implements dependencies.Served.
+// Resource implements reconciler.Served.
 func (k kindsOf) Resource(_ context.Context, apiVersion, resource string) (discovery.Resource, error) {
 	version, err := schema.ParseGroupVersion(apiVersion)
 	kind, ok := k[resource]
@@ -68,10 +68,10 @@ func TestChildrenOfAnUnservedKindStayOnTheirRevision(t *testing.T) {
 					UpdateStrategy: &v1alpha1.CompositeControllerChildUpdateStrategy{Method: method},
 				}
 			}
-			k := &kind{shared: &dependencies.Shared{Served: tc.served}, selectors: newSelectors(false), spec: &v1alpha1.CompositeControllerSpec{
+			k := &kind{shared: &reconciler.Shared{Served: tc.served}, selectors: newSelectors(false), spec: &v1alpha1.CompositeControllerSpec{
 				ChildResources: []v1alpha1.CompositeControllerChildResourceRule{rule("a/v1", "as", tc.a), rule("g/v1", "bs", tc.b), rule("g/v1", "cs", tc.c)},
 			}}
-			if err := k.resolveChildren(t.Context(), &dependencies.Resolver{Shared: k.shared}); err != nil {
+			if err := k.resolveChildren(t.Context(), &reconciler.Resolver{Shared: k.shared}); err != nil {
 				t.Fatal(err)
 			}
 			revisions := func(n int64, stored ...*v1alpha1.ControllerRevision) []rollout.Revision {

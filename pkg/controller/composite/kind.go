@@ -31,8 +31,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -44,7 +42,7 @@ import (
 type kind struct {
 	*selectors
 
-	shared    *dependencies.Shared
+	shared    *reconciler.Shared
 	spec      *v1alpha1.CompositeControllerSpec
 	source    reconciler.Source
 	planner   *rollout.Planner
@@ -53,8 +51,8 @@ type kind struct {
 }
 
 // New builds the controller of a CompositeController. It resolves the kinds that the definition names. The error is a
-// *discovery.NotFoundError if the parents are not served, and a *definition.InvalidError if the definition has to be changed.
-func New(ctx context.Context, shared *dependencies.Shared, d definition.Definition) (*reconciler.Controller, error) {
+// *discovery.NotFoundError if the parents are not served, and a *reconciler.InvalidError if the definition has to be changed.
+func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition) (*reconciler.Controller, error) {
 	spec, ok := d.Spec.(*v1alpha1.CompositeControllerSpec)
 	if !ok {
 		return nil, fmt.Errorf("building a CompositeController from a %T", d.Spec)
@@ -66,7 +64,7 @@ func New(ctx context.Context, shared *dependencies.Shared, d definition.Definiti
 	if err := k.resolveParents(ctx); err != nil {
 		return nil, err
 	}
-	resolver := &dependencies.Resolver{Shared: shared}
+	resolver := &reconciler.Resolver{Shared: shared}
 	if err := k.resolveChildren(ctx, resolver); err != nil {
 		return nil, err
 	}
@@ -86,7 +84,7 @@ func (k *kind) resolveParents(ctx context.Context) error {
 	selector := labels.Everything()
 	if rule.LabelSelector != nil {
 		if selector, err = metav1.LabelSelectorAsSelector(rule.LabelSelector); err != nil {
-			return &definition.InvalidError{Reason: fmt.Sprintf("spec.parentResource.labelSelector: %v", err)}
+			return &reconciler.InvalidError{Reason: fmt.Sprintf("spec.parentResource.labelSelector: %v", err)}
 		}
 	}
 	k.source = reconciler.Source{
@@ -98,7 +96,7 @@ func (k *kind) resolveParents(ctx context.Context) error {
 }
 
 // resolveChildren finds the kinds of the children, and how those that roll do so. Of two rules for one kind the last one counts.
-func (k *kind) resolveChildren(ctx context.Context, r *dependencies.Resolver) error {
+func (k *kind) resolveChildren(ctx context.Context, r *reconciler.Resolver) error {
 	rolling := map[schema.GroupKind]rollout.Rule{}
 	var missing []schema.GroupVersionResource
 	for i := range k.spec.ChildResources {

@@ -38,8 +38,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -114,9 +112,9 @@ func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared := &dependencies.Shared{
-		Options: dependencies.Options{HookTransport: r.hook}.WithDefaults(), Cluster: host, Recorder: recorder,
-		Own:     dependencies.Own{Cache: host.Cache, Client: own},
+	shared := &reconciler.Shared{
+		Options: reconciler.Options{HookTransport: r.hook}.WithDefaults(), Cluster: host, Recorder: recorder,
+		Own:     reconciler.Own{Cache: host.Cache, Client: own},
 		Applier: apply.New(apply.Options{Client: host.Client}), Expectations: &expectations.Registry{},
 	}
 	k := &kind{
@@ -146,7 +144,7 @@ func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions
 	}
 	c, err = reconciler.New(reconciler.Config{
 		Dependencies: shared, Kind: decides, Sources: []*reconciler.Source{&k.source}, Children: rules,
-		Definition: definition.OfComposite(&v1alpha1.CompositeController{
+		Definition: reconciler.OfComposite(&v1alpha1.CompositeController{
 			ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.CompositeControllerSpec{Hooks: &r.hooks},
 		}),
 	})

@@ -33,8 +33,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -49,14 +47,14 @@ type kind struct {
 }
 
 // New builds the controller of a DecoratorController. It resolves the kinds that the definition names. The error is a
-// *discovery.NotFoundError if no kind of targets is served, and a *definition.InvalidError if the definition has to be changed.
-func New(ctx context.Context, shared *dependencies.Shared, d definition.Definition) (*reconciler.Controller, error) {
+// *discovery.NotFoundError if no kind of targets is served, and a *reconciler.InvalidError if the definition has to be changed.
+func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition) (*reconciler.Controller, error) {
 	spec, ok := d.Spec.(*v1alpha1.DecoratorControllerSpec)
 	if !ok {
 		return nil, fmt.Errorf("building a DecoratorController from a %T", d.Spec)
 	}
 	k := &kind{name: d.Meta.Name, selectors: map[*reconciler.Source]selector{}}
-	resolver := &dependencies.Resolver{Shared: shared}
+	resolver := &reconciler.Resolver{Shared: shared}
 	if err := k.resolveTargets(ctx, resolver, spec.Resources); err != nil {
 		return nil, err
 	}
@@ -73,12 +71,12 @@ func New(ctx context.Context, shared *dependencies.Shared, d definition.Definiti
 }
 
 // resolveTargets finds the kinds of the targets, of which one at least must be served.
-func (k *kind) resolveTargets(ctx context.Context, r *dependencies.Resolver, resources []v1alpha1.DecoratorControllerResourceRule) error {
+func (k *kind) resolveTargets(ctx context.Context, r *reconciler.Resolver, resources []v1alpha1.DecoratorControllerResourceRule) error {
 	for i := range resources {
 		declared := &resources[i]
 		selector, err := newSelector(declared)
 		if err != nil {
-			return &definition.InvalidError{Reason: fmt.Sprintf("spec.resources[%d].%v", i, err)}
+			return &reconciler.InvalidError{Reason: fmt.Sprintf("spec.resources[%d].%v", i, err)}
 		}
 		resource, found, err := r.Find(ctx, declared.ResourceRule)
 		if err != nil {
@@ -97,7 +95,7 @@ func (k *kind) resolveTargets(ctx context.Context, r *dependencies.Resolver, res
 		return nil
 	}
 	if len(r.Missing) == 0 {
-		return &definition.InvalidError{Reason: "no resources defined; set spec.resources"}
+		return &reconciler.InvalidError{Reason: "no resources defined; set spec.resources"}
 	}
 	return fmt.Errorf("resource: %w", &discovery.NotFoundError{APIVersion: r.Missing[0].APIVersion, Resource: r.Missing[0].Resource})
 }

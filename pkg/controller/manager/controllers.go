@@ -22,7 +22,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -31,7 +31,7 @@ type identity struct {
 	kind, name string
 }
 
-func identityOf(d definition.Definition) identity { return identity{kind: d.Kind, name: d.Meta.Name} }
+func identityOf(d reconciler.Definition) identity { return identity{kind: d.Kind, name: d.Meta.Name} }
 
 // controllers runs a supervisor for each controller object that is put. It is safe for concurrent use.
 type controllers struct {
@@ -61,7 +61,7 @@ func newControllers(c supervisorConfig) *controllers {
 
 // put runs a supervisor for d until ctx ends, or gives d to the one that runs. A supervisor of another object of that name
 // ends first. After wait was called it does nothing.
-func (c *controllers) put(ctx context.Context, d definition.Definition) {
+func (c *controllers) put(ctx context.Context, d reconciler.Definition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -125,7 +125,7 @@ func (c *controllers) remove(id identity) <-chan struct{} {
 // end is called with the lock held.
 func (c *controller) end() {
 	c.stopped = true
-	c.stop(definition.ErrReplaced)
+	c.stop(reconciler.ErrReplaced)
 }
 
 // drop is called when a controller has ended.

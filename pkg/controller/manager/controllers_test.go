@@ -37,8 +37,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // store holds one CompositeController, and tells the managers of several servers of its changes. It runs within a synctest
@@ -90,7 +90,7 @@ func (s *store) serve(name, selector string) *server {
 	}
 	v := &server{store: s, name: name}
 	v.Manager = &Manager{selector: parsed, exclusions: newExclusions(selector, objects{}), controllers: newControllers(v.config())}
-	v.exclusions.apply = func(_ context.Context, d definition.Definition, version string, status *v1alpha1.ControllerStatus) error {
+	v.exclusions.apply = func(_ context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
 		return s.publish(name+" excludes", d, version, status)
 	}
 	ctx, stop := context.WithCancel(s.t.Context())
@@ -100,7 +100,7 @@ func (s *store) serve(name, selector string) *server {
 	s.servers = append(s.servers, v)
 	object := s.object.DeepCopy()
 	s.mu.Unlock()
-	v.put(ctx, definition.OfComposite(object))
+	v.put(ctx, reconciler.OfComposite(object))
 	synctest.Wait()
 	return v
 }
@@ -130,7 +130,7 @@ func (s *store) change(change func(*v1alpha1.CompositeController)) {
 	object, servers := s.object, slices.Clone(s.servers)
 	s.mu.Unlock()
 	for _, v := range servers {
-		v.put(s.t.Context(), definition.OfComposite(object))
+		v.put(s.t.Context(), reconciler.OfComposite(object))
 	}
 }
 
@@ -139,7 +139,7 @@ func (s *store) label(site string) {
 	after(time.Minute)
 }
 
-func (s *store) publish(who string, d definition.Definition, version string, status *v1alpha1.ControllerStatus) error {
+func (s *store) publish(who string, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
 	s.mu.Lock()
 	stale := d.Meta.UID != s.object.UID || version != "" && version != s.object.ResourceVersion
 	refused := s.refused
@@ -204,7 +204,7 @@ func (v *server) runs() []types.UID {
 }
 
 // Build implements Builder.
-func (v *server) Build(_ context.Context, d definition.Definition) (Instance, []string, error) {
+func (v *server) Build(_ context.Context, d reconciler.Definition) (Instance, []string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 
@@ -212,7 +212,7 @@ func (v *server) Build(_ context.Context, d definition.Definition) (Instance, []
 }
 
 // Fingerprint implements Builder.
-func (*server) Fingerprint(context.Context, definition.Definition) []string { return nil }
+func (*server) Fingerprint(context.Context, reconciler.Definition) []string { return nil }
 
 // Warning implements Recorder.
 func (*server) Warning(*corev1.ObjectReference, string, string) {}
@@ -224,15 +224,15 @@ func (*server) WarningOfParent(_, _ *corev1.ObjectReference, _, _ string) {}
 func (*server) Lifecycle(*corev1.ObjectReference, string, string) {}
 
 // PublishStatus implements Objects.
-func (v *server) PublishStatus(_ context.Context, d definition.Definition, status *v1alpha1.ControllerStatus) error {
+func (v *server) PublishStatus(_ context.Context, d reconciler.Definition, status *v1alpha1.ControllerStatus) error {
 	return v.publish(v.name+" runs", d, "", status)
 }
 
 // SetFinalizers implements Objects.
-func (*server) SetFinalizers(context.Context, definition.Definition, []string) error { return nil }
+func (*server) SetFinalizers(context.Context, reconciler.Definition, []string) error { return nil }
 
 // Finalized implements Parents.
-func (*server) Finalized(context.Context, schema.GroupResource, definition.Definition) ([]FinalizedParent, error) {
+func (*server) Finalized(context.Context, schema.GroupResource, reconciler.Definition) ([]FinalizedParent, error) {
 	return nil, nil
 }
 
@@ -273,7 +273,7 @@ func (*idle) Activity() <-chan struct{} { return nil }
 func (*idle) Health() health.State { return health.State{Started: true} }
 
 // Redefine implements Instance.
-func (*idle) Redefine(context.Context, definition.Definition) error { return nil }
+func (*idle) Redefine(context.Context, reconciler.Definition) error { return nil }
 
 // Counters implements Instance.
 func (*idle) Counters() *v1alpha1.ControllerCounters { return &v1alpha1.ControllerCounters{} }
@@ -305,7 +305,7 @@ func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 		s.label("c")
 		s.label("a")
 		s.wantReady("True Running")
-		v.remove(definition.OfComposite(s.object))
+		v.remove(reconciler.OfComposite(s.object))
 		after(10 * time.Second)
 		if got := v.runs(); len(got) > 0 || len(v.controllers.all) > 0 || len(v.exclusions.excluded) > 0 {
 			t.Errorf("of an object that is gone there is left: %v %v %v", got, v.controllers.all, v.exclusions.excluded)
@@ -319,9 +319,9 @@ func TestAnInstanceKnowsWhetherAnotherOneMayFollow(t *testing.T) {
 		happen func(s *store, v *server)
 		want   error
 	}{
-		"Removed":  {"The object may be created again at once.", func(s *store, v *server) { v.remove(definition.OfComposite(s.object)) }, definition.ErrReplaced},
-		"Another":  {"An object of that name follows.", func(s *store, _ *server) { s.change(func(c *v1alpha1.CompositeController) { c.UID = "u2" }) }, definition.ErrReplaced},
-		"Excluded": {"Another server follows.", func(s *store, _ *server) { s.label("b") }, definition.ErrReplaced},
+		"Removed":  {"The object may be created again at once.", func(s *store, v *server) { v.remove(reconciler.OfComposite(s.object)) }, reconciler.ErrReplaced},
+		"Another":  {"An object of that name follows.", func(s *store, _ *server) { s.change(func(c *v1alpha1.CompositeController) { c.UID = "u2" }) }, reconciler.ErrReplaced},
+		"Excluded": {"Another server follows.", func(s *store, _ *server) { s.label("b") }, reconciler.ErrReplaced},
 		"Shutdown": {"Nobody follows in this process.", func(_ *store, v *server) { v.stop() }, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {

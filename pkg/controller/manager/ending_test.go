@@ -20,7 +20,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // TestControllerObjectsThatComeAfterTheEnd has an informer deliver an object when the manager waits for what runs: nothing may be added to
@@ -31,7 +31,7 @@ func TestControllerObjectsThatComeAfterTheEnd(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	c.wait()
-	c.put(ctx, definition.OfComposite(s.object))
+	c.put(ctx, reconciler.OfComposite(s.object))
 	if len(c.all) > 0 {
 		t.Errorf("%d controllers run after the end", len(c.all))
 	}

@@ -30,8 +30,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -43,7 +43,7 @@ const exclusionRetry = 5 * time.Second
 // that select different objects do not write against each other. The one that runs the controller publishes its status again. It is safe for concurrent use.
 type exclusions struct {
 	selector string
-	apply    func(ctx context.Context, d definition.Definition, version string, status *v1alpha1.ControllerStatus) error
+	apply    func(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error
 	wake     chan struct{}
 
 	mu       sync.Mutex
@@ -52,7 +52,7 @@ type exclusions struct {
 
 // exclusion is an object that is not selected.
 type exclusion struct {
-	latest definition.Definition
+	latest reconciler.Definition
 	// ended is closed when the controller has ended, nil if it did not run.
 	ended <-chan struct{}
 	// written is the state of the object for which the status was written, nil for none.
@@ -74,7 +74,7 @@ func newExclusions(selector string, o objects) *exclusions {
 
 // put takes note of the latest state of an object that is not selected. Its status is written when ended, if it is not nil, is
 // closed.
-func (e *exclusions) put(d definition.Definition, ended <-chan struct{}) {
+func (e *exclusions) put(d reconciler.Definition, ended <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x, ok := e.excluded[identityOf(d)]
@@ -180,7 +180,7 @@ func abandoned(before []metav1.Condition) (list []metav1.Condition) {
 	return list
 }
 
-func (e *exclusions) message(d definition.Definition) string {
+func (e *exclusions) message(d reconciler.Definition) string {
 	text := fmt.Sprintf("The labels of this object do not match --target-label-selector=%s of the server, which does not run the "+
 		"controller. Change the labels or the flag.", e.selector)
 	if len(d.Status.FinalizedResources) > 0 || slices.Contains(d.Meta.Finalizers, HoldFinalizer) {

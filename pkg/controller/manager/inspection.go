@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
@@ -66,7 +66,7 @@ func (m *Manager) Candidate(ctx context.Context, object runtime.Object) (inspect
 }
 
 // candidate builds a controller that does not run.
-func (m *Manager) candidate(ctx context.Context, d definition.Definition) (Instance, error) {
+func (m *Manager) candidate(ctx context.Context, d reconciler.Definition) (Instance, error) {
 	shared := *m.shared
 	shared.Expectations, shared.History = nil, nil // It writes nothing, and must not be taken for the controller that runs.
 	instance, _, err := builder{shared: &shared, resources: shared.Cluster.Discovery}.Build(ctx, d)

@@ -22,8 +22,8 @@ import (
 	"sync/atomic"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // instance finalizes all objects of its resources.
@@ -96,7 +96,7 @@ func (i *instance) Health() health.State {
 }
 
 // Redefine implements Instance.
-func (i *instance) Redefine(_ context.Context, d definition.Definition) error {
+func (i *instance) Redefine(_ context.Context, d reconciler.Definition) error {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	i.redefined++

@@ -37,10 +37,9 @@ import (
 	clustercache "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
@@ -56,7 +55,7 @@ const maxStaleness = deferredstatus.Limit / 5
 
 // Manager runs a supervisor for every controller object that the target label selector selects.
 type Manager struct {
-	shared      *dependencies.Shared
+	shared      *reconciler.Shared
 	informers   externalversions.SharedInformerFactory
 	selector    labels.Selector
 	controllers *controllers
@@ -74,7 +73,7 @@ type Config struct {
 	// Cluster reaches the cluster: parents, children, related objects, events. Required.
 	Cluster *rest.Config
 	// Options are the settings of the engine.
-	Options dependencies.Options
+	Options reconciler.Options
 	// Elected is closed when controllers may run. Until then their caches are filled, and nothing is called or written. Nil: they may at once.
 	Elected <-chan struct{}
 }
@@ -108,14 +107,14 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		return nil, err
 	}
 	waiting, shuttingDown := &expectations.Registry{}, make(chan struct{})
-	m := &Manager{elected: c.Elected, informers: externalversions.NewSharedInformerFactory(own.Client, 0), selector: selector, shared: &dependencies.Shared{
+	m := &Manager{elected: c.Elected, informers: externalversions.NewSharedInformerFactory(own.Client, 0), selector: selector, shared: &reconciler.Shared{
 		Options: options, Cluster: reached, Own: own, Expectations: waiting,
 		Applier: apply.New(apply.Options{
 			Client: reached.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness }, Random: options.Random,
 		}),
 		Rights:         access.OfCluster(reviews, reached.Client),
 		Recorder:       recorder,
-		Handlers:       &dependencies.Handlers{},
+		Handlers:       &reconciler.Handlers{},
 		RequestBudget:  webhook.NewBudget(options.HookRequestBudget),
 		History:        synchistory.NewRing(options.SyncHistoryBytes),
 		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),
@@ -138,7 +137,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 }
 
 // reachOwn returns what reaches the objects that this process serves.
-func reachOwn(loopback *rest.Config) (own dependencies.Own, err error) {
+func reachOwn(loopback *rest.Config) (own reconciler.Own, err error) {
 	config := rest.CopyConfig(loopback)
 	config.QPS = -1
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return finishing{next} })
@@ -183,7 +182,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	excluding.Go(func() { m.exclusions.run(ctx) })
 	defer m.controllers.wait()
 	for _, informer := range informers {
-		if _, err := informer.AddEventHandler(m.handler(ctx, func(d definition.Definition) { m.put(ctx, d) }, m.remove)); err != nil {
+		if _, err := informer.AddEventHandler(m.handler(ctx, func(d reconciler.Definition) { m.put(ctx, d) }, m.remove)); err != nil {
 			cancel()
 			return fmt.Errorf("watching controller objects: %w", err)
 		}
@@ -195,8 +194,8 @@ func (m *Manager) Run(ctx context.Context) error {
 }
 
 // handler calls put and remove as controller objects change.
-func (m *Manager) handler(ctx context.Context, put, remove func(definition.Definition)) cache.ResourceEventHandler {
-	guarded := func(o any, act func(definition.Definition)) {
+func (m *Manager) handler(ctx context.Context, put, remove func(reconciler.Definition)) cache.ResourceEventHandler {
+	guarded := func(o any, act func(reconciler.Definition)) {
 		_ = recovery.Call(ctx, "handling a change of a controller object", func() error { // It logs a panic.
 			if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = gone.Obj
@@ -215,7 +214,7 @@ func (m *Manager) handler(ctx context.Context, put, remove func(definition.Defin
 }
 
 // put takes note of the latest state of a controller object.
-func (m *Manager) put(ctx context.Context, d definition.Definition) {
+func (m *Manager) put(ctx context.Context, d reconciler.Definition) {
 	if m.selector.Matches(labels.Set(d.Meta.Labels)) {
 		m.exclusions.forget(identityOf(d))
 		m.controllers.put(ctx, d)
@@ -225,19 +224,19 @@ func (m *Manager) put(ctx context.Context, d definition.Definition) {
 }
 
 // remove takes note that a controller object is gone.
-func (m *Manager) remove(d definition.Definition) {
+func (m *Manager) remove(d reconciler.Definition) {
 	m.exclusions.forget(identityOf(d))
 	m.controllers.remove(identityOf(d))
 }
 
-func definitionOf(o any) (definition.Definition, bool) {
+func definitionOf(o any) (reconciler.Definition, bool) {
 	switch o := o.(type) {
 	case *v1alpha1.CompositeController:
-		return definition.OfComposite(o), true
+		return reconciler.OfComposite(o), true
 	case *v1alpha1.DecoratorController:
-		return definition.OfDecorator(o), true
+		return reconciler.OfDecorator(o), true
 	}
-	return definition.Definition{}, false
+	return reconciler.Definition{}, false
 }
 
 // writeLimit is how long a write to the server's own API may take.

@@ -28,14 +28,14 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/fake"
 )
 
 func TestObjectsAreWrittenByPatches(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "c", UID: "u", ResourceVersion: "7"}
-	composite := definition.OfComposite(&v1alpha1.CompositeController{ObjectMeta: meta})
-	decorator := definition.OfDecorator(&v1alpha1.DecoratorController{ObjectMeta: meta})
+	composite := reconciler.OfComposite(&v1alpha1.CompositeController{ObjectMeta: meta})
+	decorator := reconciler.OfDecorator(&v1alpha1.DecoratorController{ObjectMeta: meta})
 	status := &v1alpha1.ControllerStatus{ObservedGeneration: 3, FinalizedResources: []v1alpha1.FinalizedResource{{Resource: "services"}}}
 	const (
 		group    = `"apiVersion":"metacontroller.k8s.io/v1alpha1"`
@@ -127,7 +127,7 @@ func TestFingerprintsTellWhatIsMissingFromWhatIsNotKnown(t *testing.T) {
 		})
 	}
 	served := kinds{"v1/served": nil, "v1/unknown": errors.New("the API server is not ready")}
-	got := builder{resources: served}.Fingerprint(t.Context(), definition.OfComposite(c))
+	got := builder{resources: served}.Fingerprint(t.Context(), reconciler.OfComposite(c))
 	if len(got) != 3 || got[0] == "" || got[1] != "missing" || got[2] != "" {
 		t.Errorf("got %q", got)
 	}

@@ -29,7 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
@@ -101,7 +101,7 @@ func TestFinalizedParentsAreFoundInAnyVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := serveCluster(t, tc.paths)
-			list, err := p.Finalized(t.Context(), schema.GroupResource{Group: "example.com", Resource: "things"}, definition.Definition{Finalizer: "f"})
+			list, err := p.Finalized(t.Context(), schema.GroupResource{Group: "example.com", Resource: "things"}, reconciler.Definition{Finalizer: "f"})
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("the error is %v, want %q in it", err, tc.err)
@@ -127,7 +127,7 @@ func TestReleaseTakesOneFinalizerOff(t *testing.T) {
 		"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/api/v1": strings.ReplaceAll(things, "example.com/v1", "v1"),
 		"/api/v1/things": thingList, "/api/v1/namespaces/ns/things/a": `{"kind":"Thing","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","uid":"ua"}}`,
 	})
-	list, err := p.Finalized(t.Context(), schema.GroupResource{Resource: "things"}, definition.Definition{Finalizer: "f"})
+	list, err := p.Finalized(t.Context(), schema.GroupResource{Resource: "things"}, reconciler.Definition{Finalizer: "f"})
 	if err != nil || len(list) != 2 {
 		t.Fatalf("got %v, %v", list, err)
 	}
@@ -151,7 +151,7 @@ func TestFinalizersAreReleasedByTheServiceAccount(t *testing.T) {
 		"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/api/v1": strings.ReplaceAll(things, "example.com/v1", "v1"),
 		"/api/v1/things": thingList, "/api/v1/namespaces/ns/things/a": `{"kind":"Thing","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","uid":"ua"}}`,
 	})
-	d := definition.Definition{Finalizer: "f", Account: &rights.Account{Namespace: "team", Name: "alice"}}
+	d := reconciler.Definition{Finalizer: "f", Account: &rights.Account{Namespace: "team", Name: "alice"}}
 	list, err := p.Finalized(t.Context(), schema.GroupResource{Resource: "things"}, d)
 	if err != nil || len(list) == 0 {
 		t.Fatalf("got %v, %v", list, err)

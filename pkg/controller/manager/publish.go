@@ -30,7 +30,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -50,7 +50,7 @@ const (
 )
 
 // observe takes note of the status that the object shows now.
-func (r *report) observe(d definition.Definition) {
+func (r *report) observe(d reconciler.Definition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.overwritten = !showsAll(d.Status, r.published); r.overwritten {

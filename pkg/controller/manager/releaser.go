@@ -27,8 +27,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
@@ -37,7 +37,7 @@ import (
 type Parents interface {
 	// Finalized returns the objects of a resource that carry the finalizer now, not what a cache shows: none if the cluster
 	// serves no version of the resource. The definition says which finalizer, and who releases.
-	Finalized(ctx context.Context, resource schema.GroupResource, d definition.Definition) ([]FinalizedParent, error)
+	Finalized(ctx context.Context, resource schema.GroupResource, d reconciler.Definition) ([]FinalizedParent, error)
 }
 
 // FinalizedParent is an object that carries a controller's finalizer.
@@ -58,7 +58,7 @@ type releaser struct {
 	parents  Parents
 	recorder Recorder
 	report   *report
-	latest   func() definition.Definition
+	latest   func() reconciler.Definition
 	// progressed is called when a resource has left the record, or what progress returns changed.
 	progressed func()
 	wake       chan struct{}
@@ -85,7 +85,7 @@ type release struct {
 	ended    chan struct{}
 }
 
-func newReleaser(c supervisorConfig, r *report, latest func() definition.Definition, progressed func()) *releaser {
+func newReleaser(c supervisorConfig, r *report, latest func() reconciler.Definition, progressed func()) *releaser {
 	return &releaser{
 		parents: c.Parents, recorder: c.Recorder, report: r, latest: latest, progressed: progressed, wake: make(chan struct{}, 1),
 	}
@@ -112,7 +112,7 @@ func (r *releaser) busy() bool {
 }
 
 // paused reports whether nothing may be written for a definition. One that is being deleted lets its parents go all the same.
-func paused(d definition.Definition) bool { return d.Paused && d.Meta.DeletionTimestamp == nil }
+func paused(d reconciler.Definition) bool { return d.Paused && d.Meta.DeletionTimestamp == nil }
 
 // claim gives resources to an instance, in place of those claimed before. When it returns nothing of them is being released.
 func (r *releaser) claim(resources []schema.GroupResource) {
@@ -233,7 +233,7 @@ func (r *releaser) begin(ctx context.Context, resource schema.GroupResource) (wo
 const HoldFinalizer = "metacontroller.k8s.io/parents"
 
 // finalized returns the resources on whose objects the definition puts the controller's finalizer.
-func finalized(d definition.Definition) []schema.GroupResource {
+func finalized(d reconciler.Definition) []schema.GroupResource {
 	if !d.Finalizes() || d.Meta.DeletionTimestamp != nil {
 		return nil
 	}
@@ -241,7 +241,7 @@ func finalized(d definition.Definition) []schema.GroupResource {
 }
 
 // parentResources returns the resources of the parents, each once, without their versions.
-func parentResources(d definition.Definition) []schema.GroupResource {
+func parentResources(d reconciler.Definition) []schema.GroupResource {
 	var list []schema.GroupResource
 	for _, rule := range d.Parents {
 		// A version that cannot be parsed is refused by validation, and served by no cluster.
@@ -265,10 +265,10 @@ func without(list []schema.GroupResource, others ...schema.GroupResource) []sche
 }
 
 // isHeld reports whether the object of d stays until its parents are released.
-func isHeld(d definition.Definition) bool { return slices.Contains(d.Meta.Finalizers, HoldFinalizer) }
+func isHeld(d reconciler.Definition) bool { return slices.Contains(d.Meta.Finalizers, HoldFinalizer) }
 
 // prepare records which resources an instance of d may finalize, before it can do so.
-func (s *Supervisor) prepare(ctx context.Context, d definition.Definition) error {
+func (s *Supervisor) prepare(ctx context.Context, d reconciler.Definition) error {
 	declared := finalized(d)
 	s.releaser.claim(declared)
 	if len(declared) == 0 {
@@ -286,7 +286,7 @@ func (s *Supervisor) prepare(ctx context.Context, d definition.Definition) error
 
 // hold makes sure that the object has HoldFinalizer exactly while an object may carry the controller's finalizer. The error is NotFound if the
 // object is gone.
-func (s *Supervisor) hold(ctx context.Context, d definition.Definition) error {
+func (s *Supervisor) hold(ctx context.Context, d reconciler.Definition) error {
 	needed := len(s.report.recorded()) > 0 || len(finalized(d)) > 0
 	finalizers := slices.Clone(d.Meta.Finalizers)
 	switch {

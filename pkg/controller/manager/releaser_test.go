@@ -27,14 +27,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // lists counts the lists of parents, none of which carries the finalizer.
 type lists struct{ n int }
 
 // Finalized implements Parents.
-func (l *lists) Finalized(context.Context, schema.GroupResource, definition.Definition) ([]FinalizedParent, error) {
+func (l *lists) Finalized(context.Context, schema.GroupResource, reconciler.Definition) ([]FinalizedParent, error) {
 	l.n++
 	return nil, nil
 }
@@ -52,12 +52,12 @@ func (*lists) Lifecycle(*corev1.ObjectReference, string, string) {}
 func TestWhatAnInstanceGaveBackIsReleasedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		services := []schema.GroupResource{{Resource: "services"}}
-		d := definition.OfDecorator(&v1alpha1.DecoratorController{ObjectMeta: metav1.ObjectMeta{Name: "d", DeletionTimestamp: new(metav1.Now())}})
+		d := reconciler.OfDecorator(&v1alpha1.DecoratorController{ObjectMeta: metav1.ObjectMeta{Name: "d", DeletionTimestamp: new(metav1.Now())}})
 		l, record := &lists{}, newReport(nil, d)
 		record.record(services)
 		var r *releaser
 		ran := false
-		r = newReleaser(supervisorConfig{Parents: l, Recorder: l}, record, func() definition.Definition { return d }, func() {
+		r = newReleaser(supervisorConfig{Parents: l, Recorder: l}, record, func() reconciler.Definition { return d }, func() {
 			if r.progress() == "" || ran {
 				return // The release has not ended.
 			}

@@ -27,8 +27,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -36,7 +36,7 @@ import (
 type report struct {
 	objects Objects
 	// object is the definition that names the object.
-	object definition.Definition
+	object reconciler.Definition
 	urgent chan struct{}
 	// activity has an element after something happened that the numbers may show.
 	activity chan struct{}
@@ -57,7 +57,7 @@ type report struct {
 	overwritten bool
 }
 
-func newReport(o Objects, d definition.Definition) *report {
+func newReport(o Objects, d reconciler.Definition) *report {
 	r := &report{
 		objects: o, object: d, urgent: make(chan struct{}, 1), activity: make(chan struct{}, 1), publishing: make(chan struct{}, 1),
 		changes:    flowcontrol.NewTokenBucketRateLimiter(changesPerSecond, changesBurst),
@@ -80,7 +80,7 @@ func OwnStatus(s *v1alpha1.ControllerStatus) *v1alpha1.ControllerStatus {
 }
 
 // starting takes note of an instance that is about to run.
-func (r *report) starting(d definition.Definition, instance Instance) {
+func (r *report) starting(d reconciler.Definition, instance Instance) {
 	r.mu.Lock()
 	r.instance, r.settled = instance, time.Now().Add(startTime)
 	r.mu.Unlock()
@@ -96,7 +96,7 @@ func (r *report) stopped() {
 
 // notRunning sets the conditions while no instance runs, and reports whether Ready changed. Whether the resources are served is not known any more,
 // unless they are the reason.
-func (r *report) notRunning(d definition.Definition, reason, message, releasing string) bool {
+func (r *report) notRunning(d reconciler.Definition, reason, message, releasing string) bool {
 	idle := health.State{Paused: paused(d), Object: d.KubectlName()}
 	conditions := append(health.NotRunning(reason, message, releasing), r.brakes(&idle)...)
 	if reason != v1alpha1.ReasonResourceNotFound && r.has(v1alpha1.ConditionResourcesServed) {
@@ -122,7 +122,7 @@ func (r *report) brakes(s *health.State) []metav1.Condition {
 }
 
 // set sets conditions, which are published soon. It reports whether the first of them changed.
-func (r *report) set(d definition.Definition, conditions ...metav1.Condition) (news bool) {
+func (r *report) set(d reconciler.Definition, conditions ...metav1.Condition) (news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	some := false
@@ -201,7 +201,7 @@ func (r *report) drop(resource schema.GroupResource) {
 }
 
 // withRecord returns d with the present record in its status.
-func (r *report) withRecord(d definition.Definition) definition.Definition {
+func (r *report) withRecord(d reconciler.Definition) reconciler.Definition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	status := d.Status.DeepCopy()

@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -49,7 +49,7 @@ func (m *Manager) wait(ctx context.Context, informers []cache.SharedIndexInforme
 		return func() {}, nil
 	}
 	standing, end := context.WithCancel(ctx)
-	put := func(d definition.Definition) {
+	put := func(d reconciler.Definition) {
 		if m.selector.Matches(labels.Set(d.Meta.Labels)) {
 			m.standby.put(standing, d)
 		} else {
@@ -57,7 +57,7 @@ func (m *Manager) wait(ctx context.Context, informers []cache.SharedIndexInforme
 		}
 	}
 	for _, informer := range informers {
-		handler := m.handler(standing, put, func(d definition.Definition) { m.standby.remove(identityOf(d)) })
+		handler := m.handler(standing, put, func(d reconciler.Definition) { m.standby.remove(identityOf(d)) })
 		registered, err := informer.AddEventHandler(handler)
 		if err != nil {
 			end()
@@ -80,7 +80,7 @@ func (m *Manager) wait(ctx context.Context, informers []cache.SharedIndexInforme
 }
 
 // open opens the informers of a controller. They are those of the server, whatever the controller's service account may see.
-func (m *Manager) open(ctx context.Context, d definition.Definition) (shut func(), err error) {
+func (m *Manager) open(ctx context.Context, d reconciler.Definition) (shut func(), err error) {
 	d.Account = nil
 	instance, err := m.candidate(ctx, d)
 	if err != nil {
@@ -98,7 +98,7 @@ func (m *Manager) open(ctx context.Context, d definition.Definition) (shut func(
 // standby holds the informers of controllers that do not run here, so that they are filled when they do. It is safe for concurrent use.
 type standby struct {
 	// open opens the informers of a controller, until shut is called.
-	open func(ctx context.Context, d definition.Definition) (shut func(), err error)
+	open func(ctx context.Context, d reconciler.Definition) (shut func(), err error)
 	// changes calls a function whenever the kinds that the cluster serves may have changed, until cancel is called.
 	changes func(changed func()) (cancel func())
 
@@ -109,16 +109,16 @@ type standby struct {
 
 // standing is one controller of a standby.
 type standing struct {
-	latest definition.Definition
+	latest reconciler.Definition
 	stop   context.CancelFunc
 }
 
-func newStandby(open func(context.Context, definition.Definition) (func(), error), changes func(func()) func()) *standby {
+func newStandby(open func(context.Context, reconciler.Definition) (func(), error), changes func(func()) func()) *standby {
 	return &standby{open: open, changes: changes, all: map[identity]*standing{}}
 }
 
 // put holds the informers of a controller until ctx ends, or it is put with another spec or removed.
-func (s *standby) put(ctx context.Context, d definition.Definition) {
+func (s *standby) put(ctx context.Context, d reconciler.Definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ctx.Err() != nil {
@@ -152,7 +152,7 @@ func (s *standby) remove(id identity) {
 
 // hold holds the informers of one controller until ctx ends, and opens them anew when other kinds are served. It calls opened once it has, so
 // that those which a former definition needs too stay open.
-func (s *standby) hold(ctx context.Context, d definition.Definition, opened func()) {
+func (s *standby) hold(ctx context.Context, d reconciler.Definition, opened func()) {
 	logger := klog.FromContext(ctx).WithValues("controller", d.Meta.Name, "controllerKind", d.Kind)
 	ctx = klog.NewContext(ctx, logger)
 	changed := make(chan struct{}, 1)

@@ -29,7 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // held are the informers that a standby holds, by the names of parents' resources.
@@ -40,7 +40,7 @@ type held struct {
 	changed []func()
 }
 
-func (h *held) hold(_ context.Context, d definition.Definition) (func(), error) {
+func (h *held) hold(_ context.Context, d reconciler.Definition) (func(), error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.refused != nil {
@@ -89,8 +89,8 @@ func (h *held) expect(t *testing.T, when string, want ...string) {
 	}
 }
 
-func parentsOf(name, resource string) definition.Definition {
-	return definition.OfComposite(&v1alpha1.CompositeController{
+func parentsOf(name, resource string) reconciler.Definition {
+	return reconciler.OfComposite(&v1alpha1.CompositeController{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
 		Spec: v1alpha1.CompositeControllerSpec{ParentResource: v1alpha1.CompositeControllerParentResourceRule{
 			ResourceRule: v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: resource},

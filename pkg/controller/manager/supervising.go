@@ -34,20 +34,19 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/composite"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/decorator"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 )
 
 // builder implements Builder for both kinds.
 type builder struct {
-	shared    *dependencies.Shared
-	resources dependencies.Served
+	shared    *reconciler.Shared
+	resources reconciler.Served
 }
 
 // Build implements Builder.
-func (b builder) Build(ctx context.Context, d definition.Definition) (Instance, []string, error) {
+func (b builder) Build(ctx context.Context, d reconciler.Definition) (Instance, []string, error) {
 	shared, err := b.shared.For(d)
 	if err != nil {
 		return nil, nil, err
@@ -68,7 +67,7 @@ func (b builder) Build(ctx context.Context, d definition.Definition) (Instance, 
 
 // built is what a controller is built with: what the cluster said of each kind when it was asked first. It is used by one goroutine.
 type built struct {
-	served dependencies.Served
+	served reconciler.Served
 	found  map[v1alpha1.ResourceRule]discovered
 }
 
@@ -77,7 +76,7 @@ type discovered struct {
 	err      error
 }
 
-// Resource implements dependencies.Served. What the cluster did not say is asked for again.
+// Resource implements reconciler.Served. What the cluster did not say is asked for again.
 func (b *built) Resource(ctx context.Context, apiVersion, resource string) (discovery.Resource, error) {
 	key := v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource}
 	if known, ok := b.found[key]; ok {
@@ -91,7 +90,7 @@ func (b *built) Resource(ctx context.Context, apiVersion, resource string) (disc
 }
 
 // Fingerprint implements Builder: what discovery says about every resource that the definition names.
-func (b builder) Fingerprint(ctx context.Context, d definition.Definition) []string {
+func (b builder) Fingerprint(ctx context.Context, d reconciler.Definition) []string {
 	rules := slices.Concat(d.Parents, d.Children)
 	texts := make([]string, len(rules))
 	for i, rule := range rules {
@@ -112,7 +111,7 @@ type parents struct {
 
 // Finalized implements Parents. The resource may be served in another version than the definition named. Objects are listed by
 // the server, since no hook is shown them, and released by the controller's service account.
-func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, d definition.Definition) ([]FinalizedParent, error) {
+func (p parents) Finalized(ctx context.Context, resource schema.GroupResource, d reconciler.Definition) ([]FinalizedParent, error) {
 	served, err := p.cluster.Discovery.Serving(ctx, resource)
 	if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
 		// Of an aggregated API that comes back this is untrue: see docs/design/0014-finalizers-level-triggered.md.
@@ -181,19 +180,19 @@ type writtenMeta struct {
 
 // PublishStatus implements Objects by server-side apply, which needs no read before and writes nothing when
 // nothing changed.
-func (o objects) PublishStatus(ctx context.Context, d definition.Definition, status *v1alpha1.ControllerStatus) error {
+func (o objects) PublishStatus(ctx context.Context, d reconciler.Definition, status *v1alpha1.ControllerStatus) error {
 	return o.applyStatus(ctx, d, "", status)
 }
 
 // applyStatus applies a status if the object is in a version still, in any if it is empty.
-func (o objects) applyStatus(ctx context.Context, d definition.Definition, version string, status *v1alpha1.ControllerStatus) error {
+func (o objects) applyStatus(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
 	meta := writtenMeta{Name: d.Meta.Name, UID: d.Meta.UID, ResourceVersion: version}
 	force := true
 	return o.patch(ctx, d, types.ApplyPatchType, written{Metadata: meta, Status: status}, metav1.PatchOptions{Force: &force}, "status")
 }
 
 // SetFinalizers implements Objects.
-func (o objects) SetFinalizers(ctx context.Context, d definition.Definition, finalizers []string) error {
+func (o objects) SetFinalizers(ctx context.Context, d reconciler.Definition, finalizers []string) error {
 	if finalizers == nil {
 		finalizers = []string{}
 	}
@@ -202,7 +201,7 @@ func (o objects) SetFinalizers(ctx context.Context, d definition.Definition, fin
 }
 
 func (o objects) patch(
-	ctx context.Context, d definition.Definition, patchType types.PatchType, w written, options metav1.PatchOptions, subresources ...string,
+	ctx context.Context, d reconciler.Definition, patchType types.PatchType, w written, options metav1.PatchOptions, subresources ...string,
 ) error {
 	w.APIVersion, w.Kind = v1alpha1.SchemeGroupVersion.String(), d.Kind
 	body, err := json.Marshal(w)

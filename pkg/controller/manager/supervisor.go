@@ -32,9 +32,9 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -73,9 +73,9 @@ type supervisorConfig struct {
 // is another one, or a newer version where that counts.
 type Objects interface {
 	// PublishStatus makes status the status of the object.
-	PublishStatus(ctx context.Context, d definition.Definition, status *v1alpha1.ControllerStatus) error
+	PublishStatus(ctx context.Context, d reconciler.Definition, status *v1alpha1.ControllerStatus) error
 	// SetFinalizers replaces the finalizers of the object if it is still in the version of d.
-	SetFinalizers(ctx context.Context, d definition.Definition, finalizers []string) error
+	SetFinalizers(ctx context.Context, d reconciler.Definition, finalizers []string) error
 }
 
 // Supervisor runs the controller of one object. Redefine may be called at any time, from any goroutine.
@@ -88,19 +88,19 @@ type Supervisor struct {
 	rediscovered atomic.Bool
 
 	mu         sync.Mutex
-	definition definition.Definition
+	definition reconciler.Definition
 	instance   Instance
 }
 
 // newSupervisor returns a supervisor for the object of d. It starts nothing before Run.
-func newSupervisor(c supervisorConfig, d definition.Definition) *Supervisor {
+func newSupervisor(c supervisorConfig, d reconciler.Definition) *Supervisor {
 	s := &Supervisor{config: c, definition: d, report: newReport(c.Objects, d), wake: make(chan struct{}, 1)}
 	s.releaser = newReleaser(c, s.report, s.latest, s.poke)
 	return s
 }
 
 // Redefine gives the supervisor the latest state of its object, which has the same UID.
-func (s *Supervisor) Redefine(d definition.Definition) {
+func (s *Supervisor) Redefine(d reconciler.Definition) {
 	s.mu.Lock()
 	s.definition = d
 	s.mu.Unlock()
@@ -132,7 +132,7 @@ func poke(wake chan<- struct{}) {
 	}
 }
 
-func (s *Supervisor) latest() definition.Definition {
+func (s *Supervisor) latest() reconciler.Definition {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.definition
@@ -185,7 +185,7 @@ const (
 
 func classOf(err error) errorClass {
 	_, missing := errors.AsType[*discovery.NotFoundError](err)
-	_, invalid := errors.AsType[*definition.InvalidError](err)
+	_, invalid := errors.AsType[*reconciler.InvalidError](err)
 	switch {
 	case err == nil:
 		return noError
@@ -205,7 +205,7 @@ func newDelays() wait.Backoff {
 }
 
 // sleep waits until it is time for another attempt after err. What the supervisor itself writes does not end the wait.
-func (s *Supervisor) sleep(ctx context.Context, d definition.Definition, err error, delay time.Duration) {
+func (s *Supervisor) sleep(ctx context.Context, d reconciler.Definition, err error, delay time.Duration) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	for {
@@ -225,7 +225,7 @@ func (s *Supervisor) sleep(ctx context.Context, d definition.Definition, err err
 }
 
 // supervise does for the object in the state d what is to be done until d is superseded.
-func (s *Supervisor) supervise(ctx context.Context, d definition.Definition) error {
+func (s *Supervisor) supervise(ctx context.Context, d reconciler.Definition) error {
 	if d.Meta.DeletionTimestamp != nil {
 		return s.terminate(ctx, d)
 	}
@@ -247,7 +247,7 @@ func (s *Supervisor) supervise(ctx context.Context, d definition.Definition) err
 
 // terminate lets the object of a controller that is being deleted go once its finalizer is off all parents, which is the
 // releaser's work.
-func (s *Supervisor) terminate(ctx context.Context, d definition.Definition) error {
+func (s *Supervisor) terminate(ctx context.Context, d reconciler.Definition) error {
 	if err := s.hold(ctx, d); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
@@ -264,7 +264,7 @@ func (s *Supervisor) terminate(ctx context.Context, d definition.Definition) err
 }
 
 // failed publishes why no instance runs.
-func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err error, class errorClass) {
+func (s *Supervisor) failed(ctx context.Context, d reconciler.Definition, err error, class errorClass) {
 	if ctx.Err() != nil || class == conflictingWrite || apierrors.IsNotFound(err) {
 		// A conflict says that there is a newer definition, which is on its way; NotFound that the object is gone.
 		return
@@ -296,7 +296,7 @@ func (s *Supervisor) failed(ctx context.Context, d definition.Definition, err er
 
 // An Instance is a controller built from one definition. All methods may be called while Run runs, and before.
 type Instance interface {
-	// Run reconciles until ctx ends, and returns when everything that it started has ended. The cause is [definition.ErrReplaced] if
+	// Run reconciles until ctx ends, and returns when everything that it started has ended. The cause is [reconciler.ErrReplaced] if
 	// another instance may follow.
 	Run(ctx context.Context)
 	// Started is closed when the caches are filled and parents are being reconciled.
@@ -306,7 +306,7 @@ type Instance interface {
 	// Health returns how the instance is doing. Releasing and SyncsFailing are not set.
 	Health() health.State
 	// Redefine gives the instance a definition for which SameSpec holds: other metadata, or other brakes, which it takes up whatever the error.
-	Redefine(ctx context.Context, d definition.Definition) error
+	Redefine(ctx context.Context, d reconciler.Definition) error
 	// Counters returns what the instance did so far.
 	Counters() *v1alpha1.ControllerCounters
 	// Hooks returns how the calls of its hooks have gone.
@@ -320,11 +320,11 @@ type Builder interface {
 	// Build resolves everything that the definition names; the instance is not running yet. The status of d says for which
 	// resources finalizers are recorded. The fingerprint is that of what the instance was built with, whatever the cluster has
 	// begun or ceased to serve meanwhile. A *discovery.NotFoundError says that the definition needs a resource that is not
-	// served, a *definition.InvalidError that it cannot run before it is changed.
-	Build(ctx context.Context, d definition.Definition) (instance Instance, fingerprint []string, err error)
+	// served, a *reconciler.InvalidError that it cannot run before it is changed.
+	Build(ctx context.Context, d reconciler.Definition) (instance Instance, fingerprint []string, err error)
 	// Fingerprint returns what Build would learn from the cluster about each resource that the definition names, parents first. A
 	// text changes when the resource appears, disappears or gets another scope; it is empty if the cluster does not say now.
-	Fingerprint(ctx context.Context, d definition.Definition) []string
+	Fingerprint(ctx context.Context, d reconciler.Definition) []string
 }
 
 // changed reports whether the cluster says something else about a resource than before. What it does not say now stays as
@@ -349,7 +349,7 @@ var errEnded = errors.New("the controller ended by itself")
 
 // run runs an instance until its spec changes, the resources that it depends on change, or ctx ends. The error says that it
 // ended by itself.
-func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerprint []string, instance Instance) error {
+func (s *Supervisor) run(ctx context.Context, d reconciler.Definition, fingerprint []string, instance Instance) error {
 	logger, name := klog.FromContext(ctx), d.Meta.Name
 	s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarting, "Starting controller: "+name)
 	s.report.starting(d, instance)
@@ -365,7 +365,7 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 	defer func() {
 		s.runs(nil)
 		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStopping, "Stopping controller: "+name)
-		stop(definition.ErrReplaced)
+		stop(reconciler.ErrReplaced)
 		instances.Wait()
 		s.report.stopped()
 		logger.V(2).Info("Controller stopped", "generation", d.Meta.Generation)
@@ -412,8 +412,8 @@ func (s *Supervisor) run(ctx context.Context, d definition.Definition, fingerpri
 
 // reconsider decides whether the running instance still fits the latest definition, which it returns.
 func (s *Supervisor) reconsider(
-	ctx context.Context, d definition.Definition, fingerprint []string, instance Instance,
-) (latest definition.Definition, fits bool) {
+	ctx context.Context, d reconciler.Definition, fingerprint []string, instance Instance,
+) (latest reconciler.Definition, fits bool) {
 	latest = s.latest()
 	if latest.Meta.DeletionTimestamp != nil || !latest.SameSpec(d) {
 		return latest, false
@@ -436,7 +436,7 @@ func (s *Supervisor) reconsider(
 // check publishes how the instance is doing, and does what could not be done before. It takes and returns since when the last syncs of all
 // parents have failed, zero if they have not. Sound says that there is nothing that changes, or is to be done, with time alone.
 func (s *Supervisor) check(
-	ctx context.Context, d definition.Definition, instance Instance, failing time.Time,
+	ctx context.Context, d reconciler.Definition, instance Instance, failing time.Time,
 ) (failingSince time.Time, sound bool) {
 	state := instance.Health()
 	switch now := time.Now(); {

@@ -32,7 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 func TestAControllerIsBuiltAgainOnlyWhenItsSpecOrWhatIsServedChanges(t *testing.T) {
@@ -120,7 +120,7 @@ func TestResourcesThatAreNotServed(t *testing.T) {
 		w.serve(func() { w.missing["services"] = true })
 		w.wantShows(v1alpha1.ConditionResourcesServed, "False ResourceNotFound", "services")
 		w.mu.Lock()
-		w.invalid = &definition.InvalidError{Reason: "two rules for one kind"}
+		w.invalid = &reconciler.InvalidError{Reason: "two rules for one kind"}
 		w.mu.Unlock()
 		w.declare("configmaps")
 		w.wantShows(v1alpha1.ConditionReady, "False InvalidDefinition", "two rules")

@@ -37,9 +37,9 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // world is the cluster and the store that a supervisor sees: one DecoratorController, and the objects of its parents'
@@ -123,10 +123,10 @@ func (w *world) run() (stop func()) {
 	})
 }
 
-func (w *world) definition() definition.Definition {
+func (w *world) definition() reconciler.Definition {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return definition.OfDecorator(w.controller.DeepCopy())
+	return reconciler.OfDecorator(w.controller.DeepCopy())
 }
 
 // write changes the stored object, and tells the supervisor as an informer does. A change of spec is a new generation.
@@ -232,7 +232,7 @@ func (w *world) WarningOfParent(subject, object *corev1.ObjectReference, reason,
 func (w *world) Lifecycle(*corev1.ObjectReference, string, string) {}
 
 // PublishStatus implements Objects.
-func (w *world) PublishStatus(_ context.Context, d definition.Definition, status *v1alpha1.ControllerStatus) error {
+func (w *world) PublishStatus(_ context.Context, d reconciler.Definition, status *v1alpha1.ControllerStatus) error {
 	w.mu.Lock()
 	err := w.refused
 	if w.gone || d.Meta.UID != w.controller.UID {
@@ -250,7 +250,7 @@ func (w *world) PublishStatus(_ context.Context, d definition.Definition, status
 }
 
 // SetFinalizers implements Objects.
-func (w *world) SetFinalizers(_ context.Context, d definition.Definition, finalizers []string) error {
+func (w *world) SetFinalizers(_ context.Context, d reconciler.Definition, finalizers []string) error {
 	w.mu.Lock()
 	stale, gone := d.Meta.ResourceVersion != w.controller.ResourceVersion, w.gone
 	w.notef("finalizers %v", finalizers)
@@ -266,7 +266,7 @@ func (w *world) SetFinalizers(_ context.Context, d definition.Definition, finali
 }
 
 // Finalized implements Parents.
-func (w *world) Finalized(_ context.Context, r schema.GroupResource, d definition.Definition) ([]FinalizedParent, error) {
+func (w *world) Finalized(_ context.Context, r schema.GroupResource, d reconciler.Definition) ([]FinalizedParent, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.notef("list %s", r.Resource)
@@ -328,7 +328,7 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 }
 
 // Build implements Builder. An instance that finalizes needs the record and the hold in the stored object.
-func (w *world) Build(_ context.Context, d definition.Definition) (Instance, []string, error) {
+func (w *world) Build(_ context.Context, d reconciler.Definition) (Instance, []string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := &instance{world: w, started: make(chan struct{}), activity: make(chan struct{}, 1), problem: w.problem, state: health.State{Paused: d.Paused}}
@@ -367,7 +367,7 @@ func (w *world) Build(_ context.Context, d definition.Definition) (Instance, []s
 }
 
 // Fingerprint implements Builder.
-func (w *world) Fingerprint(ctx context.Context, d definition.Definition) []string {
+func (w *world) Fingerprint(ctx context.Context, d reconciler.Definition) []string {
 	w.mu.Lock()
 	asked := w.asked
 	w.mu.Unlock()
@@ -382,7 +382,7 @@ func (w *world) Fingerprint(ctx context.Context, d definition.Definition) []stri
 	return w.fingerprint(d)
 }
 
-func (w *world) fingerprint(d definition.Definition) []string {
+func (w *world) fingerprint(d reconciler.Definition) []string {
 	texts := make([]string, len(d.Parents))
 	for i, rule := range d.Parents {
 		if !w.unknown {

@@ -23,13 +23,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // defined returns the definition of a scene's controller, paused or not.
-func defined(paused bool) definition.Definition {
-	return definition.OfComposite(&v1alpha1.CompositeController{
+func defined(paused bool) reconciler.Definition {
+	return reconciler.OfComposite(&v1alpha1.CompositeController{
 		ObjectMeta: metav1.ObjectMeta{Name: "c"},
 		Spec: v1alpha1.CompositeControllerSpec{Paused: &paused, Hooks: &v1alpha1.CompositeControllerHooks{
 			Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/sync")}},

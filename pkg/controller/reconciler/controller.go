@@ -37,9 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
@@ -60,9 +58,9 @@ import (
 // Config is what a controller is built from. All fields are required, except Missing.
 type Config struct {
 	// Dependencies are shared by all controllers.
-	Dependencies *dependencies.Shared
+	Dependencies *Shared
 	// Definition is the controller object.
-	Definition definition.Definition
+	Definition Definition
 	// Kind does what the two kinds of controllers do differently.
 	Kind Kind
 	// Sources are the kinds of parents, at least one.
@@ -76,7 +74,7 @@ type Config struct {
 // Controller runs one controller object. It implements the supervisor's Instance.
 type Controller struct {
 	config Config
-	shared *dependencies.Shared
+	shared *Shared
 
 	byResource map[schema.GroupResource]*Source
 	byKind     map[schema.GroupKind]*Source
@@ -124,11 +122,11 @@ type Controller struct {
 }
 
 // New builds a controller. It opens no connection and starts nothing; Run does. The error of a definition that cannot run before it
-// is changed is a *definition.InvalidError.
+// is changed is a *InvalidError.
 func New(c Config) (*Controller, error) {
 	d := c.Definition
 	if d.Sync == nil && d.Finalize == nil {
-		return nil, &definition.InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
+		return nil, &InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
 	}
 	r := &Controller{
 		config: c, shared: c.Dependencies, rules: children.NewRules(c.Children, unserved(c)...),
@@ -145,7 +143,7 @@ func New(c Config) (*Controller, error) {
 	}
 	set, err := hookclient.New(r.shared.HookConfig(d.Kind, d.Meta.Name, d.EndpointConfigs, r.workers()), d.Sync, d.Finalize, d.Customize)
 	if err != nil {
-		return nil, &definition.InvalidError{Reason: err.Error()}
+		return nil, &InvalidError{Reason: err.Error()}
 	}
 	r.hooks = set
 	r.assemble()
@@ -237,7 +235,7 @@ func (c *Controller) query(s *Source) cache.Query {
 	return q
 }
 
-// Run reconciles until ctx ends, and returns when everything that it started has ended. If [definition.ErrReplaced] is the cause, it
+// Run reconciles until ctx ends, and returns when everything that it started has ended. If [ErrReplaced] is the cause, it
 // first waits for the informers to show what was written: deletions have no version for which the controller that follows could wait.
 // What has one, that controller waits for when it starts: its informers may be others, which are behind.
 func (c *Controller) Run(ctx context.Context) {
@@ -295,7 +293,7 @@ func (c *Controller) Run(ctx context.Context) {
 	close(c.started)
 	c.pool.Run(ctx)
 	<-written
-	if errors.Is(context.Cause(ctx), definition.ErrReplaced) {
+	if errors.Is(context.Cause(ctx), ErrReplaced) {
 		c.expectations.Await(context.WithoutCancel(ctx))
 	}
 }
@@ -331,7 +329,7 @@ func (c *Controller) Missing() []string {
 }
 
 // encode shows hooks the present metadata of the controller object.
-func (c *Controller) encode(d definition.Definition) error {
+func (c *Controller) encode(d Definition) error {
 	encoded, err := d.Encode(wire.EncodeOptions{ManagedFields: c.shared.Options.HookManagedFields})
 	if err != nil {
 		return err
@@ -362,7 +360,7 @@ func (c *Controller) mine(p, existing *object.Object) bool {
 
 // Redefine takes up a definition with the same spec, or one that differs in spec.paused and spec.deletionGuard: hooks are shown it from
 // their next call on. The error says that they still see the former one.
-func (c *Controller) Redefine(ctx context.Context, d definition.Definition) error {
+func (c *Controller) Redefine(ctx context.Context, d Definition) error {
 	if d.Paused {
 		c.pause(ctx, true)
 	}
@@ -377,7 +375,7 @@ func (c *Controller) Redefine(ctx context.Context, d definition.Definition) erro
 }
 
 // bound takes up spec.deletionGuard, and confirmations.
-func (c *Controller) bound(d definition.Definition) {
+func (c *Controller) bound(d Definition) {
 	var limit *intstr.IntOrString
 	if d.DeletionGuard != nil {
 		limit = d.DeletionGuard.MaxDeletions

@@ -20,7 +20,8 @@ limitations under the License.
 // and runs a controller, events.go says which change enqueues which parent, sync.go reconciles one parent in phases, of which one
 // calls the hook, writes.go writes the parent and its children, finalizing.go is about parents that are being finalized, settling.go holds
 // back parents that do not settle, parents.go counts parents, health.go says how the controller is doing, inspect.go how it is doing with each
-// parent, and preview.go is a sync that does nothing and says what it would do. Packages composite and decorator implement
+// parent, and preview.go is a sync that does nothing and says what it would do. definition.go is the view of a controller object that both
+// kinds share, and shared.go what package manager gives to each controller. Packages composite and decorator implement
 // Kind; everything else, from the priorities after a start to what is forgotten of a parent that is gone, is the same for
 // both.
 package reconciler

@@ -34,7 +34,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
@@ -54,7 +53,7 @@ type epochScene struct {
 	syncs int
 	takes time.Duration
 	// definition is that of the controller.
-	definition definition.Definition
+	definition reconciler.Definition
 }
 
 func newEpochScene(t *testing.T) *epochScene {

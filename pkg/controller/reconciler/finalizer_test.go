@@ -33,7 +33,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
@@ -47,7 +46,7 @@ const (
 // finalizes gives a controller a sync and a finalize hook.
 func finalizes(c *reconciler.Config) {
 	both := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}}
-	c.Definition = definition.OfComposite(&v1alpha1.CompositeController{
+	c.Definition = reconciler.OfComposite(&v1alpha1.CompositeController{
 		ObjectMeta: metav1.ObjectMeta{Name: "c"},
 		Spec:       v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: both, Finalize: both}},
 	})

@@ -30,7 +30,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
@@ -72,7 +71,7 @@ func TestAParentBecomesLateDuringAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Controller{
 			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, finalizing: finalizing{began: make(chan struct{}, 1)},
-			activity: make(chan struct{}, 1), shared: &dependencies.Shared{},
+			activity: make(chan struct{}, 1), shared: &Shared{},
 		}
 		c.paused.Store(true)
 		c.finalizing.begin(parent.Key{Name: "a"}, time.Now())
@@ -105,7 +104,7 @@ func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
 		c := &Controller{
 			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, finalizing: finalizing{began: make(chan struct{}, 1)},
 			byResource: map[schema.GroupResource]*Source{resource.GroupResource(): {informer: host.Cache.Acquire(cache.Query{Resource: resource})}},
-			shared:     &dependencies.Shared{},
+			shared:     &Shared{},
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -129,7 +128,7 @@ func TestAHookThatIsNotCalledIsNotBlamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Controller{
 			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, finalizing: finalizing{began: make(chan struct{}, 1)},
-			shared: &dependencies.Shared{Access: access.New(access.Config{Account: rights.Account{Namespace: "team", Name: "alice"}})},
+			shared: &Shared{Access: access.New(access.Config{Account: rights.Account{Namespace: "team", Name: "alice"}})},
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup

@@ -30,7 +30,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
@@ -39,7 +38,7 @@ import (
 func TestAParentThatIsHeldBackIsSyncedWhenTheControllerChanges(t *testing.T) {
 	testHeldBack(t, func(c *reconciler.Controller) error {
 		changed := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "c", Annotations: map[string]string{"a": "b"}}}
-		return c.Redefine(t.Context(), definition.OfComposite(changed))
+		return c.Redefine(t.Context(), reconciler.OfComposite(changed))
 	})
 }
 

@@ -27,7 +27,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // apiServer is an API server that takes its time for patches.
@@ -64,19 +64,19 @@ func TestAControllerEndsWhenItIsKnownWhereItsFinalizerIs(t *testing.T) {
 		ends            bool
 	}{
 		"replaced": {
-			"Who releases the parents next would miss one that gets the finalizer after that.", definition.ErrReplaced, 0, 24 * time.Second, false,
+			"Who releases the parents next would miss one that gets the finalizer after that.", reconciler.ErrReplaced, 0, 24 * time.Second, false,
 		},
 		"replaced, without a response": {
-			"The next one finds what is later still.", definition.ErrReplaced, 0, 26 * time.Second, true,
+			"The next one finds what is later still.", reconciler.ErrReplaced, 0, 26 * time.Second, true,
 		},
 		"shutdown": {
 			"The process does not wait for ever: the controller runs again, in another one.", context.Canceled, 0, 6 * time.Second, true,
 		},
 		"shutdown after a replacement": {
-			"The process does not wait, although the context ended before it was to end.", definition.ErrReplaced, 10 * time.Second, 11 * time.Second, true,
+			"The process does not wait, although the context ended before it was to end.", reconciler.ErrReplaced, 10 * time.Second, 11 * time.Second, true,
 		},
 		"shutdown soon after a replacement": {
-			"The write has its grace.", definition.ErrReplaced, time.Second, 4 * time.Second, false,
+			"The write has its grace.", reconciler.ErrReplaced, time.Second, 4 * time.Second, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
@@ -139,8 +138,8 @@ func TestAResyncAsksTheCustomizeHookAgain(t *testing.T) {
 }
 
 // customized is a controller with a customize hook at the address.
-func customized(url string) definition.Definition {
-	return definition.OfComposite(&v1alpha1.CompositeController{
+func customized(url string) reconciler.Definition {
+	return reconciler.OfComposite(&v1alpha1.CompositeController{
 		ObjectMeta: metav1.ObjectMeta{Name: "c"},
 		Spec: v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{
 			Sync:      &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/sync")}},

@@ -40,8 +40,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
@@ -121,7 +119,7 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 // scene is a cluster whose informers a test feeds: its cache does not run.
 type scene struct {
 	t       testing.TB
-	shared  *dependencies.Shared
+	shared  *reconciler.Shared
 	things  *cache.Informer
 	widgets *cache.Informer
 }
@@ -151,8 +149,8 @@ func newSceneWith(t testing.TB, config *rest.Config) *scene {
 	return &scene{
 		t: t, things: host.Cache.Acquire(cache.Query{Resource: things.GroupVersionResource}),
 		widgets: host.Cache.Acquire(cache.Query{Resource: widgets}),
-		shared: &dependencies.Shared{
-			Options: dependencies.Options{}.WithDefaults(), Cluster: host, Recorder: recorder,
+		shared: &reconciler.Shared{
+			Options: reconciler.Options{}.WithDefaults(), Cluster: host, Recorder: recorder,
 			Applier: apply.New(apply.Options{Client: host.Client}), Expectations: &expectations.Registry{},
 		},
 	}
@@ -179,7 +177,7 @@ func (s *scene) build(k *kind, change func(*reconciler.Config)) *reconciler.Cont
 	k.parents = map[parent.Key]string{}
 	config := reconciler.Config{
 		Dependencies: s.shared, Kind: k,
-		Definition: definition.OfComposite(&v1alpha1.CompositeController{
+		Definition: reconciler.OfComposite(&v1alpha1.CompositeController{
 			ObjectMeta: metav1.ObjectMeta{Name: "c"},
 			Spec: v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{
 				Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/sync")}},

@@ -35,7 +35,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
@@ -132,7 +131,7 @@ func TestAParentThatCannotBeFinalizedSaysSoAtOnce(t *testing.T) {
 					if tc.customize != "" {
 						hooks.Customize = webhook("/customize")
 					}
-					c.Definition = definition.OfComposite(&v1alpha1.CompositeController{
+					c.Definition = reconciler.OfComposite(&v1alpha1.CompositeController{
 						ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.CompositeControllerSpec{Hooks: hooks},
 					})
 				})

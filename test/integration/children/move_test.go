@@ -24,7 +24,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // strategy is a way in which children are written.
@@ -50,11 +50,11 @@ var (
 func (s *scene) use(t *testing.T, way strategy) {
 	t.Helper()
 	s.serverSide, s.manager = way.serverSide, way.manager
-	options, field := dependencies.Options{ServerSideApply: way.serverSide == way.flag}, v1alpha1.ChildApplyStrategy("")
+	options, field := reconciler.Options{ServerSideApply: way.serverSide == way.flag}, v1alpha1.ChildApplyStrategy("")
 	if !way.flag {
 		field = map[bool]v1alpha1.ChildApplyStrategy{false: v1alpha1.ChildApplyMerge, true: v1alpha1.ChildApplyServerSide}[way.serverSide]
 	}
-	resolver := &dependencies.Resolver{Shared: &dependencies.Shared{Options: options, Served: s.discovery}}
+	resolver := &reconciler.Resolver{Shared: &reconciler.Shared{Options: options, Served: s.discovery}}
 	for i := range s.rules {
 		declared := v1alpha1.ResourceRule{APIVersion: s.rules[i].Resource.GroupVersion().String(), Resource: s.rules[i].Resource.Resource}
 		resolved, found, err := resolver.Child(t.Context(), declared, s.rules[i].Method, field, nil)

@@ -28,7 +28,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
@@ -64,7 +64,7 @@ func (r *runner) end() {
 		return
 	}
 	r.quiet(invariant.ResyncWritesNothing, func() { r.resync(resyncs) })
-	r.world.Configure(func(o *dependencies.Options) { o.CacheFlushInterval = resyncsAfter })
+	r.world.Configure(func(o *reconciler.Options) { o.CacheFlushInterval = resyncsAfter })
 	said := r.tracker.Statuses()
 	r.quiet(invariant.RestartWritesNothing, func() {
 		r.stopEngine(Step{})

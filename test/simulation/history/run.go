@@ -27,7 +27,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
@@ -157,7 +157,7 @@ func newRunner(h History, logged bool) *runner {
 	r.world = world.New(world.Options{
 		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Requests: r.restless(), Arrived: r.arrived,
 		API:    apiserver.Options{Now: time.Now, Admit: r.admit, Authorize: r.authorize, Policies: h.Options.Admission},
-		Engine: dependencies.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1, CacheFlushInterval: resyncs, KindsRecheck: resyncs},
+		Engine: reconciler.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1, CacheFlushInterval: resyncs, KindsRecheck: resyncs},
 	})
 	r.seed(0)
 	r.prepare()

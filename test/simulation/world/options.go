@@ -20,7 +20,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 )
 
@@ -31,7 +31,7 @@ type Options struct {
 	// API are the options of the API server. Its clock is that of the bubble.
 	API apiserver.Options
 	// Engine are the settings of every engine. HookTransport and Random are those of the world.
-	Engine dependencies.Options
+	Engine reconciler.Options
 	// Hook responds to the calls of all hooks. It is called on the goroutine that made the world, when a call arrives. Required once an
 	// engine calls a hook.
 	Hook func(HookCall) HookResponse

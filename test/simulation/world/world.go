@@ -30,8 +30,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/dependencies"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 )
 
@@ -135,7 +135,7 @@ func (w *World) Start() int {
 }
 
 // Configure changes the settings of the engines that are started from now on.
-func (w *World) Configure(change func(*dependencies.Options)) { change(&w.options.Engine) }
+func (w *World) Configure(change func(*reconciler.Options)) { change(&w.options.Engine) }
 
 func (e *engine) config(host, user string) *rest.Config {
 	return &rest.Config{

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package definition_test
+package reconciler_test
 
 import (
 	"testing"
@@ -23,28 +23,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 func TestARunningControllerTakesUpItsBrakesAndNothingElse(t *testing.T) {
 	guard := &v1alpha1.DeletionGuard{MaxDeletions: new(intstr.FromInt32(1))}
-	composite := func(change func(*v1alpha1.CompositeController)) definition.Definition {
+	composite := func(change func(*v1alpha1.CompositeController)) reconciler.Definition {
 		c := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "u"}}
 		c.Spec.ParentResource.Resource = "things"
 		change(c)
-		return definition.OfComposite(c)
+		return reconciler.OfComposite(c)
 	}
-	decorator := func(change func(*v1alpha1.DecoratorController)) definition.Definition {
+	decorator := func(change func(*v1alpha1.DecoratorController)) reconciler.Definition {
 		c := &v1alpha1.DecoratorController{ObjectMeta: metav1.ObjectMeta{Name: "d", UID: "u"}}
 		change(c)
-		return definition.OfDecorator(c)
+		return reconciler.OfDecorator(c)
 	}
-	former := map[bool]definition.Definition{
+	former := map[bool]reconciler.Definition{
 		true: composite(func(*v1alpha1.CompositeController) {}), false: decorator(func(*v1alpha1.DecoratorController) {}),
 	}
 	for name, tc := range map[string]struct {
 		composite bool
-		now       definition.Definition
+		now       reconciler.Definition
 		same      bool
 	}{
 		"nothing":        {true, composite(func(*v1alpha1.CompositeController) {}), true},

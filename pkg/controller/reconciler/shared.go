@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package dependencies
+package reconciler
 
 import (
 	"cmp"
@@ -39,7 +39,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/definition"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
@@ -195,7 +194,7 @@ func (o Options) ResyncPeriod(seconds *int32) time.Duration {
 // For returns what a controller uses: with a service account it writes, and reads the credentials of its hooks, in that account's name.
 // What is stored in this server is not reached by way of the cluster, and is written by the server for all controllers; so are events.
 // The caller runs the Access, and the Credentials of the Cluster if there is one.
-func (s *Shared) For(d definition.Definition) (*Shared, error) {
+func (s *Shared) For(d Definition) (*Shared, error) {
 	own := *s
 	own.Applier = s.Applier.For(d.Kind+"/"+d.Meta.Name, d.Kind == v1alpha1.KindDecorator)
 	if d.Account == nil {
