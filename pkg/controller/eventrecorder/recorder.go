@@ -34,7 +34,6 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/clock"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -262,7 +261,7 @@ func (n note) moved() note {
 }
 
 func (r *Recorder) record(n note) {
-	message, subject := health.Shorten(n.message, maxMessage), n.subject
+	message, subject := Shorten(n.message, maxMessage), n.subject
 	now := metav1.Now()
 	namespace := subject.Namespace
 	if namespace == "" {

@@ -28,7 +28,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
@@ -276,13 +275,13 @@ func unreachable(err error) bool {
 // explain returns the cause of a failure, and what to do.
 func (h *Hook) explain(err error) string {
 	if _, ok := errors.AsType[*webhook.CallError](err); ok {
-		return health.Shorten(strings.TrimPrefix(err.Error(), "http error: "), maxCause)
+		return webhook.Shorten(strings.TrimPrefix(err.Error(), "http error: "), maxCause)
 	}
 	// It becomes a part of a sentence: what a hook returned may have many lines.
 	said := strings.Join(strings.Fields(err.Error()), " ")
-	text, advice := "calling "+h.client.Endpoint()+": "+health.Shorten(said, maxCause), "see the log of the hook"
+	text, advice := "calling "+h.client.Endpoint()+": "+webhook.Shorten(said, maxCause), "see the log of the hook"
 	if _, ok := errors.AsType[*webhook.CredentialsError](err); ok {
-		text, advice = health.Shorten(err.Error(), maxCause), "the hook is called as soon as it is there"
+		text, advice = webhook.Shorten(err.Error(), maxCause), "the hook is called as soon as it is there"
 	} else if hook.IsRejected(err) {
 		advice = "correct the response of the hook"
 	} else if _, ok := errors.AsType[*webhook.RetryLaterError](err); ok {

@@ -32,7 +32,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
@@ -280,7 +279,7 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 	if o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
 		text := "Sync error: " + message(err)
 		if out := c.wayOut(key, o, err); out != "" {
-			text = health.Shorten(text, maxMessage) + out
+			text = eventrecorder.Shorten(text, maxMessage) + out
 		}
 		c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonSyncError, text)
 	}

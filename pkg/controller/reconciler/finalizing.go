@@ -34,7 +34,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
@@ -249,7 +248,7 @@ func (c *Controller) stuck(now time.Time) (n int, at string) {
 	})
 	if failed.Err != nil {
 		key = failed.Key
-		at = ", with the error " + health.Shorten(message(failed.Err), maxMessage)
+		at = ", with the error " + eventrecorder.Shorten(message(failed.Err), maxMessage)
 	}
 	if n == 0 {
 		return 0, ""

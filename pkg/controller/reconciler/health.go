@@ -89,7 +89,7 @@ func (c *Controller) Health() health.State {
 	if s.AllFailing() {
 		var first worker.Failed
 		if first, s.Unserved = c.pool.LongestFailing(func(f worker.Failed) bool { return onlyUnserved(f.Err) }); first.Err != nil {
-			s.Error = fmt.Sprintf("%s: %s", first.Key, health.Shorten(message(first.Err), maxMessage))
+			s.Error = fmt.Sprintf("%s: %s", first.Key, eventrecorder.Shorten(message(first.Err), maxMessage))
 		}
 	}
 	return s
@@ -130,7 +130,7 @@ func (c *Controller) countUnsettled() int64 {
 // loaded returns a text, shortened, empty if there is none.
 func loaded(text *atomic.Pointer[string]) string {
 	if s := text.Load(); s != nil {
-		return health.Shorten(*s, maxMessage)
+		return eventrecorder.Shorten(*s, maxMessage)
 	}
 	return ""
 }
@@ -150,7 +150,7 @@ func (c *Controller) LastErrors() []v1alpha1.ParentError {
 func parentError(e worker.Failed) v1alpha1.ParentError {
 	return v1alpha1.ParentError{
 		Group: e.Key.Resource().Group, Resource: e.Key.Resource().Resource, Namespace: e.Key.Namespace, Name: e.Key.Name,
-		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: health.Shorten(message(e.Err), maxMessage),
+		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: eventrecorder.Shorten(message(e.Err), maxMessage),
 	}
 }
 

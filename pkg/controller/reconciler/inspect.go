@@ -39,7 +39,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
@@ -262,7 +261,7 @@ func (c *Controller) recorded(s *Sync, err error) {
 	if s.wroteParent && s.Parent != nil && s.managers.Known() {
 		s.recording.ChangedBackBy(c.whoElse(s, difference(s.opened, s.Parent).Path)...)
 	}
-	s.recording.End(health.Shorten(failed, maxMessage))
+	s.recording.End(eventrecorder.Shorten(failed, maxMessage))
 }
 
 func referenceOf(key parent.Key) v1alpha1.ParentReference {
@@ -292,7 +291,7 @@ func (c *Controller) State(p v1alpha1.ParentReference, only v1alpha1.ParentState
 		state.NextSyncTime = new(metav1.NewTime(look.Next))
 	}
 	if look.Err != nil && !look.Waits {
-		state.LastError = health.Shorten(message(look.Err), maxMessage)
+		state.LastError = eventrecorder.Shorten(message(look.Err), maxMessage)
 	}
 	state.State, state.Message = c.stateIs(key, progress.synced, look.Err, look.Waits)
 	if state.State == "" {
@@ -334,7 +333,7 @@ func (c *Controller) stateIs(key parent.Key, synced bool, err error, waits bool)
 		return v1alpha1.ParentHeld, "it does not settle, and is held back until " + until.UTC().Format(time.RFC3339) + "; see its events"
 	}
 	if err != nil && waits {
-		return v1alpha1.ParentWaiting, health.Shorten(message(err), maxMessage)
+		return v1alpha1.ParentWaiting, eventrecorder.Shorten(message(err), maxMessage)
 	}
 	if synced && c.expectations.Expects(key) {
 		return v1alpha1.ParentWaiting, "waiting for the informers to show what the last sync wrote"

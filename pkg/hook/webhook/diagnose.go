@@ -216,7 +216,7 @@ func (c *Client) failure(outer, ctx context.Context, reached stage, err error, h
 		e.Err = context.DeadlineExceeded
 	default:
 		e.Cause, e.Advice = diagnose(err)
-		e.Cause = shorten(printable(hidden.text(e.Cause)), maxCause)
+		e.Cause = Shorten(printable(hidden.text(e.Cause)), maxCause)
 	}
 	return e
 }

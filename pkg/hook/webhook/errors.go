@@ -25,7 +25,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/utils/clock"
 
@@ -160,11 +159,11 @@ func statusError(code int, contentType string, body []byte, hidden hidden) *Stat
 	switch {
 	case len(body) == 0:
 	case isText(contentType, body):
-		e.Body = shorten(strings.TrimSpace(printable(hidden.text(string(body)))), maxErrorBody)
+		e.Body = Shorten(strings.TrimSpace(printable(hidden.text(string(body)))), maxErrorBody)
 	case contentType == "":
 		e.Body = "(not shown, since it is not text)"
 	default:
-		e.Body = fmt.Sprintf("(not shown, since its Content-Type is %q)", shorten(printable(hidden.text(contentType)), maxErrorBody))
+		e.Body = fmt.Sprintf("(not shown, since its Content-Type is %q)", Shorten(printable(hidden.text(contentType)), maxErrorBody))
 	}
 	return e
 }
@@ -188,15 +187,12 @@ func printable(text string) string {
 	}, strings.ToValidUTF8(text, ""))
 }
 
-// shorten returns the beginning of a text, no more than a number of bytes and whole characters.
-func shorten(text string, limit int) string {
+// Shorten returns the beginning of a text that people read, at most limit bytes and whole characters, and an ellipsis if there is more.
+func Shorten(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	for limit > 0 && !utf8.RuneStart(text[limit]) {
-		limit--
-	}
-	return text[:limit] + "…"
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
 // retryAfter reads a Retry-After header (RFC 9110 §10.2.3): a date, or else seconds; at most [hook.MaxDelay]. 0: none, in the

@@ -124,7 +124,7 @@ func (e *redirectError) Error() string { return e.cause }
 // checkRedirect implements http.Client.CheckRedirect. What a hook returns decides where a redirect leads, and the request has the parent
 // and all of its children: it does not leave the place that the controller names.
 func (c *Client) checkRedirect(next *http.Request, via []*http.Request) error {
-	cause := "the hook redirects to " + shorten(display(next.URL), maxErrorBody)
+	cause := "the hook redirects to " + Shorten(display(next.URL), maxErrorBody)
 	switch {
 	case !origin.Keeps(via[len(via)-1].URL, next.URL):
 		return &redirectError{

@@ -14,12 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package health_test
+package eventrecorder_test
 
 import (
 	"testing"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 )
 
 func TestShortenCutsNoCharacterInTwo(t *testing.T) {
@@ -36,7 +36,7 @@ func TestShortenCutsNoCharacterInTwo(t *testing.T) {
 		"nothing fits but ellipsis": {"€uro", 1, "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := health.Shorten(c.text, c.limit); got != c.want {
+			if got := eventrecorder.Shorten(c.text, c.limit); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
