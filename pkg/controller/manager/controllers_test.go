@@ -37,7 +37,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
@@ -270,7 +269,7 @@ func (*idle) Started() <-chan struct{} {
 func (*idle) Activity() <-chan struct{} { return nil }
 
 // Health implements Instance.
-func (*idle) Health() health.State { return health.State{Started: true} }
+func (*idle) Health() reconciler.State { return reconciler.State{Started: true} }
 
 // Redefine implements Instance.
 func (*idle) Redefine(context.Context, reconciler.Definition) error { return nil }

@@ -30,7 +30,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -150,7 +149,7 @@ func (e *exclusions) write(ctx context.Context, id identity) error {
 	status := OwnStatus(d.Status)
 	status.Counters, status.Hooks, status.LastErrors = nil, nil, nil
 	changed := false
-	for _, c := range append(health.NotRunning(v1alpha1.ReasonNotSelected, e.message(d), ""), abandoned(status.Conditions)...) {
+	for _, c := range append(conditionsNotRunning(v1alpha1.ReasonNotSelected, e.message(d), ""), abandoned(status.Conditions)...) {
 		c.ObservedGeneration, c.LastTransitionTime = d.Meta.Generation, metav1.NewTime(time.Now())
 		changed = meta.SetStatusCondition(&status.Conditions, c) || changed
 	}
@@ -170,7 +169,7 @@ func abandoned(before []metav1.Condition) (list []metav1.Condition) {
 	for _, c := range before {
 		switch c.Type {
 		case v1alpha1.ConditionResourcesServed:
-			list = append(list, health.NotServing())
+			list = append(list, conditionNotServing())
 		case v1alpha1.ConditionDeletionsHeld, v1alpha1.ConditionFinalizersReleased, v1alpha1.ConditionPaused:
 			list = append(list, metav1.Condition{
 				Type: c.Type, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotRunning, Message: "The server does not run the controller.",

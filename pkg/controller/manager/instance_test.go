@@ -22,7 +22,6 @@ import (
 	"sync/atomic"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
@@ -37,7 +36,7 @@ type instance struct {
 	redefined int
 	problem   error
 	counters  v1alpha1.ControllerCounters
-	state     health.State
+	state     reconciler.State
 	hooks     []v1alpha1.HookStatus
 	errors    []v1alpha1.ParentError
 }
@@ -78,7 +77,7 @@ func (i *instance) Started() <-chan struct{} { return i.started }
 func (i *instance) Activity() <-chan struct{} { return i.activity }
 
 // Health implements Instance.
-func (i *instance) Health() health.State {
+func (i *instance) Health() reconciler.State {
 	i.reads.Add(1)
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -129,7 +128,7 @@ func (i *instance) LastErrors() []v1alpha1.ParentError {
 }
 
 // is changes how the running instance is doing.
-func (w *world) is(change func(*health.State)) {
+func (w *world) is(change func(*reconciler.State)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(&w.instance.state)

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // pause pauses or resumes the controller.
@@ -43,11 +43,11 @@ func TestAPauseIsShownAtOnceAndUntilTheControllerGoesOn(t *testing.T) {
 		defer w.run()()
 		after(time.Minute)
 		w.wantShows(v1alpha1.ConditionPaused, "none")
-		w.is(func(s *health.State) { s.UnderWay = 2 })
+		w.is(func(s *reconciler.State) { s.UnderWay = 2 })
 		w.pause(true)
 		w.wantShows(v1alpha1.ConditionReady, "False Paused")
 		w.wantShows(v1alpha1.ConditionPaused, "False Pausing", "2 left")
-		w.is(func(s *health.State) { s.UnderWay = 0 })
+		w.is(func(s *reconciler.State) { s.UnderWay = 0 })
 		after(time.Second)
 		w.wantShows(v1alpha1.ConditionPaused, "True Paused")
 		w.wantShows(v1alpha1.ConditionProgressing, "False Paused")

@@ -26,7 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // unfinalized returns a world whose controller has no finalize hook: nothing has to be written before it runs.
@@ -113,16 +113,16 @@ func TestFailuresOfHooksAreToldWithinTwoSeconds(t *testing.T) {
 		defer w.run()()
 		after(time.Minute)
 		w.wantShows(v1alpha1.ConditionHooksHealthy, "Unknown NotCalled")
-		dead := health.Hook{Name: "sync", Since: time.Now(), Cause: "connection refused", Blocking: true}
-		w.is(func(s *health.State) { s.Called, s.Hooks = true, []health.Hook{dead} })
+		dead := reconciler.FailingHook{Name: "sync", Since: time.Now(), Cause: "connection refused", Blocking: true}
+		w.is(func(s *reconciler.State) { s.Called, s.Hooks = true, []reconciler.FailingHook{dead} })
 		after(time.Second)
 		w.wantShows(v1alpha1.ConditionReady, "False HookFailing", "connection refused")
 		w.wantShows(v1alpha1.ConditionHooksHealthy, "False HookFailing", "sync hook", "connection refused")
 		w.wantShows(v1alpha1.ConditionEstablished, "True Established")
-		w.is(func(s *health.State) { s.Hooks[0].Cause = "500" })
+		w.is(func(s *reconciler.State) { s.Hooks[0].Cause = "500" })
 		after(time.Second)
 		w.wantShows(v1alpha1.ConditionHooksHealthy, "False HookFailing", "500")
-		w.is(func(s *health.State) { s.Hooks = nil })
+		w.is(func(s *reconciler.State) { s.Hooks = nil })
 		after(time.Second)
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
 		w.wantShows(v1alpha1.ConditionHooksHealthy, "True Responding")
@@ -136,7 +136,7 @@ func TestSyncsThatFailForAMomentAreNoNews(t *testing.T) {
 		after(time.Minute)
 		before := w.published()
 		all := func(failing int) {
-			w.is(func(s *health.State) { s.Parents, s.Failing, s.Error = 2, failing, "things/ns/a: forbidden" })
+			w.is(func(s *reconciler.State) { s.Parents, s.Failing, s.Error = 2, failing, "things/ns/a: forbidden" })
 		}
 		for range 10 {
 			all(2)
@@ -162,13 +162,13 @@ func TestNumbersInMessagesAreNotToldAtOnce(t *testing.T) {
 		after(time.Minute)
 		before := w.published()
 		for left := 60; left > 0; left-- {
-			w.is(func(s *health.State) { s.Unsynced, s.Parents = left, 60 })
+			w.is(func(s *reconciler.State) { s.Unsynced, s.Parents = left, 60 })
 			after(time.Second)
 		}
 		if n := w.published() - before; n < 2 || n > 3 {
 			t.Errorf("%d writes within a minute in which only a number changed, want one and another one every 30 s", n)
 		}
-		w.is(func(s *health.State) { s.Unsynced = 0 })
+		w.is(func(s *reconciler.State) { s.Unsynced = 0 })
 		w.wantShows(v1alpha1.ConditionProgressing, "False Settled")
 	})
 }
@@ -180,10 +180,10 @@ func TestConditionsThatChangeAllTheTimeArePublishedLessOften(t *testing.T) {
 		after(time.Minute)
 		before := w.published()
 		for n := range 600 {
-			w.is(func(s *health.State) {
+			w.is(func(s *reconciler.State) {
 				s.Called, s.Hooks = true, nil
 				if n%2 == 0 {
-					s.Hooks = []health.Hook{{Name: "sync", Cause: "down", Since: time.Now()}}
+					s.Hooks = []reconciler.FailingHook{{Name: "sync", Cause: "down", Since: time.Now()}}
 				}
 			})
 			after(time.Second)
@@ -203,8 +203,8 @@ func TestAHookThatFailsInOtherWordsEachTimeIsPublishedRarely(t *testing.T) {
 		after(time.Minute)
 		before := w.published()
 		for n := range 600 {
-			w.is(func(s *health.State) {
-				s.Called, s.Hooks = true, []health.Hook{{Name: "sync", Cause: "does not like " + string(rune('a'+n%26)), Since: time.Now()}}
+			w.is(func(s *reconciler.State) {
+				s.Called, s.Hooks = true, []reconciler.FailingHook{{Name: "sync", Cause: "does not like " + string(rune('a'+n%26)), Since: time.Now()}}
 			})
 			after(time.Second)
 			if n == 3 {
@@ -245,8 +245,8 @@ func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
 		}
 		// Between two looks at the numbers a condition is published.
 		after(2 * time.Second)
-		w.is(func(s *health.State) {
-			s.Called, s.Hooks = true, []health.Hook{{Name: "sync", Since: time.Now(), Cause: "boom", Blocking: true}}
+		w.is(func(s *reconciler.State) {
+			s.Called, s.Hooks = true, []reconciler.FailingHook{{Name: "sync", Since: time.Now(), Cause: "boom", Blocking: true}}
 		})
 		after(time.Second)
 		calls++
@@ -343,14 +343,14 @@ func TestHealthIsReadSoonAfterSomethingHappenedAndElseRarely(t *testing.T) {
 		if n := read(time.Hour); n > 60*60/30+1 {
 			t.Errorf("health of an idle instance was read %d times within an hour", n)
 		}
-		w.is(func(s *health.State) { s.Parents, s.Failing = 2, 1 })
+		w.is(func(s *reconciler.State) { s.Parents, s.Failing = 2, 1 })
 		if n := read(time.Hour); n < 60*60/5-2 || n > 60*60/5+10 {
 			t.Errorf("health of an idle instance of which not all is well was read %d times within an hour", n)
 		}
-		w.is(func(s *health.State) { s.Failing = 0 })
+		w.is(func(s *reconciler.State) { s.Failing = 0 })
 		after(time.Minute)
 		for range 3 {
-			w.is(func(*health.State) {})
+			w.is(func(*reconciler.State) {})
 			if n := read(500 * time.Millisecond); n != 1 {
 				t.Errorf("health was read %d times within half a second after something happened", n)
 			}
@@ -359,7 +359,7 @@ func TestHealthIsReadSoonAfterSomethingHappenedAndElseRarely(t *testing.T) {
 			}
 		}
 		for range 100 {
-			w.is(func(*health.State) {})
+			w.is(func(*reconciler.State) {})
 			after(10 * time.Millisecond)
 		}
 		if n := read(time.Millisecond); n > 1 {

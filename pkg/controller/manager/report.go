@@ -27,7 +27,6 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
@@ -84,8 +83,8 @@ func (r *report) starting(d reconciler.Definition, instance Instance) {
 	r.mu.Lock()
 	r.instance, r.settled = instance, time.Now().Add(startTime)
 	r.mu.Unlock()
-	state := instance.Health()
-	r.set(d, r.running(&state)...)
+	health := instance.Health()
+	r.set(d, r.running(state{&health})...)
 }
 
 func (r *report) stopped() {
@@ -97,23 +96,23 @@ func (r *report) stopped() {
 // notRunning sets the conditions while no instance runs, and reports whether Ready changed. Whether the resources are served is not known any more,
 // unless they are the reason.
 func (r *report) notRunning(d reconciler.Definition, reason, message, releasing string) bool {
-	idle := health.State{Paused: paused(d), Object: d.KubectlName()}
-	conditions := append(health.NotRunning(reason, message, releasing), r.brakes(&idle)...)
+	idle := state{&reconciler.State{Paused: paused(d), Object: d.KubectlName()}}
+	conditions := append(conditionsNotRunning(reason, message, releasing), r.brakes(idle)...)
 	if reason != v1alpha1.ReasonResourceNotFound && r.has(v1alpha1.ConditionResourcesServed) {
-		conditions = append(conditions, health.NotServing())
+		conditions = append(conditions, conditionNotServing())
 	}
 	return r.set(d, conditions...)
 }
 
 // running returns the conditions of a running instance: Ready is the first.
-func (r *report) running(s *health.State) []metav1.Condition {
-	return append(append(s.Conditions(), health.Served(s.Missing)), r.brakes(s)...)
+func (r *report) running(s state) []metav1.Condition {
+	return append(append(s.conditions(), conditionServed(s.Missing)), r.brakes(s)...)
 }
 
 // brakes returns the conditions about brakes that are there to see, or were.
-func (r *report) brakes(s *health.State) []metav1.Condition {
+func (r *report) brakes(s state) []metav1.Condition {
 	var list []metav1.Condition
-	for _, c := range s.Brakes() {
+	for _, c := range s.brakes() {
 		if r.has(c.Type) || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonPausing {
 			list = append(list, c)
 		}

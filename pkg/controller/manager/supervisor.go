@@ -33,7 +33,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -283,7 +282,7 @@ func (s *Supervisor) failed(ctx context.Context, d reconciler.Definition, err er
 		message += "; the server tries again, at first after a second and at least every 5 minutes; a change of spec makes it try at once"
 	}
 	if class == invalidDefinition {
-		s.report.set(d, health.NotServing())
+		s.report.set(d, conditionNotServing())
 	}
 	if s.report.complains(v1alpha1.ConditionFinalizersReleased) {
 		releasing = s.releaser.progress()
@@ -304,7 +303,7 @@ type Instance interface {
 	// Activity has an element after something happened that the following methods may show, but for what only time changes.
 	Activity() <-chan struct{}
 	// Health returns how the instance is doing. Releasing and SyncsFailing are not set.
-	Health() health.State
+	Health() reconciler.State
 	// Redefine gives the instance a definition for which SameSpec holds: other metadata, or other brakes, which it takes up whatever the error.
 	Redefine(ctx context.Context, d reconciler.Definition) error
 	// Counters returns what the instance did so far.
@@ -438,25 +437,25 @@ func (s *Supervisor) reconsider(
 func (s *Supervisor) check(
 	ctx context.Context, d reconciler.Definition, instance Instance, failing time.Time,
 ) (failingSince time.Time, sound bool) {
-	state := instance.Health()
+	health := instance.Health()
 	switch now := time.Now(); {
-	case !state.AllFailing():
+	case !health.AllFailing():
 		failing = time.Time{}
 	case failing.IsZero():
 		failing = now
 	default:
-		state.SyncsFailing = now.Sub(failing) >= failingAfter
+		health.SyncsFailing = now.Sub(failing) >= failingAfter
 	}
 	releasing := s.report.complains(v1alpha1.ConditionFinalizersReleased)
 	if releasing {
-		state.Releasing = s.releaser.progress()
+		health.Releasing = s.releaser.progress()
 	}
 	if s.releaser.busy() {
-		state.UnderWay++
+		health.UnderWay++
 	}
-	sound = state.Sound() && !releasing
-	if s.report.set(d, s.report.running(&state)...) && state.Problem != nil {
-		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonSyncError, "Cannot watch: "+state.Problem.Error())
+	sound = health.Sound() && !releasing
+	if s.report.set(d, s.report.running(state{&health})...) && health.Problem != nil {
+		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonSyncError, "Cannot watch: "+health.Problem.Error())
 	}
 	if err := s.hold(ctx, s.latest()); err != nil && !apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).V(2).Info("Finalizer of the controller object is not written yet", "err", err)

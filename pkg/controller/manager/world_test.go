@@ -37,7 +37,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
@@ -331,7 +330,7 @@ func (w *world) release(ctx context.Context, resource, name string) error {
 func (w *world) Build(_ context.Context, d reconciler.Definition) (Instance, []string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i := &instance{world: w, started: make(chan struct{}), activity: make(chan struct{}, 1), problem: w.problem, state: health.State{Paused: d.Paused}}
+	i := &instance{world: w, started: make(chan struct{}), activity: make(chan struct{}, 1), problem: w.problem, state: reconciler.State{Paused: d.Paused}}
 	names := []string{}
 	for _, rule := range d.Parents {
 		names = append(names, rule.Resource)

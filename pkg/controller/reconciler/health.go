@@ -34,7 +34,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
@@ -63,8 +62,8 @@ func (c *Controller) active() {
 }
 
 // Health returns how the controller is doing.
-func (c *Controller) Health() health.State {
-	s := health.State{
+func (c *Controller) Health() State {
+	s := State{
 		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Troubled: c.hooks.Troubled(), Parents: c.parents.len(), Failing: c.pool.Failing(),
 		Permission: c.permission(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay() + c.deferred.Len(),
 		Object: c.config.Definition.KubectlName(),
@@ -82,7 +81,7 @@ func (c *Controller) Health() health.State {
 	s.Differing, s.ChangedBack = c.settling.Unsettled(time.Now())
 	s.DiffersAt, s.ChangedBackAt = loaded(&c.unsettled.differs), loaded(&c.unsettled.changedBack)
 	for _, f := range c.hooks.Failing() {
-		s.Hooks = append(s.Hooks, health.Hook{
+		s.Hooks = append(s.Hooks, FailingHook{
 			Name: string(f.Hook), Since: f.Since, Cause: f.Cause, Credentials: f.Credentials, Blocking: f.Unreachable && c.blocks(f.Hook),
 		})
 	}
@@ -270,9 +269,9 @@ func onlyUnserved(err error) bool {
 }
 
 // permission returns what the service account may do, for the status.
-func (c *Controller) permission() health.Permission {
+func (c *Controller) permission() Permission {
 	s, d := c.shared.Access.State(), c.config.Definition
-	return health.Permission{
+	return Permission{
 		Account: s.Account, Controller: strings.ToLower(d.Kind) + "/" + d.Meta.Name, Known: s.Known, Problem: s.Problem, Held: s.Held,
 		NotFound: s.NotFound, NotImpersonated: s.NotImpersonated, Lacks: s.Lacks(),
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package health
+package manager
 
 import (
 	"fmt"
@@ -22,34 +22,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
-// Permission is what the service account of a controller may do, as far as the controller needs it.
-type Permission struct {
-	// Account is the service account, as namespace/name. Empty: the controller acts as the server, and the rest says nothing.
-	Account string
-	// Controller names the controller to the subcommand rbac, as in compositecontroller/name.
-	Controller string
-	// Known says that the cluster was asked what the account may do.
-	Known bool
-	// Problem says why it could not be asked lately, nil if it could.
-	Problem error
-	// Held says that no parent is synced, because it is not known that the account may read what hooks would be shown.
-	Held bool
-	// NotFound says that the account does not exist, NotImpersonated that the server may not act as it.
-	NotFound, NotImpersonated bool
-	// Lacks are the rights that the account lacks, for people; empty if there are none.
-	Lacks string
-}
-
 // asking reports whether the cluster has not responded for the first time.
-func (p *Permission) asking() bool { return p.Account != "" && !p.Known && p.Problem == nil }
+func asking(p *reconciler.Permission) bool { return p.Account != "" && !p.Known && p.Problem == nil }
 
-// held ends a message about a controller that is held.
-const held = " No parent is synced until then."
+// untilThen ends a message about a controller that is held.
+const untilThen = " No parent is synced until then."
 
 // permitted returns the condition about the rights of the controller's service account.
-func (s *State) permitted() metav1.Condition {
+func (s state) permitted() metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionPermitted, status, reason, message)
 	}
@@ -57,18 +40,18 @@ func (s *State) permitted() metav1.Condition {
 	case p.Account == "":
 		return is(metav1.ConditionTrue, v1alpha1.ReasonServerRights,
 			"The controller acts with the rights of the server, since it has no spec.serviceAccountRef.")
-	case p.asking():
+	case asking(p):
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonStarting, fmt.Sprintf("Asking the cluster what the service account %s may do.", p.Account))
 	case !p.Known:
 		return is(metav1.ConditionUnknown, v1alpha1.ReasonRightsUnknown, fmt.Sprintf("The cluster does not say what the service account %s may "+
-			"do: %v. The server needs the ClusterRole system:auth-delegator and get on serviceaccounts; it asks again every few seconds."+held,
+			"do: %v. The server needs the ClusterRole system:auth-delegator and get on serviceaccounts; it asks again every few seconds."+untilThen,
 			p.Account, p.Problem))
 	case p.NotFound:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonServiceAccountNotFound, fmt.Sprintf("The service account %s does not exist. Create it, "+
-			"or change spec.serviceAccountRef."+held, p.Account))
+			"or change spec.serviceAccountRef."+untilThen, p.Account))
 	case p.NotImpersonated:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonRightMissing, fmt.Sprintf("The server lacks: impersonate serviceaccounts %s. Grant it to the "+
-			"server; \"metacontroller-apiserver rbac %s\" prints how."+held, p.Account, p.Controller))
+			"server; \"metacontroller-apiserver rbac %s\" prints how."+untilThen, p.Account, p.Controller))
 	case p.Lacks != "":
 		until := ""
 		if p.Held {

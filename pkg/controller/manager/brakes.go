@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package health
+package manager
 
 import (
 	"fmt"
@@ -24,11 +24,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// Brakes returns the conditions about what the definition keeps the controller from. They are of interest once they held.
-func (s *State) Brakes() []metav1.Condition { return []metav1.Condition{s.pausing(), s.holding()} }
+// brakes returns the conditions about what the definition keeps the controller from. They are of interest once they held.
+func (s state) brakes() []metav1.Condition { return []metav1.Condition{s.pausing(), s.holding()} }
 
 // holding returns the condition DeletionsHeld.
-func (s *State) holding() metav1.Condition {
+func (s state) holding() metav1.Condition {
 	if s.Held == "" {
 		return condition(v1alpha1.ConditionDeletionsHeld, metav1.ConditionFalse, v1alpha1.ReasonNoneHeld, "No deletion is held.")
 	}
@@ -36,7 +36,7 @@ func (s *State) holding() metav1.Condition {
 }
 
 // pausing returns the condition Paused.
-func (s *State) pausing() metav1.Condition {
+func (s state) pausing() metav1.Condition {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionPaused, status, reason, message)
 	}
@@ -50,7 +50,7 @@ func (s *State) pausing() metav1.Condition {
 }
 
 // pause says what a pause is, and how it ends.
-func (s *State) pause() string {
+func (s state) pause() string {
 	return fmt.Sprintf("spec.paused is true: no hook is called, and nothing is written to parents, children and revisions. Changes are noted, "+
 		"and synced when it is false again: kubectl patch %s --type=merge -p '{\"spec\":{\"paused\":false}}'", s.Object)
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package health
+package manager
 
 import (
 	"fmt"
@@ -25,96 +25,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 // maxConditions is the number of conditions with those that a supervisor adds.
 const maxConditions = 8
 
-// State is how a controller is doing.
-type State struct {
-	// Started says that the caches are filled and parents are reconciled.
-	Started bool
-	// Problem says why the controller cannot list or watch its objects, nil if it can.
-	Problem error
-	// Missing are the declared resources that the cluster does not serve and that the controller does without.
-	Missing []string
-	// Hooks are the hooks of which all recent calls have failed.
-	Hooks []Hook
-	// Called says that the outcome of a call of a hook is known.
-	Called bool
-	// Troubled says that a call of some hook has failed and none has succeeded since, or that credentials cannot be used: with time it may
-	// be one of Hooks.
-	Troubled bool
-	// Parents is the number of parents, Failing that of those whose last sync failed, and Unserved that of those among them that could not be
-	// given children of kinds that the cluster does not serve, and with which nothing else was wrong.
-	Parents, Failing, Unserved int
-	// Error is the error of the parent whose syncs have failed for the longest time, with its name; empty if there is none. Parents that
-	// Unserved counts are left out.
-	Error string
-	// Unsynced is the number of parents that were not synced since the start; zero from the moment at which all were.
-	Unsynced int
-	// Rolling is the number of parents with a rolling update under way, and Outdated that of their children that are not on the latest
-	// revision.
-	Rolling, Outdated int
-	// Finalizing is the number of parents for which the finalize hook has not returned "finalized": true for a minute, or whose syncs fail until
-	// it does. FinalizingAt says of one of them which it is, what is wrong, and what to do.
-	Finalizing   int
-	FinalizingAt string
-	// Differing is the number of parents about which the hook returns something else each time, and ChangedBack that of parents to which
-	// another client writes what the controller wrote before. DiffersAt and ChangedBackAt say of the last one which place that is and what
-	// to do.
-	Differing, ChangedBack   int
-	DiffersAt, ChangedBackAt string
-	// Permission is what the controller's service account may do.
-	Permission Permission
-	// Releasing says how far the release of finalizers is, empty if none is under way.
-	Releasing string
-	// Paused says that the definition pauses the controller, UnderWay how many syncs, and releases of a finalizer, are under way, and Object
-	// what kubectl names the controller object.
-	Paused   bool
-	UnderWay int
-	Object   string
-	// Held says which deletions are held and how to confirm them, empty if none is.
-	Held string
-	// SyncsFailing says that the last sync of every parent has failed, and not only for a moment.
-	SyncsFailing bool
-}
+// state decides what is true of a controller, under which reason, and what people are told to do. It is pure: when conditions are written is
+// the business of report.
+type state struct{ *reconciler.State }
 
-// Hook is a hook of which all recent calls have failed.
-type Hook struct {
-	// Name is that of the hook in spec.hooks.
-	Name string
-	// Since is when the first of these calls failed.
-	Since time.Time
-	// Cause is why the last of them failed, and what to do.
-	Cause string
-	// Credentials says that a Secret or ConfigMap is missing or cannot be used.
-	Credentials bool
-	// Blocking says that no sync can succeed until the hook can be called again.
-	Blocking bool
-}
-
-// AllFailing reports whether the last sync of every parent has failed. Where a kind is not served, syncs do what they can and fail all the same:
-// those do not count.
-func (s *State) AllFailing() bool { return s.Parents > 0 && s.Failing-s.Unserved >= s.Parents }
-
-// Sound reports whether the controller runs, and nothing is wrong or under way that a time could end or make worse. What its account may
-// do is asked for from time to time.
-func (s *State) Sound() bool {
-	return s.Started && s.Problem == nil && len(s.Hooks) == 0 && !s.Troubled && s.Failing+s.Unsynced+s.Rolling+s.Finalizing+s.Differing+s.ChangedBack+s.UnderWay == 0 &&
-		s.Permission.Account == "" && s.Releasing == "" && s.Held == ""
-}
-
-// Conditions returns the conditions of a running controller, without generation and time: Ready is the first.
-func (s *State) Conditions() []metav1.Condition {
+// conditions returns the conditions of a running controller, without generation and time: Ready is the first.
+func (s state) conditions() []metav1.Condition {
 	list := make([]metav1.Condition, 0, maxConditions)
 	return append(list, s.ready(), s.established(), s.hooksHealthy(), s.permitted(), s.progressing())
 }
 
-// NotRunning returns the conditions of a controller that does not run, and why: Ready is the first. Releasing says how far the release
+// conditionsNotRunning returns the conditions of a controller that does not run, and why: Ready is the first. Releasing says how far the release
 // of finalizers is, empty if none is under way.
-func NotRunning(reason, message, releasing string) []metav1.Condition {
-	idle := State{Releasing: releasing}
+func conditionsNotRunning(reason, message, releasing string) []metav1.Condition {
+	idle := state{&reconciler.State{Releasing: releasing}}
 	progressing := idle.progressing()
 	if releasing == "" {
 		progressing = condition(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonNotRunning, "The controller does not run.")
@@ -128,26 +58,26 @@ func NotRunning(reason, message, releasing string) []metav1.Condition {
 	}
 }
 
-// NotServing returns the condition about the resources of a controller that does not run for a reason other than theirs.
-func NotServing() metav1.Condition {
+// conditionNotServing returns the condition about the resources of a controller that does not run for a reason other than theirs.
+func conditionNotServing() metav1.Condition {
 	return condition(v1alpha1.ConditionResourcesServed, metav1.ConditionUnknown, v1alpha1.ReasonNotRunning, "The controller does not run.")
 }
 
-// Served returns the condition about the resources that the definition names.
-func Served(missing []string) metav1.Condition {
+// conditionServed returns the condition about the resources that the definition names.
+func conditionServed(missing []string) metav1.Condition {
 	if len(missing) > 0 {
-		return condition(v1alpha1.ConditionResourcesServed, metav1.ConditionFalse, v1alpha1.ReasonResourceNotFound, without(missing))
+		return condition(v1alpha1.ConditionResourcesServed, metav1.ConditionFalse, v1alpha1.ReasonResourceNotFound, lacking(missing))
 	}
 	return condition(v1alpha1.ConditionResourcesServed, metav1.ConditionTrue, v1alpha1.ReasonServed,
 		"The cluster serves every resource that the definition names.")
 }
 
-func without(missing []string) string {
+func lacking(missing []string) string {
 	return fmt.Sprintf("The cluster does not serve %s. The controller runs without, and takes up what appears. Install what is missing, "+
 		"or remove it from spec.", strings.Join(missing, ", "))
 }
 
-func (s *State) ready() metav1.Condition {
+func (s state) ready() metav1.Condition {
 	is := func(reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	}
@@ -171,7 +101,7 @@ func (s *State) ready() metav1.Condition {
 }
 
 // starting says why parents are not reconciled yet, empty if they are.
-func (s *State) starting() string {
+func (s state) starting() string {
 	switch {
 	case s.Problem != nil:
 		if apierrors.IsForbidden(s.Problem) {
@@ -181,13 +111,13 @@ func (s *State) starting() string {
 		return fmt.Sprintf("Cannot watch: %v", s.Problem)
 	case !s.Started:
 		return "Reading the objects that the controller watches."
-	case s.Permission.asking():
+	case asking(&s.Permission):
 		return fmt.Sprintf("Asking the cluster what the service account %s may do.", s.Permission.Account)
 	}
 	return ""
 }
 
-func (s *State) blocked() bool {
+func (s state) blocked() bool {
 	for i := range s.Hooks {
 		if s.Hooks[i].Blocking {
 			return true
@@ -197,7 +127,7 @@ func (s *State) blocked() bool {
 }
 
 // reason is why hooks fail: credentials are not the reason unless they are for all.
-func (s *State) reason() string {
+func (s state) reason() string {
 	for i := range s.Hooks {
 		if !s.Hooks[i].Credentials {
 			return v1alpha1.ReasonHookFailing
@@ -206,7 +136,7 @@ func (s *State) reason() string {
 	return v1alpha1.ReasonCredentialsMissing
 }
 
-func (s *State) failures() string {
+func (s state) failures() string {
 	sentences := make([]string, len(s.Hooks))
 	for i, h := range s.Hooks {
 		verb := "fails"
@@ -218,7 +148,7 @@ func (s *State) failures() string {
 	return strings.Join(sentences, " ")
 }
 
-func (s *State) established() metav1.Condition {
+func (s state) established() metav1.Condition {
 	is := func(reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionEstablished, metav1.ConditionFalse, reason, message)
 	}
@@ -226,13 +156,13 @@ func (s *State) established() metav1.Condition {
 	case starting != "":
 		return is(v1alpha1.ReasonStarting, starting)
 	case len(s.Missing) > 0:
-		return is(v1alpha1.ReasonResourceNotFound, without(s.Missing))
+		return is(v1alpha1.ReasonResourceNotFound, lacking(s.Missing))
 	}
 	return condition(v1alpha1.ConditionEstablished, metav1.ConditionTrue, v1alpha1.ReasonEstablished,
 		"The cluster serves every resource that the definition names, and the caches are filled.")
 }
 
-func (s *State) hooksHealthy() metav1.Condition {
+func (s state) hooksHealthy() metav1.Condition {
 	switch {
 	case len(s.Hooks) > 0:
 		return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, s.reason(), s.failures())
@@ -246,7 +176,7 @@ func (s *State) hooksHealthy() metav1.Condition {
 	return condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionTrue, v1alpha1.ReasonResponding, "The hooks return responses that can be used.")
 }
 
-func (s *State) progressing() metav1.Condition {
+func (s state) progressing() metav1.Condition {
 	var reason string
 	var sentences []string
 	add := func(r, sentence string) {
@@ -260,12 +190,12 @@ func (s *State) progressing() metav1.Condition {
 	}
 	if s.Rolling > 0 {
 		add(v1alpha1.ReasonRollingUpdate, fmt.Sprintf("Updating children to the latest revision; %d left, of %s. The condition Updated "+
-			"of a parent says what it waits for.", s.Outdated, parents(s.Rolling)))
+			"of a parent says what it waits for.", s.Outdated, countOf(s.Rolling)))
 	}
 	if s.Finalizing > 0 {
 		add(v1alpha1.ReasonFinalizing, fmt.Sprintf("The finalize hook has not returned \"finalized\": true for %s, and they stay until it does. See the "+
 			"log of the hook, and the events of the parents, or of this object where their namespace is being deleted. It takes longest for %s.",
-			parents(s.Finalizing), strings.TrimSuffix(s.FinalizingAt, ".")))
+			countOf(s.Finalizing), strings.TrimSuffix(s.FinalizingAt, ".")))
 	}
 	if s.ChangedBack > 0 {
 		add(v1alpha1.ReasonChangedBack, fmt.Sprintf("%s not settle, since another client writes as well. Lately %s.",
@@ -289,7 +219,7 @@ func (s *State) progressing() metav1.Condition {
 	return condition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, reason, strings.Join(sentences, " "))
 }
 
-func parents(n int) string {
+func countOf(n int) string {
 	if n == 1 {
 		return "1 parent"
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package health_test
+package manager
 
 import (
 	"errors"
@@ -26,14 +26,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/health"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
 var since = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // dead is a sync hook that cannot be reached.
-func dead() health.Hook {
-	return health.Hook{Name: "sync", Since: since, Cause: "calling http://h: connection refused; start the hook", Blocking: true}
+func dead() reconciler.FailingHook {
+	return reconciler.FailingHook{Name: "sync", Since: since, Cause: "calling http://h: connection refused; start the hook", Blocking: true}
 }
 
 func show(t *testing.T, conditions []metav1.Condition, name string) string {
@@ -46,98 +46,98 @@ func show(t *testing.T, conditions []metav1.Condition, name string) string {
 }
 
 func TestConditions(t *testing.T) {
-	running := health.State{Started: true, Called: true, Parents: 4}
+	running := reconciler.State{Started: true, Called: true, Parents: 4}
 	for name, tc := range map[string]struct {
 		reason                              string
-		change                              func(*health.State)
+		change                              func(*reconciler.State)
 		ready, established, hooks, progress string
 	}{
 		"Runs": {
-			"All is well.", func(*health.State) {},
+			"All is well.", func(*reconciler.State) {},
 			"True Running", "True Established", "True Responding", "False Settled",
 		},
 		"Starts": {
-			"Nothing is reconciled before the caches are filled.", func(s *health.State) { *s = health.State{} },
+			"Nothing is reconciled before the caches are filled.", func(s *reconciler.State) { *s = reconciler.State{} },
 			"False Starting Reading", "False Starting Reading", "Unknown NotCalled", "False Settled",
 		},
 		"CannotWatch": {
-			"The message has the error, before and after the start.", func(s *health.State) { s.Problem = errors.New("pods is forbidden") },
+			"The message has the error, before and after the start.", func(s *reconciler.State) { s.Problem = errors.New("pods is forbidden") },
 			"False Starting Cannot watch: pods is forbidden", "False Starting Cannot watch: pods is forbidden", "True Responding", "False Settled",
 		},
 		"KindIsMissing": {
 			"The rest runs on, so Ready stays True although syncs say what they could not do.",
-			func(s *health.State) {
+			func(s *reconciler.State) {
 				s.Missing, s.Failing, s.Unserved = []string{"foos in example.com/v1"}, 4, 4
 			},
 			"True Running", "False ResourceNotFound The cluster does not serve foos in example.com/v1.", "True Responding", "False Settled",
 		},
 		"KindIsMissingAndSyncsFailForAnotherReason": {
 			"What is missing explains nothing.",
-			func(s *health.State) {
+			func(s *reconciler.State) {
 				s.Missing, s.Failing, s.SyncsFailing, s.Error = []string{"foos in example.com/v1"}, 4, true, "things.example.com ns/a: boom"
 			},
 			"False SyncsFailing The last sync of every parent has failed, for the longest time that of things.example.com ns/a: boom.",
 			"False ResourceNotFound The cluster does not serve foos in example.com/v1.", "True Responding", "False Settled",
 		},
 		"HookIsDead": {
-			"No sync can succeed; hook, time, cause and cure are named.", func(s *health.State) { s.Hooks = []health.Hook{dead()} },
+			"No sync can succeed; hook, time, cause and cure are named.", func(s *reconciler.State) { s.Hooks = []reconciler.FailingHook{dead()} },
 			"False HookFailing No sync can succeed. The sync hook fails since 2026-01-02T03:04:05Z: calling http://h: connection refused; start the hook.",
 			"True Established",
 			"False HookFailing The sync hook fails since 2026-01-02T03:04:05Z: calling http://h: connection refused; start the hook.",
 			"False Settled",
 		},
 		"HookFailsForSome": {
-			"Other syncs can succeed.", func(s *health.State) {
-				s.Hooks, s.Failing = []health.Hook{{Name: "finalize", Since: since, Cause: "500."}}, 3
+			"Other syncs can succeed.", func(s *reconciler.State) {
+				s.Hooks, s.Failing = []reconciler.FailingHook{{Name: "finalize", Since: since, Cause: "500."}}, 3
 			},
 			"True Running", "True Established", "False HookFailing The finalize hook fails since 2026-01-02T03:04:05Z: 500.", "False Settled",
 		},
 		"HookFailsForAll": {
-			"Every sync has failed, and the hook is why.", func(s *health.State) {
-				s.Hooks, s.Failing, s.SyncsFailing = []health.Hook{{Name: "sync", Since: since, Cause: "500"}}, 4, true
+			"Every sync has failed, and the hook is why.", func(s *reconciler.State) {
+				s.Hooks, s.Failing, s.SyncsFailing = []reconciler.FailingHook{{Name: "sync", Since: since, Cause: "500"}}, 4, true
 			},
 			"False HookFailing The last sync of every parent has failed. The sync hook fails", "True Established", "False HookFailing", "False Settled",
 		},
 		"SyncsFailForAll": {
-			"Every sync has failed, and no hook is why: a write is refused, for example.", func(s *health.State) {
+			"Every sync has failed, and no hook is why: a write is refused, for example.", func(s *reconciler.State) {
 				s.Failing, s.SyncsFailing, s.Error = 4, true, "things/ns/a: forbidden"
 			},
 			"False SyncsFailing The last sync of every parent has failed, for the longest time that of things/ns/a: forbidden. Correct", "True Established",
 			"True Responding", "False Settled",
 		},
 		"MayNotReadWhatHooksAreShown": {
-			"Nothing goes on, whatever was under way.", func(s *health.State) {
-				s.Permission = health.Permission{Account: "a/b", Known: true, Held: true, Lacks: "list pods"}
+			"Nothing goes on, whatever was under way.", func(s *reconciler.State) {
+				s.Permission = reconciler.Permission{Account: "a/b", Known: true, Held: true, Lacks: "list pods"}
 				s.Rolling, s.Outdated, s.Finalizing = 1, 2, 1
 			},
 			"False RightMissing", "True Established", "True Responding",
 			"False RightMissing Nothing is done until the service account may read what hooks are shown: see the condition Permitted. Updating children",
 		},
 		"SyncsFailForAMoment": {
-			"A retry may follow at once.", func(s *health.State) { s.Failing = 4 },
+			"A retry may follow at once.", func(s *reconciler.State) { s.Failing = 4 },
 			"True Running", "True Established", "True Responding", "False Settled",
 		},
 		"CredentialsAreMissing": {
-			"A reason of its own.", func(s *health.State) {
-				s.Hooks = []health.Hook{{Name: "sync", Since: since, Cause: "Secret ns/s: not found", Credentials: true, Blocking: true}}
+			"A reason of its own.", func(s *reconciler.State) {
+				s.Hooks = []reconciler.FailingHook{{Name: "sync", Since: since, Cause: "Secret ns/s: not found", Credentials: true, Blocking: true}}
 			},
 			"False CredentialsMissing No sync can succeed. The sync hook cannot be called since", "True Established",
 			"False CredentialsMissing The sync hook cannot be called since 2026-01-02T03:04:05Z: Secret ns/s: not found.", "False Settled",
 		},
 		"TwoHooksFail": {
-			"Both are named; credentials are not the reason of both.", func(s *health.State) {
-				s.Hooks = []health.Hook{dead(), {Name: "customize", Since: since, Cause: "Secret ns/s: not found", Credentials: true}}
+			"Both are named; credentials are not the reason of both.", func(s *reconciler.State) {
+				s.Hooks = []reconciler.FailingHook{dead(), {Name: "customize", Since: since, Cause: "Secret ns/s: not found", Credentials: true}}
 			},
 			"False HookFailing No sync", "True Established", "False HookFailing The sync hook fails since 2026-01-02T03:04:05Z: calling http://h: " +
 				"connection refused; start the hook. The customize hook cannot be called since 2026-01-02T03:04:05Z: Secret ns/s: not found.",
 			"False Settled",
 		},
 		"FirstSync": {
-			"It says how many are left.", func(s *health.State) { s.Unsynced = 3 },
+			"It says how many are left.", func(s *reconciler.State) { s.Unsynced = 3 },
 			"True Running", "True Established", "True Responding", "True FirstSync Syncing every parent once since the start; 3 of 4 left.",
 		},
 		"All at once": {
-			"One condition, one reason, all sentences.", func(s *health.State) {
+			"One condition, one reason, all sentences.", func(s *reconciler.State) {
 				s.Unsynced, s.Rolling, s.Outdated, s.Releasing = 1, 2, 7, "Taking the finalizer f off; 9 left."
 			},
 			"True Running", "True Established", "True Responding", "True FirstSync Syncing every parent once since the start; 1 of 4 left. " +
@@ -145,32 +145,32 @@ func TestConditions(t *testing.T) {
 				"Taking the finalizer f off; 9 left.",
 		},
 		"Finalizing": {
-			"Somebody waits for a parent to go.", func(s *health.State) { s.Finalizing, s.FinalizingAt = 2, "things/ns/a, with the error forbidden." },
+			"Somebody waits for a parent to go.", func(s *reconciler.State) { s.Finalizing, s.FinalizingAt = 2, "things/ns/a, with the error forbidden." },
 			"True Running", "True Established", "True Responding",
 			`True Finalizing The finalize hook has not returned "finalized": true for 2 parents, and they stay until it does. See the log of the hook, ` +
 				"and the events of the parents, or of this object where their namespace is being deleted. It takes longest for things/ns/a, with the error forbidden.",
 		},
 		"Paused": {
-			"Whoever waits for Ready is not told that syncs can succeed. What is left is told as well.", func(s *health.State) {
+			"Whoever waits for Ready is not told that syncs can succeed. What is left is told as well.", func(s *reconciler.State) {
 				s.Paused, s.Object, s.Rolling, s.Outdated = true, "compositecontroller/c", 1, 3
-				s.Hooks, s.SyncsFailing, s.Failing = []health.Hook{dead()}, true, 4
+				s.Hooks, s.SyncsFailing, s.Failing = []reconciler.FailingHook{dead()}, true, 4
 			},
 			"False Paused spec.paused is true: no hook is called", "True Established", "False HookFailing",
 			"False Paused Nothing is done while the controller is paused. Updating children",
 		},
 		"Pausing": {
-			"Syncs end.", func(s *health.State) { s.Paused, s.UnderWay, s.Unsynced = true, 2, 3 },
+			"Syncs end.", func(s *reconciler.State) { s.Paused, s.UnderWay, s.Unsynced = true, 2, 3 },
 			"False Paused", "True Established", "True Responding", "True FirstSync",
 		},
 		"RollingUpdate": {
-			"The last child is updated, and not ready.", func(s *health.State) { s.Rolling = 1 },
+			"The last child is updated, and not ready.", func(s *reconciler.State) { s.Rolling = 1 },
 			"True Running", "True Established", "True Responding", "True RollingUpdate Updating children to the latest revision; 0 left, of 1 parent.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			state := running
-			tc.change(&state)
-			conditions := state.Conditions()
+			s := running
+			tc.change(&s)
+			conditions := state{&s}.conditions()
 			if conditions[0].Type != v1alpha1.ConditionReady {
 				t.Errorf("the first condition is %s", conditions[0].Type)
 			}
@@ -191,7 +191,7 @@ func TestNotRunning(t *testing.T) {
 		"":                    "False NotRunning",
 		"Taking it off; left": "True Releasing Taking it off; left",
 	} {
-		conditions := health.NotRunning("Terminating", "It is being deleted.", releasing)
+		conditions := conditionsNotRunning("Terminating", "It is being deleted.", releasing)
 		for condition, want := range map[string]string{
 			v1alpha1.ConditionReady: "False Terminating It is being deleted.", v1alpha1.ConditionEstablished: "False Terminating It is being deleted.",
 			v1alpha1.ConditionHooksHealthy: "Unknown NotRunning", v1alpha1.ConditionProgressing: progress,
@@ -205,7 +205,7 @@ func TestNotRunning(t *testing.T) {
 }
 
 func TestAllFailing(t *testing.T) {
-	for s, want := range map[*health.State]bool{
+	for s, want := range map[*reconciler.State]bool{
 		{}: false, {Parents: 2, Failing: 1}: false, {Parents: 2, Failing: 2}: true, {Parents: 1, Failing: 2}: true, {Failing: 1}: false,
 		{Parents: 2, Failing: 2, Unserved: 1}: false, // One of them does what can be done.
 	} {
@@ -217,16 +217,16 @@ func TestAllFailing(t *testing.T) {
 
 func TestAControllerIsSoundWhileTimeAloneChangesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*health.State)
+		change func(*reconciler.State)
 		want   bool
 	}{
-		"it runs":              {func(*health.State) {}, true},
-		"it starts":            {func(s *health.State) { s.Started = false }, false},
-		"a hook fails":         {func(s *health.State) { s.Hooks = []health.Hook{dead()} }, false},
-		"a hook may soon fail": {func(s *health.State) { s.Troubled = true }, false},
-		"a parent is late":     {func(s *health.State) { s.Finalizing = 1 }, false},
+		"it runs":              {func(*reconciler.State) {}, true},
+		"it starts":            {func(s *reconciler.State) { s.Started = false }, false},
+		"a hook fails":         {func(s *reconciler.State) { s.Hooks = []reconciler.FailingHook{dead()} }, false},
+		"a hook may soon fail": {func(s *reconciler.State) { s.Troubled = true }, false},
+		"a parent is late":     {func(s *reconciler.State) { s.Finalizing = 1 }, false},
 	} {
-		s := health.State{Started: true, Called: true, Parents: 4}
+		s := reconciler.State{Started: true, Called: true, Parents: 4}
 		tc.change(&s)
 		if got := s.Sound(); got != tc.want {
 			t.Errorf("%s: sound is %t", name, got)
@@ -236,21 +236,21 @@ func TestAControllerIsSoundWhileTimeAloneChangesNothing(t *testing.T) {
 
 func TestBrakes(t *testing.T) {
 	for name, tc := range map[string]struct {
-		state        health.State
+		state        reconciler.State
 		paused, held string
 	}{
-		"Nothing": {health.State{}, "False NotPaused", "False NoneHeld"},
+		"Nothing": {reconciler.State{}, "False NotPaused", "False NoneHeld"},
 		"Paused": {
-			health.State{Paused: true, Object: "decoratorcontroller/d"}, "True Paused spec.paused is true: no hook is called, and nothing is " +
+			reconciler.State{Paused: true, Object: "decoratorcontroller/d"}, "True Paused spec.paused is true: no hook is called, and nothing is " +
 				"written to parents, children and revisions. Changes are noted, and synced when it is false again: kubectl patch " +
 				`decoratorcontroller/d --type=merge -p '{"spec":{"paused":false}}'`, "False NoneHeld",
 		},
-		"Pausing":   {health.State{Paused: true, UnderWay: 3}, "False Pausing spec.paused is true. Ending what is under way: 3 left.", "False NoneHeld"},
-		"Not again": {health.State{UnderWay: 3}, "False NotPaused", "False NoneHeld"},
-		"Held":      {health.State{Held: "5 deletions are held."}, "False NotPaused", "True LimitPassed 5 deletions are held."},
+		"Pausing":   {reconciler.State{Paused: true, UnderWay: 3}, "False Pausing spec.paused is true. Ending what is under way: 3 left.", "False NoneHeld"},
+		"Not again": {reconciler.State{UnderWay: 3}, "False NotPaused", "False NoneHeld"},
+		"Held":      {reconciler.State{Held: "5 deletions are held."}, "False NotPaused", "True LimitPassed 5 deletions are held."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conditions := tc.state.Brakes()
+			conditions := state{&tc.state}.brakes()
 			for condition, want := range map[string]string{v1alpha1.ConditionPaused: tc.paused, v1alpha1.ConditionDeletionsHeld: tc.held} {
 				if got := show(t, conditions, condition); !strings.HasPrefix(got, want) {
 					t.Errorf("%s is %q, want %q…", condition, got, want)
