@@ -237,3 +237,74 @@ func parentsDo(n int) string {
 func condition(name string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: name, Status: status, Reason: reason, Message: message}
 }
+
+// asking reports whether the cluster has not responded for the first time.
+func asking(p *reconciler.Permission) bool { return p.Account != "" && !p.Known && p.Problem == nil }
+
+// untilThen ends a message about a controller that is held.
+const untilThen = " No parent is synced until then."
+
+// permitted returns the condition about the rights of the controller's service account.
+func (s state) permitted() metav1.Condition {
+	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionPermitted, status, reason, message)
+	}
+	switch p := &s.Permission; {
+	case p.Account == "":
+		return is(metav1.ConditionTrue, v1alpha1.ReasonServerRights,
+			"The controller acts with the rights of the server, since it has no spec.serviceAccountRef.")
+	case asking(p):
+		return is(metav1.ConditionUnknown, v1alpha1.ReasonStarting, fmt.Sprintf("Asking the cluster what the service account %s may do.", p.Account))
+	case !p.Known:
+		return is(metav1.ConditionUnknown, v1alpha1.ReasonRightsUnknown, fmt.Sprintf("The cluster does not say what the service account %s may "+
+			"do: %v. The server needs the ClusterRole system:auth-delegator and get on serviceaccounts; it asks again every few seconds."+untilThen,
+			p.Account, p.Problem))
+	case p.NotFound:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonServiceAccountNotFound, fmt.Sprintf("The service account %s does not exist. Create it, "+
+			"or change spec.serviceAccountRef."+untilThen, p.Account))
+	case p.NotImpersonated:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonRightMissing, fmt.Sprintf("The server lacks: impersonate serviceaccounts %s. Grant it to the "+
+			"server; \"metacontroller-apiserver rbac %s\" prints how."+untilThen, p.Account, p.Controller))
+	case p.Lacks != "":
+		until := ""
+		if p.Held {
+			until = " No parent is synced before the account may list and watch what hooks are shown."
+		}
+		return is(metav1.ConditionFalse, v1alpha1.ReasonRightMissing, fmt.Sprintf("The service account %s lacks, in all namespaces unless one is "+
+			"named: %s. Grant that to it; \"metacontroller-apiserver rbac %s\" prints all that the controller needs. The server looks again "+
+			"every 30 seconds."+until, p.Account, p.Lacks, p.Controller))
+	}
+	return is(metav1.ConditionTrue, v1alpha1.ReasonPermitted, fmt.Sprintf("The service account %s has the rights that the controller is known to need.",
+		s.Permission.Account))
+}
+
+// brakes returns the conditions about what the definition keeps the controller from. They are of interest once they held.
+func (s state) brakes() []metav1.Condition { return []metav1.Condition{s.pausing(), s.holding()} }
+
+// holding returns the condition DeletionsHeld.
+func (s state) holding() metav1.Condition {
+	if s.Held == "" {
+		return condition(v1alpha1.ConditionDeletionsHeld, metav1.ConditionFalse, v1alpha1.ReasonNoneHeld, "No deletion is held.")
+	}
+	return condition(v1alpha1.ConditionDeletionsHeld, metav1.ConditionTrue, v1alpha1.ReasonLimitPassed, s.Held)
+}
+
+// pausing returns the condition Paused.
+func (s state) pausing() metav1.Condition {
+	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionPaused, status, reason, message)
+	}
+	switch {
+	case !s.Paused:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonNotPaused, "spec.paused is not true.")
+	case s.UnderWay > 0:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonPausing, fmt.Sprintf("spec.paused is true. Ending what is under way: %d left.", s.UnderWay))
+	}
+	return is(metav1.ConditionTrue, v1alpha1.ReasonPaused, s.pause())
+}
+
+// pause says what a pause is, and how it ends.
+func (s state) pause() string {
+	return fmt.Sprintf("spec.paused is true: no hook is called, and nothing is written to parents, children and revisions. Changes are noted, "+
+		"and synced when it is false again: kubectl patch %s --type=merge -p '{\"spec\":{\"paused\":false}}'", s.Object)
+}

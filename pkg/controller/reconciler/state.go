@@ -110,4 +110,3 @@ type Permission struct {
 	// Lacks are the rights that the account lacks, for people; empty if there are none.
 	Lacks string
 }
-
