@@ -29,7 +29,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
 )
 
@@ -57,7 +57,7 @@ func (d durationNaming) Decode(data []byte, defaults *schema.GroupVersionKind, i
 func nameDurations(next http.Handler, limit int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := genericapirequest.RequestInfoFrom(r.Context())
-		if !ok || info.APIGroup != metacontroller.GroupName || info.Resource == "controllerrevisions" || !isApply(r) {
+		if !ok || info.APIGroup != v1alpha1.GroupName || info.Resource == "controllerrevisions" || !isApply(r) {
 			next.ServeHTTP(w, r)
 			return
 		}

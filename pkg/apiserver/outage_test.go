@@ -267,7 +267,7 @@ func TestAllTriesOfAWriteShareEtcdsTime(t *testing.T) {
 		err := s.GuaranteedUpdate(ctx, "", &internal.CompositeController{}, false, nil,
 			func(runtime.Object, storage.ResponseMeta) (runtime.Object, *uint64, error) {
 				n++
-				return &internal.CompositeController{Spec: internal.CompositeControllerSpec{Workers: new(int32(n))}}, nil, nil
+				return &internal.CompositeController{Spec: v1alpha1.CompositeControllerSpec{Workers: new(int32(n))}}, nil, nil
 			}, nil)
 		if took := time.Since(began); !apierrors.IsServiceUnavailable(err) || took > 2*patience {
 			t.Errorf("after %s: %v", took, err)

@@ -16,7 +16,7 @@ limitations under the License.
 
 package rights
 
-import "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+import "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 
 // Account names a service account. It is comparable.
 type Account struct {
@@ -24,12 +24,12 @@ type Account struct {
 	Namespace, Name string
 }
 
-// AccountOf returns the account that a controller names; ok is false if it names none.
-func AccountOf(ref *metacontroller.ServiceAccountReference) (a Account, ok bool) {
+// AccountOf returns the account that a controller names, nil if it names none.
+func AccountOf(ref *v1alpha1.ServiceAccountReference) *Account {
 	if ref == nil {
-		return a, false
+		return nil
 	}
-	return Account{Namespace: ref.Namespace, Name: ref.Name}, true
+	return &Account{Namespace: ref.Namespace, Name: ref.Name}
 }
 
 const (

@@ -21,7 +21,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // Verbs that API servers ask for beside that of the request, and Escalate.
@@ -55,13 +55,13 @@ var guarded = map[schema.GroupResource][]Right{
 	},
 	{Group: groupRBAC, Resource: "clusterrolebindings"}:         {{Verb: bind, Group: groupRBAC, Resource: "clusterroles"}},
 	{Group: groupCertificates, Resource: "clustertrustbundles"}: {{Verb: attest, Group: groupCertificates, Resource: "signers"}},
-	{Group: metacontroller.GroupName, Resource: "compositecontrollers"}: {
-		{Verb: Escalate, Group: metacontroller.GroupName, Resource: "compositecontrollers"},
+	{Group: v1alpha1.GroupName, Resource: "compositecontrollers"}: {
+		{Verb: Escalate, Group: v1alpha1.GroupName, Resource: "compositecontrollers"},
 	},
-	{Group: metacontroller.GroupName, Resource: "decoratorcontrollers"}: {
-		{Verb: Escalate, Group: metacontroller.GroupName, Resource: "decoratorcontrollers"},
+	{Group: v1alpha1.GroupName, Resource: "decoratorcontrollers"}: {
+		{Verb: Escalate, Group: v1alpha1.GroupName, Resource: "decoratorcontrollers"},
 	},
-	{Group: metacontroller.GroupName, Resource: revisions}: {{Verb: Escalate, Group: metacontroller.GroupName, Resource: revisions}},
+	{Group: v1alpha1.GroupName, Resource: revisions}: {{Verb: Escalate, Group: v1alpha1.GroupName, Resource: revisions}},
 }
 
 // guardedStatuses are the resources of which the same is true when their status is written. The signer of a certificate and the driver of a device

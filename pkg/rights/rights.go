@@ -22,7 +22,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // Right is one thing that one may do, in all namespaces unless Namespace is set. It is comparable.
@@ -123,9 +123,9 @@ const (
 )
 
 // OfComposite returns what a CompositeController does.
-func OfComposite(spec *metacontroller.CompositeControllerSpec) Needs {
+func OfComposite(spec *v1alpha1.CompositeControllerSpec) Needs {
 	var r collection
-	var hooks metacontroller.CompositeControllerHooks
+	var hooks v1alpha1.CompositeControllerHooks
 	if spec.Hooks != nil {
 		hooks = *spec.Hooks
 	}
@@ -140,7 +140,7 @@ func OfComposite(spec *metacontroller.CompositeControllerSpec) Needs {
 	}
 	var requester collection
 	for i := range spec.ChildResources {
-		method := metacontroller.ChildUpdateMethod("")
+		method := v1alpha1.ChildUpdateMethod("")
 		if strategy := spec.ChildResources[i].UpdateStrategy; strategy != nil {
 			method = strategy.Method
 		}
@@ -153,7 +153,7 @@ func OfComposite(spec *metacontroller.CompositeControllerSpec) Needs {
 }
 
 // OfDecorator returns what a DecoratorController does. Hooks may have targets deleted where the rule says so.
-func OfDecorator(spec *metacontroller.DecoratorControllerSpec) Needs {
+func OfDecorator(spec *v1alpha1.DecoratorControllerSpec) Needs {
 	var r collection
 	for i := range spec.Resources {
 		target := on(spec.Resources[i].ResourceRule)
@@ -170,13 +170,13 @@ func OfDecorator(spec *metacontroller.DecoratorControllerSpec) Needs {
 	}
 	var requester collection
 	for i := range spec.Attachments {
-		method := metacontroller.ChildUpdateMethod("")
+		method := v1alpha1.ChildUpdateMethod("")
 		if strategy := spec.Attachments[i].UpdateStrategy; strategy != nil {
 			method = strategy.Method
 		}
 		r.addChild(spec.Attachments[i].ResourceRule, method, &requester)
 	}
-	var hooks metacontroller.DecoratorControllerHooks
+	var hooks v1alpha1.DecoratorControllerHooks
 	if spec.Hooks != nil {
 		hooks = *spec.Hooks
 	}
@@ -189,10 +189,10 @@ func OfDecorator(spec *metacontroller.DecoratorControllerSpec) Needs {
 // addChild adds what is done with children or attachments of a kind. Which are not desired any more are deleted whatever the method
 // is; adoption, release and server-side apply are patches; other updates, and the dry runs before a child is recreated, replace. What the
 // cluster looks for at whoever wrote them is added to requester.
-func (r *collection) addChild(rule metacontroller.ResourceRule, method metacontroller.ChildUpdateMethod, requester *collection) {
+func (r *collection) addChild(rule v1alpha1.ResourceRule, method v1alpha1.ChildUpdateMethod, requester *collection) {
 	child := on(rule)
 	r.add(child, Get, List, Watch, Create, Patch, Delete)
-	if method != "" && method != metacontroller.ChildUpdateOnDelete {
+	if method != "" && method != v1alpha1.ChildUpdateOnDelete {
 		r.add(child, Update)
 	}
 	r.addAll(guarded[resourceOf(child)])
@@ -206,7 +206,7 @@ func (r *collection) addStatus(of Right) {
 }
 
 // related returns the rights on what a customize hook may name, which is any kind.
-func related(customize *metacontroller.Hook) []Right {
+func related(customize *v1alpha1.Hook) []Right {
 	var r collection
 	if customize != nil {
 		r.add(Right{Group: "*", Resource: "*"}, Get, List, Watch)
@@ -215,7 +215,7 @@ func related(customize *metacontroller.Hook) []Right {
 }
 
 // credentials returns the rights on what calls of hooks carry, and on what decides whom they trust.
-func credentials(endpoints []metacontroller.EndpointConfig, hooks ...*metacontroller.Hook) []Right {
+func credentials(endpoints []v1alpha1.EndpointConfig, hooks ...*v1alpha1.Hook) []Right {
 	var r collection
 	for _, hook := range hooks {
 		if hook != nil && hook.Webhook != nil {
@@ -229,7 +229,7 @@ func credentials(endpoints []metacontroller.EndpointConfig, hooks ...*metacontro
 }
 
 // addSecurity adds the Secrets and ConfigMaps whose content is sent to a hook, or decides whom a call trusts.
-func (r *collection) addSecurity(s *metacontroller.WebhookSecurity) {
+func (r *collection) addSecurity(s *v1alpha1.WebhookSecurity) {
 	if bundle := s.CABundle; bundle != nil {
 		if ref := bundle.SecretRef; ref != nil {
 			r.add(secret(ref.Namespace, ref.Name), List, Watch)
@@ -254,7 +254,7 @@ func secret(namespace, name string) Right {
 }
 
 // on returns the resource of a rule, without a verb.
-func on(rule metacontroller.ResourceRule) Right {
+func on(rule v1alpha1.ResourceRule) Right {
 	gv, err := schema.ParseGroupVersion(rule.APIVersion)
 	if err != nil {
 		// Nobody but who may do everything may do something in a group of such a name.

@@ -22,29 +22,29 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
-func rule(apiVersion, resource string) metacontroller.ResourceRule {
-	return metacontroller.ResourceRule{APIVersion: apiVersion, Resource: resource}
+func rule(apiVersion, resource string) v1alpha1.ResourceRule {
+	return v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource}
 }
 
-func hook() *metacontroller.Hook {
-	return &metacontroller.Hook{Webhook: &metacontroller.Webhook{WebhookSecurity: metacontroller.WebhookSecurity{
-		ClientTLS: &metacontroller.ClientTLS{SecretRef: metacontroller.SecretReference{Namespace: "ns", Name: "pair"}},
-		CABundle:  &metacontroller.CABundle{ConfigMapRef: &metacontroller.CABundleReference{Namespace: "ns", Name: "authority"}},
+func hook() *v1alpha1.Hook {
+	return &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{WebhookSecurity: v1alpha1.WebhookSecurity{
+		ClientTLS: &v1alpha1.ClientTLS{SecretRef: v1alpha1.SecretReference{Namespace: "ns", Name: "pair"}},
+		CABundle:  &v1alpha1.CABundle{ConfigMapRef: &v1alpha1.CABundleReference{Namespace: "ns", Name: "authority"}},
 	}}}
 }
 
 // The order is that of the definition, and nothing is there twice.
 func TestNeedsOfADefinition(t *testing.T) {
-	composite := &metacontroller.CompositeControllerSpec{Hooks: &metacontroller.CompositeControllerHooks{Sync: hook(), Customize: hook()}}
+	composite := &v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: hook(), Customize: hook()}}
 	composite.ParentResource.ResourceRule = rule("example.com/v1", "foos")
-	composite.ChildResources = []metacontroller.CompositeControllerChildResourceRule{
+	composite.ChildResources = []v1alpha1.CompositeControllerChildResourceRule{
 		{
 			ResourceRule:   rule("v1", "pods"),
-			UpdateStrategy: &metacontroller.CompositeControllerChildUpdateStrategy{Method: metacontroller.ChildUpdateRollingInPlace},
+			UpdateStrategy: &v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateRollingInPlace},
 		},
 		{ResourceRule: rule("v1", "pods")},
 	}
@@ -64,9 +64,9 @@ func TestNeedsOfADefinition(t *testing.T) {
 			t.Errorf("%s differ (-want +got):\n%s", name, diff)
 		}
 	}
-	decorator := &metacontroller.DecoratorControllerSpec{
-		Resources:   []metacontroller.DecoratorControllerResourceRule{{ResourceRule: rule("v1", "pods")}},
-		Attachments: []metacontroller.DecoratorControllerAttachmentRule{{ResourceRule: rule("v1", "services")}},
+	decorator := &v1alpha1.DecoratorControllerSpec{
+		Resources:   []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: rule("v1", "pods")}},
+		Attachments: []v1alpha1.DecoratorControllerAttachmentRule{{ResourceRule: rule("v1", "services")}},
 	}
 	needs = rights.OfDecorator(decorator)
 	if want := []string{"list, watch pods", "list, watch services"}; !slices.Equal(rights.Lines(needs.Reads()), want) || needs.Related != nil {
@@ -78,7 +78,7 @@ func TestNeedsOfADefinition(t *testing.T) {
 func TestRightsThatObjectsGive(t *testing.T) {
 	const certificates, admission = "certificates.k8s.io/v1", "admissionregistration.k8s.io/v1"
 	for name, test := range map[string]struct {
-		target, attachment metacontroller.ResourceRule
+		target, attachment v1alpha1.ResourceRule
 		// kinds are those that beside the requests' own are asked for the kinds, and requester those for what the objects say.
 		kinds, requester []string
 	}{
@@ -120,9 +120,9 @@ func TestRightsThatObjectsGive(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			needs := rights.OfDecorator(&metacontroller.DecoratorControllerSpec{
-				Resources:   []metacontroller.DecoratorControllerResourceRule{{ResourceRule: test.target}},
-				Attachments: []metacontroller.DecoratorControllerAttachmentRule{{ResourceRule: test.attachment}},
+			needs := rights.OfDecorator(&v1alpha1.DecoratorControllerSpec{
+				Resources:   []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: test.target}},
+				Attachments: []v1alpha1.DecoratorControllerAttachmentRule{{ResourceRule: test.attachment}},
 			})
 			var guards []rights.Right
 			for _, right := range needs.Kinds {
@@ -136,7 +136,7 @@ func TestRightsThatObjectsGive(t *testing.T) {
 			if got := rights.Lines(needs.Requester); !slices.Equal(got, test.requester) {
 				t.Errorf("of the requester is asked %q, want %q", got, test.requester)
 			}
-			composite := metacontroller.CompositeControllerSpec{ChildResources: []metacontroller.CompositeControllerChildResourceRule{{ResourceRule: test.attachment}}}
+			composite := v1alpha1.CompositeControllerSpec{ChildResources: []v1alpha1.CompositeControllerChildResourceRule{{ResourceRule: test.attachment}}}
 			composite.ParentResource.ResourceRule = test.target
 			if got := rights.Lines(rights.OfComposite(&composite).Requester); !slices.Equal(got, test.requester) {
 				t.Errorf("of the requester of a composite's children is asked %q, want %q", got, test.requester)
@@ -161,8 +161,8 @@ func TestRightsAsText(t *testing.T) {
 }
 
 func TestAccounts(t *testing.T) {
-	account, ok := rights.AccountOf(&metacontroller.ServiceAccountReference{Namespace: "team", Name: "web"})
-	if !ok || account.User() != "system:serviceaccount:team:web" || account.String() != "team/web" {
+	account := rights.AccountOf(&v1alpha1.ServiceAccountReference{Namespace: "team", Name: "web"})
+	if account.User() != "system:serviceaccount:team:web" || account.String() != "team/web" {
 		t.Errorf("got %v, user %s", account, account.User())
 	}
 	if want := []string{"system:serviceaccounts", "system:serviceaccounts:team", "system:authenticated"}; !slices.Equal(account.Groups(), want) {
@@ -171,7 +171,7 @@ func TestAccounts(t *testing.T) {
 	if want := (rights.Right{Verb: "impersonate", Resource: "serviceaccounts", Namespace: "team", Name: "web"}); account.Impersonate() != want {
 		t.Errorf("who acts as it needs %v", account.Impersonate())
 	}
-	if _, ok := rights.AccountOf(nil); ok {
+	if rights.AccountOf(nil) != nil {
 		t.Error("there is an account where none is named")
 	}
 }

@@ -24,11 +24,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // Explain adds to an error of a request to the API group what to look at next. Other errors, and nil, are returned as they are.
-func Explain(err error) error { return ExplainOf(metacontroller.GroupName, err) }
+func Explain(err error) error { return ExplainOf(v1alpha1.GroupName, err) }
 
 // ExplainOf is Explain for requests to any API group.
 func ExplainOf(group string, err error) error {
@@ -36,7 +36,7 @@ func ExplainOf(group string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case apierrors.IsServiceUnavailable(err) && group != metacontroller.GroupName:
+	case apierrors.IsServiceUnavailable(err) && group != v1alpha1.GroupName:
 		return fmt.Errorf("%w: see 'kubectl get apiservices' and 'kubectl get --raw /readyz?verbose'", err)
 	case apierrors.IsServiceUnavailable(err):
 		return fmt.Errorf("%w: the server of metacontroller.k8s.io is not available; "+

@@ -25,7 +25,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // options are the flags.
@@ -114,7 +114,7 @@ func verdict(out io.Writer, format string, findings []finding, looked int) error
 	case refused > 0:
 		return fmt.Errorf("the server would refuse this: %s, %s in %s", count(refused, "error"), count(warned, "warning"), count(looked, "object"))
 	case looked == 0:
-		return fmt.Errorf("there is no object of %s to look at: name other files with -f, or folders of folders with -R", metacontroller.GroupName)
+		return fmt.Errorf("there is no object of %s to look at: name other files with -f, or folders of folders with -R", v1alpha1.GroupName)
 	case format == "":
 		fmt.Fprintf(out, "The server would accept this: %s in %s.\n", count(warned, "warning"), count(looked, "object"))
 	}

@@ -111,7 +111,7 @@ func (l *linter) document(ctx context.Context, text []byte) ([]finding, int) {
 		return l.list(ctx, encoded, header{})
 	}
 	version, err := schema.ParseGroupVersion(head.APIVersion)
-	if err != nil || version.Group != metacontroller.GroupName {
+	if err != nil || version.Group != v1alpha1.GroupName {
 		return nil, 0
 	}
 	if kind, ok := strings.CutSuffix(head.Kind, "List"); ok {

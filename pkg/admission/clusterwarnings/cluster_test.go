@@ -191,7 +191,7 @@ func warningsIn(t *testing.T, w world, object, old runtime.Object) []string {
 }
 
 // deployments is a controller of Deployments with Pods, after changes.
-func deployments(changes ...func(*metacontroller.CompositeControllerSpec)) *metacontroller.CompositeController {
+func deployments(changes ...func(*v1alpha1.CompositeControllerSpec)) *metacontroller.CompositeController {
 	o := composite("deployments", "pods")
 	o.Spec.ParentResource.APIVersion = "apps/v1"
 	for _, change := range changes {
@@ -201,28 +201,28 @@ func deployments(changes ...func(*metacontroller.CompositeControllerSpec)) *meta
 }
 
 // calling is a controller with a sync hook.
-func calling(change func(*metacontroller.Webhook)) *metacontroller.CompositeController {
-	return deployments(func(s *metacontroller.CompositeControllerSpec) {
-		webhook := &metacontroller.Webhook{}
+func calling(change func(*v1alpha1.Webhook)) *metacontroller.CompositeController {
+	return deployments(func(s *v1alpha1.CompositeControllerSpec) {
+		webhook := &v1alpha1.Webhook{}
 		change(webhook)
-		s.Hooks = &metacontroller.CompositeControllerHooks{Sync: &metacontroller.Hook{Webhook: webhook}}
+		s.Hooks = &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: webhook}}
 	})
 }
 
 func at(url string) *metacontroller.CompositeController {
-	return calling(func(w *metacontroller.Webhook) { w.URL = &url })
+	return calling(func(w *v1alpha1.Webhook) { w.URL = &url })
 }
 
 func by(service string, port int32) *metacontroller.CompositeController {
-	return calling(func(w *metacontroller.Webhook) {
-		w.Service = &metacontroller.ServiceReference{Namespace: "hooks", Name: service, Port: new(port)}
+	return calling(func(w *v1alpha1.Webhook) {
+		w.Service = &v1alpha1.ServiceReference{Namespace: "hooks", Name: service, Port: new(port)}
 	})
 }
 
 func TestWarningsAboutKinds(t *testing.T) {
 	parent := func(apiVersion, resource string) *metacontroller.CompositeController {
-		return deployments(func(s *metacontroller.CompositeControllerSpec) {
-			s.ParentResource.ResourceRule = metacontroller.ResourceRule{APIVersion: apiVersion, Resource: resource}
+		return deployments(func(s *v1alpha1.CompositeControllerSpec) {
+			s.ParentResource.ResourceRule = v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource}
 		})
 	}
 	const starts = "; the controller starts when it does"
@@ -240,19 +240,19 @@ func TestWarningsAboutKinds(t *testing.T) {
 		"another version":      {parent("apps/v1", "scales"), []string{"spec.parentResource: the cluster does not serve scales in apps/v1" + starts + "; did you mean scales in apps/v1beta1?"}},
 		"what nobody knows":    {parent("example.org/v1", "bananas"), []string{"spec.parentResource: the cluster does not serve bananas in example.org/v1" + starts}},
 		"a group that is down": {object: parent("example.com/v1", "things")},
-		"a child out of reach": {deployments(func(s *metacontroller.CompositeControllerSpec) { s.ChildResources[0].Resource = "nodes" }), []string{"spec.childResources[0]: nodes are cluster-scoped and deployments are namespaced, whose children must be in their namespace: responses with such children are rejected"}},
+		"a child out of reach": {deployments(func(s *v1alpha1.CompositeControllerSpec) { s.ChildResources[0].Resource = "nodes" }), []string{"spec.childResources[0]: nodes are cluster-scoped and deployments are namespaced, whose children must be in their namespace: responses with such children are rejected"}},
 		"a child within reach": {object: composite("nodes", "pods", "nodes")},
-		"one failure of several": {deployments(func(s *metacontroller.CompositeControllerSpec) {
+		"one failure of several": {deployments(func(s *v1alpha1.CompositeControllerSpec) {
 			s.ParentResource.APIVersion, s.ChildResources[0].Resource = "example.com/v1", "podz"
 		}), []string{"spec.childResources[0]: the cluster does not serve podz in v1; the controller goes without it until it does; did you mean pods?"}},
 		"targets": {
-			&metacontroller.DecoratorController{Spec: metacontroller.DecoratorControllerSpec{
-				Resources: []metacontroller.DecoratorControllerResourceRule{
-					{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "nodes"}},
-					{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "configmap"}},
-					{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "pods"}},
+			&metacontroller.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{
+				Resources: []v1alpha1.DecoratorControllerResourceRule{
+					{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "nodes"}},
+					{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "configmap"}},
+					{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "pods"}},
 				},
-				Attachments: []metacontroller.DecoratorControllerAttachmentRule{{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "nodes"}}},
+				Attachments: []v1alpha1.DecoratorControllerAttachmentRule{{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "nodes"}}},
 			}},
 			[]string{
 				"spec.resources[1]: the cluster does not serve configmap in v1; the controller goes without it until it does; did you mean configmaps?",
@@ -314,8 +314,8 @@ func TestWarningsBeforeAKindIsServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := cluster()
 			w["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bananas.example.org"] = test.definition
-			object := deployments(func(s *metacontroller.CompositeControllerSpec) {
-				s.ParentResource.ResourceRule = metacontroller.ResourceRule{APIVersion: "example.org/v1", Resource: "bananas"}
+			object := deployments(func(s *v1alpha1.CompositeControllerSpec) {
+				s.ParentResource.ResourceRule = v1alpha1.ResourceRule{APIVersion: "example.org/v1", Resource: "bananas"}
 			})
 			if diff := cmp.Diff(test.want, warningsIn(t, w, object, nil)); diff != "" {
 				t.Errorf("warnings differ (-want +got):\n%s", diff)
@@ -328,8 +328,8 @@ func TestWarningsAboutHooks(t *testing.T) {
 	const service, url = "spec.hooks.sync.webhook.service: ", "spec.hooks.sync.webhook.url: "
 	const own = "this is the address of this server, which serves no hooks"
 	secret := func(name, key string) *metacontroller.CompositeController {
-		return calling(func(w *metacontroller.Webhook) {
-			w.Authorization = &metacontroller.WebhookAuthorization{SecretRef: metacontroller.SecretKeyReference{Namespace: "hooks", Name: name, Key: key}}
+		return calling(func(w *v1alpha1.Webhook) {
+			w.Authorization = &v1alpha1.WebhookAuthorization{SecretRef: v1alpha1.SecretKeyReference{Namespace: "hooks", Name: name, Key: key}}
 		})
 	}
 	for name, test := range map[string]struct {
@@ -357,25 +357,25 @@ func TestWarningsAboutHooks(t *testing.T) {
 		"a URL of this process":                  {at("https://127.0.0.1:8443/"), []string{url + own}},
 		"a URL of this process by name":          {at("https://localhost:8443/"), []string{url + own}},
 		"a URL beside this process":              {object: at("https://localhost:8444/")},
-		"the Service of this server": {calling(func(w *metacontroller.Webhook) {
-			w.Service = &metacontroller.ServiceReference{Namespace: "platform", Name: "hooks-apiserver"}
+		"the Service of this server": {calling(func(w *v1alpha1.Webhook) {
+			w.Service = &v1alpha1.ServiceReference{Namespace: "platform", Name: "hooks-apiserver"}
 		}), []string{service + own}},
 		"a key of a Secret":             {object: secret("good", "token")},
 		"a Secret that is missing":      {secret("bad", "token"), []string{"spec.hooks.sync.webhook.authorization.secretRef: Secret hooks/bad does not exist; calls of the hook fail until it does"}},
 		"a key that is missing":         {secret("good", "tokn"), []string{`spec.hooks.sync.webhook.authorization.secretRef: Secret hooks/good has no key "tokn"; calls of the hook fail until it does`}},
 		"a Secret that nobody may read": {object: secret("forbidden", "token")},
-		"a name of a user": {calling(func(w *metacontroller.Webhook) {
-			w.BasicAuth = &metacontroller.WebhookBasicAuth{SecretRef: metacontroller.SecretReference{Namespace: "hooks", Name: "good"}, PasswordKey: new("token")}
+		"a name of a user": {calling(func(w *v1alpha1.Webhook) {
+			w.BasicAuth = &v1alpha1.WebhookBasicAuth{SecretRef: v1alpha1.SecretReference{Namespace: "hooks", Name: "good"}, PasswordKey: new("token")}
 		}), []string{`spec.hooks.sync.webhook.basicAuth.secretRef: Secret hooks/good has no key "username"; calls of the hook fail until it does`}},
-		"certificates": {object: calling(func(w *metacontroller.Webhook) {
-			w.ClientTLS = &metacontroller.ClientTLS{SecretRef: metacontroller.SecretReference{Namespace: "hooks", Name: "good"}}
-			w.CABundle = &metacontroller.CABundle{ConfigMapRef: &metacontroller.CABundleReference{Namespace: "hooks", Name: "binary"}}
+		"certificates": {object: calling(func(w *v1alpha1.Webhook) {
+			w.ClientTLS = &v1alpha1.ClientTLS{SecretRef: v1alpha1.SecretReference{Namespace: "hooks", Name: "good"}}
+			w.CABundle = &v1alpha1.CABundle{ConfigMapRef: &v1alpha1.CABundleReference{Namespace: "hooks", Name: "binary"}}
 		})},
-		"certificates of a host": {deployments(func(s *metacontroller.CompositeControllerSpec) {
-			s.EndpointConfigs = []metacontroller.EndpointConfig{{Host: "a"}, {Host: "b", WebhookSecurity: metacontroller.WebhookSecurity{
-				CABundle: &metacontroller.CABundle{
-					ConfigMapRef: &metacontroller.CABundleReference{Namespace: "hooks", Name: "good", Key: new("ca.pem")},
-					SecretRef:    &metacontroller.CABundleReference{Namespace: "hooks", Name: "good"},
+		"certificates of a host": {deployments(func(s *v1alpha1.CompositeControllerSpec) {
+			s.EndpointConfigs = []v1alpha1.EndpointConfig{{Host: "a"}, {Host: "b", WebhookSecurity: v1alpha1.WebhookSecurity{
+				CABundle: &v1alpha1.CABundle{
+					ConfigMapRef: &v1alpha1.CABundleReference{Namespace: "hooks", Name: "good", Key: new("ca.pem")},
+					SecretRef:    &v1alpha1.CABundleReference{Namespace: "hooks", Name: "good"},
 				},
 			}}}
 		}), []string{`spec.endpointConfigs[1].caBundle.configMapRef: ConfigMap hooks/good has no key "ca.pem"; calls of the hook fail until it does`}},
@@ -400,7 +400,7 @@ func TestWarningsAboutChildrenThatKubernetesMakes(t *testing.T) {
 		"of Deployments, which makes ReplicaSets": {"deployments", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := deployments(func(s *metacontroller.CompositeControllerSpec) { s.ParentResource.Resource = test.parents })
+			o := deployments(func(s *v1alpha1.CompositeControllerSpec) { s.ParentResource.Resource = test.parents })
 			if diff := cmp.Diff(test.want, warningsIn(t, cluster(), o, nil)); diff != "" {
 				t.Errorf("warnings differ (-want +got):\n%s", diff)
 			}
@@ -410,7 +410,7 @@ func TestWarningsAboutChildrenThatKubernetesMakes(t *testing.T) {
 
 func TestWarningsAboutNeighbors(t *testing.T) {
 	selecting := func(selector string) *metacontroller.CompositeController {
-		return deployments(func(s *metacontroller.CompositeControllerSpec) {
+		return deployments(func(s *v1alpha1.CompositeControllerSpec) {
 			var err error
 			if s.ParentResource.LabelSelector, err = metav1.ParseToLabelSelector(selector); err != nil {
 				t.Fatal(err)
@@ -461,8 +461,8 @@ func TestWarningsAboutNeighbors(t *testing.T) {
 				"unless selectors keep them apart, objects are created without end",
 		}},
 		"a decorator of what another controller handles": {
-			object: &metacontroller.DecoratorController{Spec: metacontroller.DecoratorControllerSpec{
-				Resources: []metacontroller.DecoratorControllerResourceRule{{ResourceRule: metacontroller.ResourceRule{APIVersion: "apps/v1", Resource: "deployments"}}},
+			object: &metacontroller.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{
+				Resources: []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: v1alpha1.ResourceRule{APIVersion: "apps/v1", Resource: "deployments"}}},
 			}},
 			others: []v1alpha1.CompositeController{other("other", "deployments", "")},
 		},
@@ -501,7 +501,7 @@ func TestOneFailureEndsNoOtherLookup(t *testing.T) {
 }
 
 func TestWarningsAreLimited(t *testing.T) {
-	object := deployments(func(s *metacontroller.CompositeControllerSpec) {
+	object := deployments(func(s *v1alpha1.CompositeControllerSpec) {
 		for range 30 {
 			s.ChildResources = append(s.ChildResources, s.ChildResources[0])
 		}

@@ -35,7 +35,7 @@ type definition struct {
 	hooks             []namedHook
 	// finalizes says that there is a finalize hook.
 	finalizes bool
-	endpoints []metacontroller.EndpointConfig
+	endpoints []v1alpha1.EndpointConfig
 	// account says that a service account reads the Secrets and ConfigMaps of hooks, which the author may not be able to read.
 	account bool
 	// unchecked says that nobody has asked whether the author of an update may read them, because it changes nothing of what that depends on.
@@ -44,11 +44,11 @@ type definition struct {
 
 // A use is one place of a definition where a resource is named.
 type use struct {
-	rule     metacontroller.ResourceRule
+	rule     v1alpha1.ResourceRule
 	path     *field.Path
 	selector *metav1.LabelSelector
 	// annotations narrows it down further; nil selects all.
-	annotations *metacontroller.AnnotationSelector
+	annotations *v1alpha1.AnnotationSelector
 	// missing is what the controller does while the resource is not served.
 	missing string
 }
@@ -59,7 +59,7 @@ const (
 )
 
 type namedHook struct {
-	*metacontroller.Webhook
+	*v1alpha1.Webhook
 
 	path *field.Path
 }
@@ -108,11 +108,11 @@ func definitionOf(object any) (definition, bool) {
 	return d, true
 }
 
-func (d *definition) addHooks(sync, finalize, customize *metacontroller.Hook) {
+func (d *definition) addHooks(sync, finalize, customize *v1alpha1.Hook) {
 	d.finalizes = finalize != nil
 	path := field.NewPath("spec", "hooks")
 	for _, hook := range []struct {
-		*metacontroller.Hook
+		*v1alpha1.Hook
 
 		name string
 	}{{sync, "sync"}, {finalize, "finalize"}, {customize, "customize"}} {

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // some is a list with one object.
@@ -46,31 +47,31 @@ func endless(path string) world {
 }
 
 func TestWarningsAboutADeletion(t *testing.T) {
-	selected := deployments(func(s *metacontroller.CompositeControllerSpec) {
+	selected := deployments(func(s *v1alpha1.CompositeControllerSpec) {
 		s.ParentResource.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 	})
-	finalizing := deployments(func(s *metacontroller.CompositeControllerSpec) {
-		s.Hooks = &metacontroller.CompositeControllerHooks{Finalize: &metacontroller.Hook{}}
+	finalizing := deployments(func(s *v1alpha1.CompositeControllerSpec) {
+		s.Hooks = &v1alpha1.CompositeControllerHooks{Finalize: &v1alpha1.Hook{}}
 	})
-	decorator := func(change ...func(*metacontroller.DecoratorControllerSpec)) *metacontroller.DecoratorController {
-		d := &metacontroller.DecoratorController{Spec: metacontroller.DecoratorControllerSpec{Resources: []metacontroller.DecoratorControllerResourceRule{
-			{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "pods"}},
-			{ResourceRule: metacontroller.ResourceRule{APIVersion: "apps/v1", Resource: "deployments"}},
+	decorator := func(change ...func(*v1alpha1.DecoratorControllerSpec)) *metacontroller.DecoratorController {
+		d := &metacontroller.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{Resources: []v1alpha1.DecoratorControllerResourceRule{
+			{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "pods"}},
+			{ResourceRule: v1alpha1.ResourceRule{APIVersion: "apps/v1", Resource: "deployments"}},
 		}}}
 		for _, c := range change {
 			c(&d.Spec)
 		}
 		return d
 	}
-	attaching := func(s *metacontroller.DecoratorControllerSpec) {
-		s.Attachments = []metacontroller.DecoratorControllerAttachmentRule{{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "services"}}}
+	attaching := func(s *v1alpha1.DecoratorControllerSpec) {
+		s.Attachments = []v1alpha1.DecoratorControllerAttachmentRule{{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "services"}}}
 	}
-	ending := func(s *metacontroller.DecoratorControllerSpec) {
-		s.Hooks = &metacontroller.DecoratorControllerHooks{Finalize: &metacontroller.Hook{}}
+	ending := func(s *v1alpha1.DecoratorControllerSpec) {
+		s.Hooks = &v1alpha1.DecoratorControllerHooks{Finalize: &v1alpha1.Hook{}}
 	}
-	noted := func(s *metacontroller.DecoratorControllerSpec) {
+	noted := func(s *v1alpha1.DecoratorControllerSpec) {
 		s.Resources = s.Resources[:1]
-		s.Resources[0].AnnotationSelector = &metacontroller.AnnotationSelector{MatchAnnotations: map[string]string{"a": "b"}}
+		s.Resources[0].AnnotationSelector = &v1alpha1.AnnotationSelector{MatchAnnotations: map[string]string{"a": "b"}}
 	}
 	attachments := "spec.resources[0]: the controller handles pods, of which there are some: their attachments stay, and nobody updates them until you " +
 		"create a controller for them again; to have the attachments deleted as well, have the hook return none before you delete the controller"
@@ -95,7 +96,7 @@ func TestWarningsAboutADeletion(t *testing.T) {
 			"spec.resources[0]: the controller handles pods, of which there are some: they are not finalized until you create a controller for them again",
 		}},
 		"there are targets without attachments": {world{"/api/v1/pods": some()}, decorator(), nil},
-		"there are parents without children": {world{"/apis/apps/v1/deployments": some()}, deployments(func(s *metacontroller.CompositeControllerSpec) {
+		"there are parents without children": {world{"/apis/apps/v1/deployments": some()}, deployments(func(s *v1alpha1.CompositeControllerSpec) {
 			s.ChildResources = nil
 		}), nil},
 		"no annotation is selected": {world{"/api/v1/pods": annotated("", map[string]string{"a": "c"})}, decorator(attaching, noted), nil},

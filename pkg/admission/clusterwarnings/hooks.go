@@ -32,7 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // lookupsOfHooks are those of the hooks' addresses, and of the Secrets and ConfigMaps that calls need, unless a service account reads
@@ -163,7 +163,7 @@ func (p *Plugin) warnService(ctx context.Context, a address) ([]string, error) {
 
 // lookupsOfSecurity are those of the Secrets and ConfigMaps that calls need. They tell an author only of what he may read: others are
 // refused by package escalation, if no service account is named.
-func (p *Plugin) lookupsOfSecurity(s *metacontroller.WebhookSecurity, path *field.Path) lookups {
+func (p *Plugin) lookupsOfSecurity(s *v1alpha1.WebhookSecurity, path *field.Path) lookups {
 	var all lookups
 	add := func(at *field.Path, kind, namespace, name string, keys ...string) {
 		all = append(all, lookup{at, func(ctx context.Context) ([]string, error) { return p.warnKeys(ctx, kind, namespace, name, keys) }})

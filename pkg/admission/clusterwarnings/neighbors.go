@@ -79,11 +79,7 @@ func (n *neighbors) get(ctx context.Context) ([]definition, error) {
 func (p *Plugin) others(ctx context.Context, d *definition) ([]definition, error) {
 	var all []definition
 	var errs []error
-	add := func(object any, err error) {
-		if err != nil {
-			errs = append(errs, err)
-			return
-		}
+	add := func(object any) {
 		if other, ok := definitionOf(object); ok && (other.kind != d.kind || other.name != d.name) {
 			all = append(all, other)
 		}
@@ -94,8 +90,7 @@ func (p *Plugin) others(ctx context.Context, d *definition) ([]definition, error
 		errs = append(errs, fmt.Errorf("listing CompositeControllers: %w", err))
 	} else {
 		for i := range composites.Items {
-			var o metacontroller.CompositeController
-			add(&o, v1alpha1.Convert_v1alpha1_CompositeController_To_metacontroller_CompositeController(&composites.Items[i], &o, nil))
+			add((*metacontroller.CompositeController)(&composites.Items[i]))
 		}
 	}
 	decorators, err := p.own.MetacontrollerV1alpha1().DecoratorControllers().List(ctx, cached)
@@ -103,8 +98,7 @@ func (p *Plugin) others(ctx context.Context, d *definition) ([]definition, error
 		errs = append(errs, fmt.Errorf("listing DecoratorControllers: %w", err))
 	} else {
 		for i := range decorators.Items {
-			var o metacontroller.DecoratorController
-			add(&o, v1alpha1.Convert_v1alpha1_DecoratorController_To_metacontroller_DecoratorController(&decorators.Items[i], &o, nil))
+			add((*metacontroller.DecoratorController)(&decorators.Items[i]))
 		}
 	}
 	return all, errors.Join(errs...)

@@ -32,6 +32,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/clusterwarnings"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // discovery answers for a cluster that serves Pods, with a status, and ConfigMaps, without.
@@ -77,10 +78,10 @@ func (r *recorder) AddWarning(_, text string) { r.texts = append(r.texts, text) 
 
 func composite(parent string, children ...string) *metacontroller.CompositeController {
 	o := &metacontroller.CompositeController{}
-	o.Spec.ParentResource.ResourceRule = metacontroller.ResourceRule{APIVersion: "v1", Resource: parent}
+	o.Spec.ParentResource.ResourceRule = v1alpha1.ResourceRule{APIVersion: "v1", Resource: parent}
 	for _, child := range children {
-		o.Spec.ChildResources = append(o.Spec.ChildResources, metacontroller.CompositeControllerChildResourceRule{
-			ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: child},
+		o.Spec.ChildResources = append(o.Spec.ChildResources, v1alpha1.CompositeControllerChildResourceRule{
+			ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: child},
 		})
 	}
 	return o
@@ -119,12 +120,12 @@ func TestWarnings(t *testing.T) {
 		"a group of which nothing is known": {object: elsewhere("broken.example.com/v1")},
 		"an API version that is none":       {object: elsewhere("a/b/c")},
 		"a decorator": {
-			object: &metacontroller.DecoratorController{Spec: metacontroller.DecoratorControllerSpec{
-				Resources: []metacontroller.DecoratorControllerResourceRule{
-					{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "configmaps"}},
+			object: &metacontroller.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{
+				Resources: []v1alpha1.DecoratorControllerResourceRule{
+					{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "configmaps"}},
 				},
-				Attachments: []metacontroller.DecoratorControllerAttachmentRule{
-					{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "service"}},
+				Attachments: []v1alpha1.DecoratorControllerAttachmentRule{
+					{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "service"}},
 				},
 			}},
 			want: []string{"spec.attachments[0]: the cluster does not serve service in v1; the controller goes without it until it does"},

@@ -23,27 +23,27 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // as lets a controller act as a service account.
-func as(namespace, name string) func(*metacontroller.CompositeControllerSpec) {
-	return func(s *metacontroller.CompositeControllerSpec) {
-		s.ServiceAccountRef = &metacontroller.ServiceAccountReference{Namespace: namespace, Name: name}
+func as(namespace, name string) func(*v1alpha1.CompositeControllerSpec) {
+	return func(s *v1alpha1.CompositeControllerSpec) {
+		s.ServiceAccountRef = &v1alpha1.ServiceAccountReference{Namespace: namespace, Name: name}
 	}
 }
 
 // What the account may do is the account's, whatever the definition says.
 func TestWhoLetsAControllerActAsAServiceAccount(t *testing.T) {
-	everything := func(s *metacontroller.CompositeControllerSpec) {
+	everything := func(s *v1alpha1.CompositeControllerSpec) {
 		s.Hooks.Customize = hook("http://hook/customize")
-		s.Hooks.Sync.Webhook.ClientTLS = &metacontroller.ClientTLS{SecretRef: metacontroller.SecretReference{Namespace: "ns", Name: "pair"}}
+		s.Hooks.Sync.Webhook.ClientTLS = &v1alpha1.ClientTLS{SecretRef: v1alpha1.SecretReference{Namespace: "ns", Name: "pair"}}
 	}
 	const impersonate = "impersonate serviceaccounts team/web"
-	account := &metacontroller.ServiceAccountReference{Namespace: "team", Name: "web"}
+	account := &v1alpha1.ServiceAccountReference{Namespace: "team", Name: "web"}
 	for name, test := range map[string]struct{ object, old runtime.Object }{
 		"a creation":               {composite(as("team", "web"), everything), nil},
-		"a decorator":              {decorator(func(s *metacontroller.DecoratorControllerSpec) { s.ServiceAccountRef = account }), nil},
+		"a decorator":              {decorator(func(s *v1alpha1.DecoratorControllerSpec) { s.ServiceAccountRef = account }), nil},
 		"a change of the account":  {composite(as("team", "web")), composite(as("team", "other"))},
 		"the first account":        {composite(as("team", "web")), composite()},
 		"another child":            {composite(as("team", "web")), composite(as("team", "web"), everything)},

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
@@ -71,8 +72,8 @@ func Unchecked(object, old runtime.Object) bool {
 
 // needed returns the rights that a controller uses as the server, or that of letting it act as a service account, which then needs those
 // rights itself. Who may get an object of a given name may see all that listing and watching it show.
-func needed(ref *metacontroller.ServiceAccountReference, needs rights.Needs) []rights.Right {
-	if account, ok := rights.AccountOf(ref); ok {
+func needed(ref *v1alpha1.ServiceAccountReference, needs rights.Needs) []rights.Right {
+	if account := rights.AccountOf(ref); account != nil {
 		return []rights.Right{account.Impersonate()}
 	}
 	wanted := slices.Concat(needs.Kinds, needs.Related)
@@ -102,7 +103,7 @@ func needsOf(object runtime.Object) rights.Needs {
 }
 
 // accountOf returns the service account that a controller names, nil for none.
-func accountOf(object runtime.Object) *metacontroller.ServiceAccountReference {
+func accountOf(object runtime.Object) *v1alpha1.ServiceAccountReference {
 	switch o := object.(type) {
 	case *metacontroller.CompositeController:
 		return o.Spec.ServiceAccountRef
@@ -116,20 +117,20 @@ func same(a, b any) bool { return apiequality.Semantic.DeepEqual(a, b) }
 
 // compositeCore returns the spec without the fields that change neither what the controller does, nor to which objects, nor who
 // decides it. A new field counts until it is named here.
-func compositeCore(spec *metacontroller.CompositeControllerSpec) *metacontroller.CompositeControllerSpec {
+func compositeCore(spec *v1alpha1.CompositeControllerSpec) *v1alpha1.CompositeControllerSpec {
 	core := spec.DeepCopy()
 	core.ResyncPeriodSeconds, core.Workers, core.Paused, core.DeletionGuard = nil, nil, nil, nil
 	core.ParentResource.IgnoreStatusChanges = nil
 	for i := range core.ChildResources {
 		if strategy := core.ChildResources[i].UpdateStrategy; strategy != nil {
-			strategy.StatusChecks, strategy.MaxUnavailable = metacontroller.ChildUpdateStatusChecks{}, nil
+			strategy.StatusChecks, strategy.MaxUnavailable = v1alpha1.ChildUpdateStatusChecks{}, nil
 		}
 	}
 	return core
 }
 
 // decoratorCore is compositeCore for DecoratorControllers.
-func decoratorCore(spec *metacontroller.DecoratorControllerSpec) *metacontroller.DecoratorControllerSpec {
+func decoratorCore(spec *v1alpha1.DecoratorControllerSpec) *v1alpha1.DecoratorControllerSpec {
 	core := spec.DeepCopy()
 	core.ResyncPeriodSeconds, core.Workers, core.Paused, core.DeletionGuard = nil, nil, nil, nil
 	for i := range core.Resources {

@@ -23,14 +23,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // TestAControllerThatWouldUseTooManyRights is refused for good, without asking the cluster for them. Its author learns what to do.
 func TestAControllerThatWouldUseTooManyRights(t *testing.T) {
-	object := composite(func(s *metacontroller.CompositeControllerSpec) {
+	object := composite(func(s *v1alpha1.CompositeControllerSpec) {
 		for i := range 1000 {
-			s.ChildResources = append(s.ChildResources, metacontroller.CompositeControllerChildResourceRule{ResourceRule: rule("v1", fmt.Sprintf("kind%d", i))})
+			s.ChildResources = append(s.ChildResources, v1alpha1.CompositeControllerChildResourceRule{ResourceRule: rule("v1", fmt.Sprintf("kind%d", i))})
 		}
 	})
 	c := &cluster{may: all()}

@@ -35,22 +35,23 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/escalation"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-func rule(apiVersion, resource string) metacontroller.ResourceRule {
-	return metacontroller.ResourceRule{APIVersion: apiVersion, Resource: resource}
+func rule(apiVersion, resource string) v1alpha1.ResourceRule {
+	return v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource}
 }
 
-func hook(url string) *metacontroller.Hook {
-	return &metacontroller.Hook{Webhook: &metacontroller.Webhook{URL: &url}}
+func hook(url string) *v1alpha1.Hook {
+	return &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: &url}}
 }
 
 // composite returns a controller of Foos with ConfigMaps as children, after changes.
-func composite(changes ...func(*metacontroller.CompositeControllerSpec)) *metacontroller.CompositeController {
+func composite(changes ...func(*v1alpha1.CompositeControllerSpec)) *metacontroller.CompositeController {
 	o := &metacontroller.CompositeController{}
 	o.Spec.ParentResource.ResourceRule = rule("example.com/v1", "foos")
-	o.Spec.ChildResources = []metacontroller.CompositeControllerChildResourceRule{{ResourceRule: rule("v1", "configmaps")}}
-	o.Spec.Hooks = &metacontroller.CompositeControllerHooks{Sync: hook("http://hook/sync")}
+	o.Spec.ChildResources = []v1alpha1.CompositeControllerChildResourceRule{{ResourceRule: rule("v1", "configmaps")}}
+	o.Spec.Hooks = &v1alpha1.CompositeControllerHooks{Sync: hook("http://hook/sync")}
 	for _, change := range changes {
 		change(&o.Spec)
 	}
@@ -58,11 +59,11 @@ func composite(changes ...func(*metacontroller.CompositeControllerSpec)) *metaco
 }
 
 // decorator returns a controller of Pods with Services as attachments, after changes.
-func decorator(changes ...func(*metacontroller.DecoratorControllerSpec)) *metacontroller.DecoratorController {
+func decorator(changes ...func(*v1alpha1.DecoratorControllerSpec)) *metacontroller.DecoratorController {
 	o := &metacontroller.DecoratorController{}
-	o.Spec.Resources = []metacontroller.DecoratorControllerResourceRule{{ResourceRule: rule("v1", "pods")}}
-	o.Spec.Attachments = []metacontroller.DecoratorControllerAttachmentRule{{ResourceRule: rule("v1", "services")}}
-	o.Spec.Hooks = &metacontroller.DecoratorControllerHooks{Sync: hook("http://hook/sync")}
+	o.Spec.Resources = []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: rule("v1", "pods")}}
+	o.Spec.Attachments = []v1alpha1.DecoratorControllerAttachmentRule{{ResourceRule: rule("v1", "services")}}
+	o.Spec.Hooks = &v1alpha1.DecoratorControllerHooks{Sync: hook("http://hook/sync")}
 	for _, change := range changes {
 		change(&o.Spec)
 	}
@@ -120,10 +121,10 @@ func childRights(resource string) []string {
 }
 
 func TestRightsThatAreNeeded(t *testing.T) {
-	security := metacontroller.WebhookSecurity{
-		CABundle:  &metacontroller.CABundle{ConfigMapRef: &metacontroller.CABundleReference{Namespace: "ns", Name: "authority"}},
-		ClientTLS: &metacontroller.ClientTLS{SecretRef: metacontroller.SecretReference{Namespace: "ns", Name: "pair"}},
-		BasicAuth: &metacontroller.WebhookBasicAuth{SecretRef: metacontroller.SecretReference{Namespace: "ns", Name: "password"}},
+	security := v1alpha1.WebhookSecurity{
+		CABundle:  &v1alpha1.CABundle{ConfigMapRef: &v1alpha1.CABundleReference{Namespace: "ns", Name: "authority"}},
+		ClientTLS: &v1alpha1.ClientTLS{SecretRef: v1alpha1.SecretReference{Namespace: "ns", Name: "pair"}},
+		BasicAuth: &v1alpha1.WebhookBasicAuth{SecretRef: v1alpha1.SecretReference{Namespace: "ns", Name: "password"}},
 	}
 	everything := []string{"get *.*", "list *.*", "watch *.*"}
 	for name, test := range map[string]struct {
@@ -133,58 +134,58 @@ func TestRightsThatAreNeeded(t *testing.T) {
 		"a composite": {object: composite()},
 		"a decorator": {object: decorator()},
 		"targets that hooks may delete": {
-			object: decorator(func(s *metacontroller.DecoratorControllerSpec) { s.Resources[0].AllowDelete = new(true) }),
+			object: decorator(func(s *v1alpha1.DecoratorControllerSpec) { s.Resources[0].AllowDelete = new(true) }),
 			also:   []string{"delete pods"},
 		},
 		"targets that hooks may not delete": {
-			object: decorator(func(s *metacontroller.DecoratorControllerSpec) { s.Resources[0].AllowDelete = new(false) }),
+			object: decorator(func(s *v1alpha1.DecoratorControllerSpec) { s.Resources[0].AllowDelete = new(false) }),
 		},
 		"children that are updated": {
-			object: composite(func(s *metacontroller.CompositeControllerSpec) {
-				s.ChildResources[0].UpdateStrategy = &metacontroller.CompositeControllerChildUpdateStrategy{Method: metacontroller.ChildUpdateInPlace}
+			object: composite(func(s *v1alpha1.CompositeControllerSpec) {
+				s.ChildResources[0].UpdateStrategy = &v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateInPlace}
 			}),
 			also: []string{"update configmaps"},
 		},
 		"children that are left alone by name": {
-			object: composite(func(s *metacontroller.CompositeControllerSpec) {
-				s.ChildResources[0].UpdateStrategy = &metacontroller.CompositeControllerChildUpdateStrategy{Method: metacontroller.ChildUpdateOnDelete}
+			object: composite(func(s *v1alpha1.CompositeControllerSpec) {
+				s.ChildResources[0].UpdateStrategy = &v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateOnDelete}
 			}),
 		},
 		"attachments that are recreated": {
-			object: decorator(func(s *metacontroller.DecoratorControllerSpec) {
-				s.Attachments[0].UpdateStrategy = &metacontroller.DecoratorControllerAttachmentUpdateStrategy{Method: metacontroller.ChildUpdateRecreate}
+			object: decorator(func(s *v1alpha1.DecoratorControllerSpec) {
+				s.Attachments[0].UpdateStrategy = &v1alpha1.DecoratorControllerAttachmentUpdateStrategy{Method: v1alpha1.ChildUpdateRecreate}
 			}),
 			also: []string{"update services"},
 		},
 		"a finalizer on parents": {
-			object: composite(func(s *metacontroller.CompositeControllerSpec) { s.Hooks.Finalize = hook("http://hook/finalize") }),
+			object: composite(func(s *v1alpha1.CompositeControllerSpec) { s.Hooks.Finalize = hook("http://hook/finalize") }),
 			also:   []string{"patch foos.example.com"},
 		},
 		"related objects of a composite": {
-			object: composite(func(s *metacontroller.CompositeControllerSpec) { s.Hooks.Customize = hook("http://hook/customize") }),
+			object: composite(func(s *v1alpha1.CompositeControllerSpec) { s.Hooks.Customize = hook("http://hook/customize") }),
 			also:   everything,
 		},
 		"related objects of a decorator": {
-			object: decorator(func(s *metacontroller.DecoratorControllerSpec) { s.Hooks.Customize = hook("http://hook/customize") }),
+			object: decorator(func(s *v1alpha1.DecoratorControllerSpec) { s.Hooks.Customize = hook("http://hook/customize") }),
 			also:   everything,
 		},
 		"credentials of a hook": {
-			object: composite(func(s *metacontroller.CompositeControllerSpec) { s.Hooks.Sync.Webhook.WebhookSecurity = security }),
+			object: composite(func(s *v1alpha1.CompositeControllerSpec) { s.Hooks.Sync.Webhook.WebhookSecurity = security }),
 			also:   []string{"get configmaps ns/authority", "get secrets ns/pair", "get secrets ns/password"},
 		},
 		"credentials of a host": {
-			object: decorator(func(s *metacontroller.DecoratorControllerSpec) {
-				s.EndpointConfigs = []metacontroller.EndpointConfig{{Host: "hook", WebhookSecurity: metacontroller.WebhookSecurity{
-					Authorization: &metacontroller.WebhookAuthorization{SecretRef: metacontroller.SecretKeyReference{Namespace: "ns", Name: "token"}},
-					CABundle:      &metacontroller.CABundle{SecretRef: &metacontroller.CABundleReference{Namespace: "ns", Name: "authority"}},
+			object: decorator(func(s *v1alpha1.DecoratorControllerSpec) {
+				s.EndpointConfigs = []v1alpha1.EndpointConfig{{Host: "hook", WebhookSecurity: v1alpha1.WebhookSecurity{
+					Authorization: &v1alpha1.WebhookAuthorization{SecretRef: v1alpha1.SecretKeyReference{Namespace: "ns", Name: "token"}},
+					CABundle:      &v1alpha1.CABundle{SecretRef: &v1alpha1.CABundleReference{Namespace: "ns", Name: "authority"}},
 				}}}
 			}),
 			also: []string{"get secrets ns/authority", "get secrets ns/token"},
 		},
 		"children that are rights": {
-			object: composite(func(s *metacontroller.CompositeControllerSpec) {
+			object: composite(func(s *v1alpha1.CompositeControllerSpec) {
 				for _, kind := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
-					s.ChildResources = append(s.ChildResources, metacontroller.CompositeControllerChildResourceRule{ResourceRule: rule("rbac.authorization.k8s.io/v1", kind)})
+					s.ChildResources = append(s.ChildResources, v1alpha1.CompositeControllerChildResourceRule{ResourceRule: rule("rbac.authorization.k8s.io/v1", kind)})
 				}
 			}),
 			also: slices.Concat(
@@ -196,9 +197,9 @@ func TestRightsThatAreNeeded(t *testing.T) {
 				}),
 		},
 		"attachments that are controllers": {
-			object: decorator(func(s *metacontroller.DecoratorControllerSpec) {
+			object: decorator(func(s *v1alpha1.DecoratorControllerSpec) {
 				for _, kind := range []string{"compositecontrollers", "controllerrevisions"} {
-					s.Attachments = append(s.Attachments, metacontroller.DecoratorControllerAttachmentRule{ResourceRule: rule("metacontroller.k8s.io/v1alpha1", kind)})
+					s.Attachments = append(s.Attachments, v1alpha1.DecoratorControllerAttachmentRule{ResourceRule: rule("metacontroller.k8s.io/v1alpha1", kind)})
 				}
 			}),
 			also: slices.Concat(
@@ -206,10 +207,10 @@ func TestRightsThatAreNeeded(t *testing.T) {
 				[]string{"escalate compositecontrollers.metacontroller.k8s.io", "escalate controllerrevisions.metacontroller.k8s.io"}),
 		},
 		"children for which others ask who wrote them": {
-			object: composite(func(s *metacontroller.CompositeControllerSpec) {
+			object: composite(func(s *v1alpha1.CompositeControllerSpec) {
 				s.ChildResources = append(s.ChildResources,
-					metacontroller.CompositeControllerChildResourceRule{ResourceRule: rule("certificates.k8s.io/v1", "certificatesigningrequests")},
-					metacontroller.CompositeControllerChildResourceRule{ResourceRule: rule("admissionregistration.k8s.io/v1", "validatingadmissionpolicies")})
+					v1alpha1.CompositeControllerChildResourceRule{ResourceRule: rule("certificates.k8s.io/v1", "certificatesigningrequests")},
+					v1alpha1.CompositeControllerChildResourceRule{ResourceRule: rule("admissionregistration.k8s.io/v1", "validatingadmissionpolicies")})
 			}),
 			also: slices.Concat(
 				childRights("certificatesigningrequests.certificates.k8s.io"), childRights("validatingadmissionpolicies.admissionregistration.k8s.io"),
@@ -219,17 +220,17 @@ func TestRightsThatAreNeeded(t *testing.T) {
 				}),
 		},
 		"bindings of policies with a customize hook": {
-			object: decorator(func(s *metacontroller.DecoratorControllerSpec) {
+			object: decorator(func(s *v1alpha1.DecoratorControllerSpec) {
 				s.Hooks.Customize = hook("http://hook/customize")
-				s.Attachments = append(s.Attachments, metacontroller.DecoratorControllerAttachmentRule{
+				s.Attachments = append(s.Attachments, v1alpha1.DecoratorControllerAttachmentRule{
 					ResourceRule: rule("admissionregistration.k8s.io/v1", "mutatingadmissionpolicybindings"),
 				})
 			}),
 			also: slices.Concat(childRights("mutatingadmissionpolicybindings.admissionregistration.k8s.io"), everything),
 		},
 		"targets whose status is a certificate": {
-			object: decorator(func(s *metacontroller.DecoratorControllerSpec) {
-				s.Resources = append(s.Resources, metacontroller.DecoratorControllerResourceRule{
+			object: decorator(func(s *v1alpha1.DecoratorControllerSpec) {
+				s.Resources = append(s.Resources, v1alpha1.DecoratorControllerResourceRule{
 					ResourceRule: rule("certificates.k8s.io/v1", "certificatesigningrequests"),
 				})
 			}),
@@ -241,7 +242,7 @@ func TestRightsThatAreNeeded(t *testing.T) {
 			},
 		},
 		"the same kind twice": {
-			object: composite(func(s *metacontroller.CompositeControllerSpec) {
+			object: composite(func(s *v1alpha1.CompositeControllerSpec) {
 				s.ChildResources = append(s.ChildResources, s.ChildResources[0])
 			}),
 		},
@@ -274,9 +275,9 @@ func TestRightsThatAreNeeded(t *testing.T) {
 }
 
 func TestALongRefusalIsCut(t *testing.T) {
-	object := composite(func(s *metacontroller.CompositeControllerSpec) {
+	object := composite(func(s *v1alpha1.CompositeControllerSpec) {
 		for i := range 30 {
-			s.ChildResources = append(s.ChildResources, metacontroller.CompositeControllerChildResourceRule{ResourceRule: rule("v1", fmt.Sprintf("kind%d", i))})
+			s.ChildResources = append(s.ChildResources, v1alpha1.CompositeControllerChildResourceRule{ResourceRule: rule("v1", fmt.Sprintf("kind%d", i))})
 		}
 	})
 	err := newPlugin(t, &cluster{may: all()}).Validate(t.Context(), write(object, nil, false), nil)
@@ -312,15 +313,15 @@ func TestWhoIsAsked(t *testing.T) {
 }
 
 func TestChangesThatCount(t *testing.T) {
-	type spec = metacontroller.CompositeControllerSpec
-	type decoratorSpec = metacontroller.DecoratorControllerSpec
-	strategy := func(s metacontroller.CompositeControllerChildUpdateStrategy) func(*spec) {
+	type spec = v1alpha1.CompositeControllerSpec
+	type decoratorSpec = v1alpha1.DecoratorControllerSpec
+	strategy := func(s v1alpha1.CompositeControllerChildUpdateStrategy) func(*spec) {
 		return func(o *spec) { o.ChildResources[0].UpdateStrategy = &s }
 	}
-	rolling := metacontroller.CompositeControllerChildUpdateStrategy{Method: metacontroller.ChildUpdateRollingInPlace}
+	rolling := v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateRollingInPlace}
 	slower := rolling
 	slower.MaxUnavailable = new(intstr.FromInt32(1))
-	slower.StatusChecks.Conditions = []metacontroller.StatusConditionCheck{{Type: "Ready"}}
+	slower.StatusChecks.Conditions = []v1alpha1.StatusConditionCheck{{Type: "Ready"}}
 	labeled := composite()
 	labeled.Labels = map[string]string{"a": "b"}
 	for name, test := range map[string]struct {
@@ -342,20 +343,20 @@ func TestChangesThatCount(t *testing.T) {
 		"one child less":         {composite(), composite(func(s *spec) { s.ChildResources = nil }), true},
 		"the URL of a hook":      {composite(), composite(func(s *spec) { s.Hooks.Sync = hook("http://eve/sync") }), true},
 		"the Service of a hook": {composite(), composite(func(s *spec) {
-			s.Hooks.Sync.Webhook = &metacontroller.Webhook{Service: &metacontroller.ServiceReference{Name: "a"}}
+			s.Hooks.Sync.Webhook = &v1alpha1.Webhook{Service: &v1alpha1.ServiceReference{Name: "a"}}
 		}), true},
 		"a new hook":               {composite(), composite(func(s *spec) { s.Hooks.Finalize = hook("http://hook/finalize") }), true},
-		"the credential of a host": {composite(), composite(func(s *spec) { s.EndpointConfigs = []metacontroller.EndpointConfig{{Host: "hook"}} }), true},
+		"the credential of a host": {composite(), composite(func(s *spec) { s.EndpointConfigs = []v1alpha1.EndpointConfig{{Host: "hook"}} }), true},
 		"the way of selection":     {composite(), composite(func(s *spec) { s.GenerateSelector = new(true) }), true},
 		"nothing of a decorator":   {decorator(), decorator(func(s *decoratorSpec) { s.Workers, s.ResyncPeriodSeconds = new(int32(3)), new(int32(9)) }), false},
 		"the brakes": {
 			composite(), composite(func(s *spec) {
-				s.Paused, s.DeletionGuard = new(true), &metacontroller.DeletionGuard{MaxDeletions: new(intstr.FromInt32(1))}
+				s.Paused, s.DeletionGuard = new(true), &v1alpha1.DeletionGuard{MaxDeletions: new(intstr.FromInt32(1))}
 			}), false,
 		},
 		"the brakes of a decorator": {
 			decorator(func(s *decoratorSpec) {
-				s.Paused, s.DeletionGuard = new(true), &metacontroller.DeletionGuard{MaxDeletions: new(intstr.FromString("5%"))}
+				s.Paused, s.DeletionGuard = new(true), &v1alpha1.DeletionGuard{MaxDeletions: new(intstr.FromString("5%"))}
 			}), decorator(), false,
 		},
 		"that hooks may delete targets": {
@@ -367,7 +368,7 @@ func TestChangesThatCount(t *testing.T) {
 			composite(as("team", "a")), composite(as("team", "a"), func(s *spec) { s.Workers = new(int32(3)) }), false,
 		},
 		"the targets of a decorator": {
-			decorator(), decorator(func(s *decoratorSpec) { s.Resources[0].AnnotationSelector = &metacontroller.AnnotationSelector{} }), true,
+			decorator(), decorator(func(s *decoratorSpec) { s.Resources[0].AnnotationSelector = &v1alpha1.AnnotationSelector{} }), true,
 		},
 		"the URL of a decorator": {decorator(), decorator(func(s *decoratorSpec) { s.Hooks.Sync = hook("http://eve/sync") }), true},
 		"a revision as it is":    {revision(), revision(), false},
@@ -379,7 +380,7 @@ func TestChangesThatCount(t *testing.T) {
 		"no JSON in a revision":    {revision(), revision(func(r *metacontroller.ControllerRevision) { r.ParentPatch.Raw = []byte(`{`) }), true},
 		"the children of a revision": {
 			revision(), revision(func(r *metacontroller.ControllerRevision) {
-				r.Children = []metacontroller.ControllerRevisionChildren{{Kind: "Pod"}}
+				r.Children = []v1alpha1.ControllerRevisionChildren{{Kind: "Pod"}}
 			}), true,
 		},
 		"the owner of a revision": {

@@ -20,13 +20,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 func TestRefusal(t *testing.T) {
-	object := composite(func(s *metacontroller.CompositeControllerSpec) {
+	object := composite(func(s *v1alpha1.CompositeControllerSpec) {
 		s.Hooks.Customize = hook("http://hook/customize")
-		s.Hooks.Sync.Webhook.ClientTLS = &metacontroller.ClientTLS{SecretRef: metacontroller.SecretReference{Namespace: "ns", Name: "pair"}}
+		s.Hooks.Sync.Webhook.ClientTLS = &v1alpha1.ClientTLS{SecretRef: v1alpha1.SecretReference{Namespace: "ns", Name: "pair"}}
 	})
 	p := newPlugin(t, &cluster{may: but("create configmaps", "delete configmaps", "patch foos.example.com/status", "list *.*", "get secrets ns/pair")})
 	const want = `compositecontrollers.metacontroller.k8s.io "x" is forbidden: this controller would use the server's rights for what ` +
@@ -45,7 +45,7 @@ Grant these rights, or the verb escalate on compositecontrollers.metacontroller.
 }
 
 func TestARefusalSaysWhyPoliciesTakeAllKinds(t *testing.T) {
-	object := composite(func(s *metacontroller.CompositeControllerSpec) {
+	object := composite(func(s *v1alpha1.CompositeControllerSpec) {
 		s.ChildResources[0].ResourceRule = rule("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings")
 	})
 	err := newPlugin(t, &cluster{may: but("get *.*", "list *.*")}).Validate(t.Context(), write(object, nil, false), nil)

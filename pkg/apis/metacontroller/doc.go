@@ -14,10 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package metacontroller holds the hub types of the API group metacontroller.k8s.io.
+// Package metacontroller holds the hub types of the API group metacontroller.k8s.io, on which registry and admission work. Clients never
+// see them.
 //
-// The registry, admission and conversion work on these types; clients never see them. They have the memory layout of
-// v1alpha1, the only version served, so that conversion costs nothing, and the same documentation: read it there.
+// As long as v1alpha1 is the only version, the kinds are the types of v1alpha1 under other names, and all that is in them is of v1alpha1. Why
+// they need other names is in docs/design/0005-hub-types.md.
 //
 // +k8s:deepcopy-gen=package
 // +groupName=metacontroller.k8s.io

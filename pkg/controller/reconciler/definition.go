@@ -51,7 +51,7 @@ type Definition struct {
 	// Account is the service account as which the controller acts, nil if it acts as the server.
 	Account *rights.Account
 	// Needs returns the rights that the controller uses.
-	Needs func() (rights.Needs, error)
+	Needs func() rights.Needs
 	// Workers and ResyncPeriodSeconds are nil where the spec leaves them to the options of the server.
 	Workers, ResyncPeriodSeconds *int32
 	// Paused says that nothing is to be done until it is false, and DeletionGuard bounds deletions; nil if there is none. A running
@@ -73,8 +73,8 @@ func OfComposite(c *v1alpha1.CompositeController) Definition {
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
 		Paused: c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
 		Parents:   []v1alpha1.ResourceRule{c.Spec.ParentResource.ResourceRule},
-		Finalizer: parent.CompositeFinalizer(c.Name), Account: accountOf(c.Spec.ServiceAccountRef),
-		Needs:  func() (rights.Needs, error) { return needsOfComposite(&c.Spec) },
+		Finalizer: parent.CompositeFinalizer(c.Name), Account: rights.AccountOf(c.Spec.ServiceAccountRef),
+		Needs:  func() rights.Needs { return rights.OfComposite(&c.Spec) },
 		Encode: func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeComposite(c, o) },
 	}
 	if hooks := c.Spec.Hooks; hooks != nil {
@@ -92,8 +92,8 @@ func OfDecorator(c *v1alpha1.DecoratorController) Definition {
 		Kind: v1alpha1.KindDecorator, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
 		Paused: c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
-		Finalizer: parent.DecoratorFinalizer(c.Name), Account: accountOf(c.Spec.ServiceAccountRef),
-		Needs:  func() (rights.Needs, error) { return needsOfDecorator(&c.Spec) },
+		Finalizer: parent.DecoratorFinalizer(c.Name), Account: rights.AccountOf(c.Spec.ServiceAccountRef),
+		Needs:  func() rights.Needs { return rights.OfDecorator(&c.Spec) },
 		Encode: func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeDecorator(c, o) },
 	}
 	if hooks := c.Spec.Hooks; hooks != nil {

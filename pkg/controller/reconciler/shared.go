@@ -200,16 +200,12 @@ func (s *Shared) For(d Definition) (*Shared, error) {
 	if d.Account == nil {
 		return &own, nil
 	}
-	needs, err := d.Needs()
-	if err != nil {
-		return nil, err
-	}
-	own.Access = access.New(access.Config{Account: *d.Account, Needs: needs, Cluster: s.Rights, Random: s.Options.Random})
-	own.Cluster, err = s.Cluster.As(client.Identity{User: d.Account.User(), Observe: own.Access.Observe})
+	own.Access = access.New(access.Config{Account: *d.Account, Needs: d.Needs(), Cluster: s.Rights, Random: s.Options.Random})
+	cluster, err := s.Cluster.As(client.Identity{User: d.Account.User(), Observe: own.Access.Observe})
 	if err != nil {
 		return nil, fmt.Errorf("acting as the service account %s: %w", d.Account, err)
 	}
-	own.Applier = own.Applier.With(own.Cluster.Client)
+	own.Cluster, own.Applier = cluster, own.Applier.With(cluster.Client)
 	return &own, nil
 }
 

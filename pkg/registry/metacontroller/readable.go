@@ -35,7 +35,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/klog/v2"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 const (
@@ -86,7 +86,7 @@ func checkReadable(ctx context.Context, config *storagebackend.Config, transform
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	for _, name := range []string{"compositecontrollers", "decoratorcontrollers", "controllerrevisions"} {
-		resource := metacontroller.Resource(name)
+		resource := v1alpha1.Resource(name)
 		transformer := identity.NewEncryptCheckTransformer()
 		if transformers != nil {
 			transformer = transformers.TransformerForResource(resource)

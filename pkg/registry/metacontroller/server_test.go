@@ -102,7 +102,7 @@ func (s server) request(ctx context.Context, object runtime.Object, resource str
 		return nil, err
 	}
 	ctx = genericapirequest.WithRequestInfo(ctx, &genericapirequest.RequestInfo{
-		APIGroup: metacontroller.GroupName, APIVersion: v1alpha1.SchemeGroupVersion.Version, Resource: resource,
+		APIGroup: v1alpha1.GroupName, APIVersion: v1alpha1.SchemeGroupVersion.Version, Resource: resource,
 	})
 	return genericapirequest.WithNamespace(ctx, accessor.GetNamespace()), nil
 }
@@ -146,19 +146,19 @@ func grow(object runtime.Object) {
 	case *metacontroller.CompositeController:
 		o.Spec.ResyncPeriodSeconds = new(int32(77))
 		if len(o.Spec.EndpointConfigs) < longest {
-			o.Spec.EndpointConfigs = append(o.Spec.EndpointConfigs, metacontroller.EndpointConfig{Host: "new"})
+			o.Spec.EndpointConfigs = append(o.Spec.EndpointConfigs, v1alpha1.EndpointConfig{Host: "new"})
 		}
 	case *metacontroller.DecoratorController:
 		o.Spec.ResyncPeriodSeconds = new(int32(77))
 		if len(o.Spec.Attachments) < longest {
-			o.Spec.Attachments = append(o.Spec.Attachments, metacontroller.DecoratorControllerAttachmentRule{
-				ResourceRule: metacontroller.ResourceRule{APIVersion: "example.com/v7", Resource: "news"},
+			o.Spec.Attachments = append(o.Spec.Attachments, v1alpha1.DecoratorControllerAttachmentRule{
+				ResourceRule: v1alpha1.ResourceRule{APIVersion: "example.com/v7", Resource: "news"},
 			})
 		}
 	case *metacontroller.ControllerRevision:
 		o.Labels = map[string]string{"changed": "yes"}
 		if len(o.Children) < longest {
-			o.Children = append(o.Children, metacontroller.ControllerRevisionChildren{Kind: "New", Names: []string{"a"}})
+			o.Children = append(o.Children, v1alpha1.ControllerRevisionChildren{Kind: "New", Names: []string{"a"}})
 		}
 	}
 }

@@ -28,6 +28,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller"
@@ -58,18 +59,18 @@ func row(t *testing.T, columns table.Convertor, object runtime.Object) map[strin
 
 func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 	created := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	rule := func(apiVersion, resource string) metacontroller.ResourceRule {
-		return metacontroller.ResourceRule{APIVersion: apiVersion, Resource: resource}
+	rule := func(apiVersion, resource string) v1alpha1.ResourceRule {
+		return v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource}
 	}
-	at := func(url string) *metacontroller.Hook {
-		return &metacontroller.Hook{Webhook: &metacontroller.Webhook{URL: &url}}
+	at := func(url string) *v1alpha1.Hook {
+		return &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: &url}}
 	}
-	status := metacontroller.ControllerStatus{
+	status := v1alpha1.ControllerStatus{
 		Conditions: []metav1.Condition{
 			{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Running", Message: "fine"},
 			{Type: "ResourcesServed", Status: metav1.ConditionFalse, Reason: "ResourceNotFound", Message: "no kind\n" + strings.Repeat("x", 200)},
 		},
-		Counters: &metacontroller.ControllerCounters{Parents: 3, Syncs: 20, FailedSyncs: 1, Synced: 2, Failing: 1},
+		Counters: &v1alpha1.ControllerCounters{Parents: 3, Syncs: 20, FailedSyncs: 1, Synced: 2, Failing: 1},
 	}
 	for name, test := range map[string]struct {
 		columns table.Convertor
@@ -80,27 +81,27 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			compositecontroller.Kind().Table,
 			&metacontroller.CompositeController{
 				ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: created},
-				Spec: metacontroller.CompositeControllerSpec{
-					ParentResource: metacontroller.CompositeControllerParentResourceRule{ResourceRule: rule("example.com/v1", "things")},
-					ChildResources: []metacontroller.CompositeControllerChildResourceRule{
+				Spec: v1alpha1.CompositeControllerSpec{
+					ParentResource: v1alpha1.CompositeControllerParentResourceRule{ResourceRule: rule("example.com/v1", "things")},
+					ChildResources: []v1alpha1.CompositeControllerChildResourceRule{
 						{ResourceRule: rule("v1", "pods")},
 						{
 							ResourceRule:   rule("apps/v1", "deployments"),
-							UpdateStrategy: &metacontroller.CompositeControllerChildUpdateStrategy{Method: metacontroller.ChildUpdateInPlace},
+							UpdateStrategy: &v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateInPlace},
 						},
-						{ResourceRule: rule("v1", "services"), UpdateStrategy: &metacontroller.CompositeControllerChildUpdateStrategy{}},
+						{ResourceRule: rule("v1", "services"), UpdateStrategy: &v1alpha1.CompositeControllerChildUpdateStrategy{}},
 						{ResourceRule: rule("v1", "secrets")},
 						{ResourceRule: rule("v1", "configmaps")},
 					},
-					ServiceAccountRef: &metacontroller.ServiceAccountReference{Namespace: "team", Name: "things"},
-					Hooks: &metacontroller.CompositeControllerHooks{
+					ServiceAccountRef: &v1alpha1.ServiceAccountReference{Namespace: "team", Name: "things"},
+					Hooks: &v1alpha1.CompositeControllerHooks{
 						Sync: at("https://user:hunter2@hook.hooks/sync?token=hunter2"), Finalize: at("https://hook.hooks/finalize"),
-						Customize: &metacontroller.Hook{Webhook: &metacontroller.Webhook{
-							Service: &metacontroller.ServiceReference{Name: "other", Namespace: "hooks"},
+						Customize: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{
+							Service: &v1alpha1.ServiceReference{Name: "other", Namespace: "hooks"},
 						}},
 					},
 				},
-				Status: metacontroller.CompositeControllerStatus{ControllerStatus: status},
+				Status: v1alpha1.CompositeControllerStatus{ControllerStatus: status},
 			},
 			map[string]string{
 				"Name": "a", "Parent": "things.example.com", "Children": "pods,deployments.apps,services + 2 more", "Ready": "True",
@@ -122,14 +123,14 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			decoratorcontroller.Kind().Table,
 			&metacontroller.DecoratorController{
 				ObjectMeta: metav1.ObjectMeta{Name: "c", CreationTimestamp: created},
-				Spec: metacontroller.DecoratorControllerSpec{
-					Resources: []metacontroller.DecoratorControllerResourceRule{{ResourceRule: rule("v1", "pods")}},
-					Attachments: []metacontroller.DecoratorControllerAttachmentRule{{
+				Spec: v1alpha1.DecoratorControllerSpec{
+					Resources: []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: rule("v1", "pods")}},
+					Attachments: []v1alpha1.DecoratorControllerAttachmentRule{{
 						ResourceRule:   rule("v1", "services"),
-						UpdateStrategy: &metacontroller.DecoratorControllerAttachmentUpdateStrategy{Method: metacontroller.ChildUpdateRecreate},
+						UpdateStrategy: &v1alpha1.DecoratorControllerAttachmentUpdateStrategy{Method: v1alpha1.ChildUpdateRecreate},
 					}},
-					ServiceAccountRef: &metacontroller.ServiceAccountReference{Namespace: "team", Name: "c"},
-					Hooks:             &metacontroller.DecoratorControllerHooks{Sync: at("not a URL"), Finalize: &metacontroller.Hook{}},
+					ServiceAccountRef: &v1alpha1.ServiceAccountReference{Namespace: "team", Name: "c"},
+					Hooks:             &v1alpha1.DecoratorControllerHooks{Sync: at("not a URL"), Finalize: &v1alpha1.Hook{}},
 				},
 			},
 			map[string]string{
@@ -142,7 +143,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			compositecontroller.Kind().Table,
 			&metacontroller.CompositeController{
 				ObjectMeta: metav1.ObjectMeta{Name: "p"},
-				Status: metacontroller.CompositeControllerStatus{ControllerStatus: metacontroller.ControllerStatus{
+				Status: v1alpha1.CompositeControllerStatus{ControllerStatus: v1alpha1.ControllerStatus{
 					Conditions: []metav1.Condition{
 						{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Paused", Message: "spec.paused is true"},
 						{Type: "HooksHealthy", Status: metav1.ConditionUnknown, Reason: "NotCalled", Message: "No hook was called yet."},
@@ -150,7 +151,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 						{Type: "Paused", Status: metav1.ConditionFalse, Reason: "Pausing", Message: "1 left"},
 						{Type: "DeletionsHeld", Status: metav1.ConditionFalse, Reason: "NoneHeld", Message: "No deletion is held."},
 					},
-					LastErrors: []metacontroller.ParentError{{Name: "t", Message: "the hook\nis dead"}, {Name: "u", Message: "an older one"}},
+					LastErrors: []v1alpha1.ParentError{{Name: "t", Message: "the hook\nis dead"}, {Name: "u", Message: "an older one"}},
 				}},
 			},
 			map[string]string{
@@ -164,7 +165,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			decoratorcontroller.Kind().Table,
 			&metacontroller.DecoratorController{
 				ObjectMeta: metav1.ObjectMeta{Name: "h"},
-				Status: metacontroller.DecoratorControllerStatus{ControllerStatus: metacontroller.ControllerStatus{Conditions: []metav1.Condition{
+				Status: v1alpha1.DecoratorControllerStatus{ControllerStatus: v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
 					{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Running", Message: "fine"},
 					{Type: "DeletionsHeld", Status: metav1.ConditionTrue, Reason: "LimitPassed", Message: "5 deletions"},
 				}}},
@@ -189,7 +190,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 					Name: "d", CreationTimestamp: created,
 					OwnerReferences: []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Thing", Name: "t", Controller: new(true)}},
 				},
-				Children: []metacontroller.ControllerRevisionChildren{{Kind: "Pod", Names: []string{"a", "b"}}, {Kind: "Service", Names: []string{"a"}}},
+				Children: []v1alpha1.ControllerRevisionChildren{{Kind: "Pod", Names: []string{"a", "b"}}, {Kind: "Service", Names: []string{"a"}}},
 			},
 			map[string]string{"Name": "d", "Parent": "Thing.example.com/t", "Latest": "true", "Children": "3", "Age": "60m"},
 		},

@@ -31,7 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/store"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
@@ -40,7 +40,7 @@ import (
 func (w *write) options() error {
 	o := &w.deleting
 	if len(w.request.Body) > 0 {
-		if w.target.kind().Group == metacontroller.GroupName {
+		if w.target.kind().Group == v1alpha1.GroupName {
 			// The product's scheme has the options in this group, too.
 			if err := json.Unmarshal(w.request.Body, o); err != nil {
 				return apierrors.NewBadRequest(err.Error())

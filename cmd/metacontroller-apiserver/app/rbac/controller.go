@@ -32,6 +32,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
@@ -62,8 +63,8 @@ func (c *controller) roleName() string { return "metacontroller-" + c.kind + "-"
 
 // controllerOf reads a controller object of the hub types; ok is false for other kinds.
 func controllerOf(object runtime.Object) (c controller, ok bool) {
-	var rules []metacontroller.ResourceRule
-	var ref *metacontroller.ServiceAccountReference
+	var rules []v1alpha1.ResourceRule
+	var ref *v1alpha1.ServiceAccountReference
 	switch o := object.(type) {
 	case *metacontroller.CompositeController:
 		c = controller{kind: composite, name: o.Name, needs: rights.OfComposite(&o.Spec)}
@@ -84,9 +85,7 @@ func controllerOf(object runtime.Object) (c controller, ok bool) {
 	default:
 		return c, false
 	}
-	if account, named := rights.AccountOf(ref); named {
-		c.account = &account
-	}
+	c.account = rights.AccountOf(ref)
 	for _, rule := range rules {
 		if !slices.Contains(c.versions, rule.APIVersion) {
 			c.versions = append(c.versions, rule.APIVersion)
@@ -126,7 +125,7 @@ func fromFile(name string, in io.Reader) ([]controller, error) {
 		list = append(list, found...)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s holds no CompositeController and no DecoratorController of %s", name, metacontroller.GroupName)
+		return nil, fmt.Errorf("%s holds no CompositeController and no DecoratorController of %s", name, v1alpha1.GroupName)
 	}
 	return list, nil
 }
@@ -144,7 +143,7 @@ func fromDocument(codec runtime.Decoder, document []byte) ([]controller, error) 
 		return fromList(codec, document)
 	}
 	version, err := schema.ParseGroupVersion(head.APIVersion)
-	if err != nil || version.Group != metacontroller.GroupName {
+	if err != nil || version.Group != v1alpha1.GroupName {
 		return nil, nil //nolint:nilerr // What is of no group is not of ours.
 	}
 	object, _, err := codec.Decode(document, nil, nil)
@@ -191,7 +190,7 @@ func (o *options) fromCluster(ctx context.Context, argument string) ([]controlle
 	}
 	found, err := controllerobject.Find(ctx, client, argument)
 	if err != nil {
-		return nil, o.explain(metacontroller.GroupName, err)
+		return nil, o.explain(v1alpha1.GroupName, err)
 	}
 	scheme, _ := decoder()
 	hub, err := scheme.ConvertToVersion(found.Runtime(), metacontroller.SchemeGroupVersion)

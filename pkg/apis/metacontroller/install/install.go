@@ -29,6 +29,5 @@ import (
 func Install(scheme *runtime.Scheme) {
 	utilruntime.Must(metacontroller.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	v1alpha1.AddReports(scheme, metacontroller.SchemeGroupVersion)
 	utilruntime.Must(scheme.SetVersionPriority(v1alpha1.SchemeGroupVersion))
 }

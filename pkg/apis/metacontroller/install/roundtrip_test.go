@@ -26,7 +26,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/fuzzer"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
@@ -38,7 +37,7 @@ func newScheme() *runtime.Scheme {
 }
 
 func TestNoFieldIsLostInARoundTrip(t *testing.T) {
-	roundtrip.RoundTripTestForScheme(t, newScheme(), fuzzer.Funcs)
+	roundtrip.RoundTripTestForScheme(t, newScheme(), fuzzers)
 }
 
 // Conversion between hub and version is a cast of pointers as long as this holds.
@@ -47,6 +46,9 @@ func TestHubAndVersionShareTheirLayout(t *testing.T) {
 		{metacontroller.CompositeController{}, v1alpha1.CompositeController{}},
 		{metacontroller.DecoratorController{}, v1alpha1.DecoratorController{}},
 		{metacontroller.ControllerRevision{}, v1alpha1.ControllerRevision{}},
+		{metacontroller.CompositeControllerList{}, v1alpha1.CompositeControllerList{}},
+		{metacontroller.DecoratorControllerList{}, v1alpha1.DecoratorControllerList{}},
+		{metacontroller.ControllerRevisionList{}, v1alpha1.ControllerRevisionList{}},
 	} {
 		hub, version := reflect.TypeOf(pair.hub), reflect.TypeOf(pair.version)
 		t.Run(hub.Name(), func(t *testing.T) { compareLayout(t, hub, version, hub.Name(), map[reflect.Type]bool{}) })

@@ -25,7 +25,7 @@ limitations under the License.
 // +k8s:openapi-model-package=io.k8s.metacontroller.v1alpha1
 // +k8s:deepcopy-gen=package
 // +k8s:defaulter-gen=TypeMeta
-// +k8s:conversion-gen=github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller
+// +k8s:conversion-gen=false
 // +k8s:validation-gen=TypesWithField=TypeMeta
 // +groupName=metacontroller.k8s.io
 package v1alpha1

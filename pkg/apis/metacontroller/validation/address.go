@@ -26,14 +26,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // maxAddress is the longest URL or path, as the markers in v1alpha1 have it. A longer one is refused there.
 const maxAddress = 4096
 
 // validateAddress demands an address that can be called: a URL, or a Service and a path. With a URL the others are ignored.
-func validateAddress(webhook *metacontroller.Webhook, path *field.Path) field.ErrorList {
+func validateAddress(webhook *v1alpha1.Webhook, path *field.Path) field.ErrorList {
 	switch {
 	case webhook.URL != nil:
 		return validateURL(*webhook.URL, path.Child("url"))
@@ -91,7 +91,7 @@ func invalidAddress(path *field.Path, value, demand string) *field.Error {
 
 // validateService demands what makes up a host name of a Service and nothing else: the parts are joined to a URL
 // (docs/reference/compatibility.md#v-service).
-func validateService(service *metacontroller.ServiceReference, path *field.Path) field.ErrorList {
+func validateService(service *v1alpha1.ServiceReference, path *field.Path) field.ErrorList {
 	errs := validateServiceName(service.Name, path.Child("name"), "must be the name of a Service, such as my-hook")
 	errs = append(errs, validateServiceName(service.Namespace, path.Child("namespace"), "must be the name of a namespace")...)
 	if port := ptr.Deref(service.Port, 1); port < 1 || port > maxPort {
@@ -127,7 +127,7 @@ func validatePath(value string, path *field.Path) field.ErrorList {
 }
 
 // addressOf is the URL that is called; nil if there is none that can be.
-func addressOf(webhook *metacontroller.Webhook) *url.URL {
+func addressOf(webhook *v1alpha1.Webhook) *url.URL {
 	raw := ""
 	switch service := webhook.Service; {
 	case webhook.URL != nil:

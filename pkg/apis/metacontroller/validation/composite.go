@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // ValidateCompositeController checks a new CompositeController.
@@ -58,7 +59,7 @@ func validateComposite(o *metacontroller.CompositeController) field.ErrorList {
 	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints, hooks.Sync, hooks.Finalize, hooks.Customize)...)
 }
 
-func validateParent(spec *metacontroller.CompositeControllerSpec, path *field.Path) field.ErrorList {
+func validateParent(spec *v1alpha1.CompositeControllerSpec, path *field.Path) field.ErrorList {
 	parent := &spec.ParentResource
 	errs := validateResourceRule(parent.ResourceRule, path)
 	if own(parent.ResourceRule, compositeControllers, decoratorControllers) {
@@ -72,9 +73,9 @@ func validateParent(spec *metacontroller.CompositeControllerSpec, path *field.Pa
 
 // validateChildren refuses children that would have children without end (docs/reference/compatibility.md#v-recursion),
 // and those that the server itself keeps.
-func validateChildren(spec *metacontroller.CompositeControllerSpec, path *field.Path) field.ErrorList {
+func validateChildren(spec *v1alpha1.CompositeControllerSpec, path *field.Path) field.ErrorList {
 	rules := bounded(spec.ChildResources)
-	rolling := slices.ContainsFunc(rules, func(r metacontroller.CompositeControllerChildResourceRule) bool { return rolls(&r) })
+	rolling := slices.ContainsFunc(rules, func(r v1alpha1.CompositeControllerChildResourceRule) bool { return rolls(&r) })
 	parent, known := groupResource(spec.ParentResource.ResourceRule)
 	var errs field.ErrorList
 	for i := range rules {
@@ -102,7 +103,7 @@ const maxNamePart = 63
 
 // validateFinalizer refuses a name that cannot be part of the finalizer that a finalize hook needs
 // (docs/reference/compatibility.md#v-finalizer).
-func validateFinalizer(finalize *metacontroller.Hook, name, prefix string) field.ErrorList {
+func validateFinalizer(finalize *v1alpha1.Hook, name, prefix string) field.ErrorList {
 	longest := maxNamePart - len(prefix)
 	if finalize == nil || len(name) <= longest {
 		return nil

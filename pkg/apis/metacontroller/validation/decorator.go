@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // ValidateDecoratorController checks a new DecoratorController.
@@ -56,7 +57,7 @@ func validateDecorator(o *metacontroller.DecoratorController) field.ErrorList {
 	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints, hooks.Sync, hooks.Finalize, hooks.Customize)...)
 }
 
-func validateTargets(rules []metacontroller.DecoratorControllerResourceRule, path *field.Path) field.ErrorList {
+func validateTargets(rules []v1alpha1.DecoratorControllerResourceRule, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if rules == nil {
 		// An empty list is admitted, as Metacontroller's schema does; a missing one is not.
@@ -81,7 +82,7 @@ func validateTargets(rules []metacontroller.DecoratorControllerResourceRule, pat
 	return errs
 }
 
-func validateAttachments(spec *metacontroller.DecoratorControllerSpec, path *field.Path) field.ErrorList {
+func validateAttachments(spec *v1alpha1.DecoratorControllerSpec, path *field.Path) field.ErrorList {
 	targets := targetsOf(spec)
 	var errs field.ErrorList
 	for i, rule := range bounded(spec.Attachments) {
@@ -96,8 +97,8 @@ func validateAttachments(spec *metacontroller.DecoratorControllerSpec, path *fie
 }
 
 // targetsOf finds the rules about targets by resource.
-func targetsOf(spec *metacontroller.DecoratorControllerSpec) map[schema.GroupResource]*metacontroller.DecoratorControllerResourceRule {
-	targets := map[schema.GroupResource]*metacontroller.DecoratorControllerResourceRule{}
+func targetsOf(spec *v1alpha1.DecoratorControllerSpec) map[schema.GroupResource]*v1alpha1.DecoratorControllerResourceRule {
+	targets := map[schema.GroupResource]*v1alpha1.DecoratorControllerResourceRule{}
 	for i := range bounded(spec.Resources) {
 		if resource, ok := groupResource(spec.Resources[i].ResourceRule); ok {
 			targets[resource] = &spec.Resources[i]
@@ -107,7 +108,7 @@ func targetsOf(spec *metacontroller.DecoratorControllerSpec) map[schema.GroupRes
 }
 
 // narrowed reports whether a rule excludes any object of its resource.
-func narrowed(rule *metacontroller.DecoratorControllerResourceRule) bool {
+func narrowed(rule *v1alpha1.DecoratorControllerResourceRule) bool {
 	annotations := rule.AnnotationSelector
 	return selects(rule.LabelSelector) ||
 		annotations != nil && len(annotations.MatchAnnotations)+len(annotations.MatchExpressions) > 0

@@ -27,7 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // The resources of our own group.
@@ -38,11 +38,11 @@ const (
 )
 
 // servedVersion is the API version that this server serves, and nobody else can.
-var servedVersion = schema.GroupVersion{Group: metacontroller.GroupName, Version: "v1alpha1"}.String()
+var servedVersion = schema.GroupVersion{Group: v1alpha1.GroupName, Version: "v1alpha1"}.String()
 
 // validateResourceRule checks the names in a rule (docs/reference/compatibility.md#v-resource). That both are given is
 // checked by the generated validation.
-func validateResourceRule(rule metacontroller.ResourceRule, path *field.Path) field.ErrorList {
+func validateResourceRule(rule v1alpha1.ResourceRule, path *field.Path) field.ErrorList {
 	errs := validateAPIVersion(rule.APIVersion, path.Child("apiVersion"))
 	at := path.Child("resource")
 	switch own := []string{compositeControllers, controllerRevisions, decoratorControllers}; {
@@ -74,7 +74,7 @@ func validateAPIVersion(apiVersion string, path *field.Path) field.ErrorList {
 }
 
 // groupResource is what a rule names in any version; false if it names nothing.
-func groupResource(rule metacontroller.ResourceRule) (schema.GroupResource, bool) {
+func groupResource(rule v1alpha1.ResourceRule) (schema.GroupResource, bool) {
 	version, err := schema.ParseGroupVersion(rule.APIVersion)
 	if err != nil || rule.APIVersion == "" || rule.Resource == "" {
 		return schema.GroupResource{}, false
@@ -83,7 +83,7 @@ func groupResource(rule metacontroller.ResourceRule) (schema.GroupResource, bool
 }
 
 // own reports whether a rule names a resource that this server serves.
-func own(rule metacontroller.ResourceRule, resources ...string) bool {
+func own(rule v1alpha1.ResourceRule, resources ...string) bool {
 	return rule.APIVersion == servedVersion && slices.Contains(resources, rule.Resource)
 }
 
@@ -104,7 +104,7 @@ func selects(selector *metav1.LabelSelector) bool {
 
 // validateAnnotationSelector demands what Metacontroller needs to build a label selector of it (docs/reference/contract.md#s1.2). Unlike
 // with label selectors, the names of the errors' fields are those of the annotation selector.
-func validateAnnotationSelector(selector *metacontroller.AnnotationSelector, path *field.Path) field.ErrorList {
+func validateAnnotationSelector(selector *v1alpha1.AnnotationSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil
 	}

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // ValidateControllerRevision checks a new or changed ControllerRevision.
@@ -53,7 +54,7 @@ func validateParentPatch(raw []byte, path *field.Path) field.ErrorList {
 
 // validateRevisionChildren refuses names that no object can have. It stops at the first bad name: a parent may have thousands of
 // children.
-func validateRevisionChildren(children *metacontroller.ControllerRevisionChildren, at *field.Path) field.ErrorList {
+func validateRevisionChildren(children *v1alpha1.ControllerRevisionChildren, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if children.APIGroup != "" && len(validation.IsDNS1123Subdomain(children.APIGroup)) > 0 {
 		errs = append(errs, invalid(at.Child("apiGroup"), children.APIGroup, "must be an API group such as apps, or empty for the core group"))

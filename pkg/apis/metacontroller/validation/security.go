@@ -27,12 +27,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // validateSecurity holds the rules of docs/reference/contract.md#s1.5, docs/reference/contract.md#s2.3, which Metacontroller checks when it starts a controller.
-func validateSecurity(security *metacontroller.WebhookSecurity, path *field.Path) field.ErrorList {
+func validateSecurity(security *v1alpha1.WebhookSecurity, path *field.Path) field.ErrorList {
 	errs := validateSources(security.CABundle, path.Child("caBundle"))
 	if security.Authorization == nil {
 		return errs
@@ -48,7 +47,7 @@ func validateSecurity(security *metacontroller.WebhookSecurity, path *field.Path
 	return errs
 }
 
-func validateSources(bundle *metacontroller.CABundle, path *field.Path) field.ErrorList {
+func validateSources(bundle *v1alpha1.CABundle, path *field.Path) field.ErrorList {
 	if bundle == nil {
 		return nil
 	}
@@ -71,7 +70,7 @@ func validateSources(bundle *metacontroller.CABundle, path *field.Path) field.Er
 
 // validateCredentials refuses what no hook can be called with: names that no object can have, certificates that are none, and
 // schemes that cannot be in a header.
-func validateCredentials(security *metacontroller.WebhookSecurity, path *field.Path) field.ErrorList {
+func validateCredentials(security *v1alpha1.WebhookSecurity, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if bundle, at := security.CABundle, path.Child("caBundle"); bundle != nil {
 		if bundle.SecretRef == nil && bundle.ConfigMapRef == nil {
@@ -96,7 +95,7 @@ func validateCredentials(security *metacontroller.WebhookSecurity, path *field.P
 	return errs
 }
 
-func validateAuthorization(authorization *metacontroller.WebhookAuthorization, path *field.Path) field.ErrorList {
+func validateAuthorization(authorization *v1alpha1.WebhookAuthorization, path *field.Path) field.ErrorList {
 	ref := authorization.SecretRef
 	errs := validateReference(ref.Name, ref.Namespace, path.Child("secretRef"))
 	if ref.Key != "" {
@@ -110,7 +109,7 @@ func validateAuthorization(authorization *metacontroller.WebhookAuthorization, p
 	return errs
 }
 
-func validateBundleReference(ref *metacontroller.CABundleReference, path *field.Path) field.ErrorList {
+func validateBundleReference(ref *v1alpha1.CABundleReference, path *field.Path) field.ErrorList {
 	if ref == nil {
 		return nil
 	}
@@ -172,7 +171,7 @@ func validateReference(name, namespace string, path *field.Path) field.ErrorList
 
 // validateServiceAccount checks the names of the account as which a controller acts. That they are given is checked by the generated
 // validation.
-func validateServiceAccount(ref *metacontroller.ServiceAccountReference, path *field.Path) field.ErrorList {
+func validateServiceAccount(ref *v1alpha1.ServiceAccountReference, path *field.Path) field.ErrorList {
 	if ref == nil {
 		return nil
 	}
@@ -194,14 +193,14 @@ func validateKey(key *string, path *field.Path) field.ErrorList {
 }
 
 // endpointOf finds the entry that gives a webhook its settings; -1 if it has settings of its own, or no entry is about its host.
-func endpointOf(webhook *metacontroller.Webhook, endpoints []metacontroller.EndpointConfig) int {
+func endpointOf(webhook *v1alpha1.Webhook, endpoints []v1alpha1.EndpointConfig) int {
 	address := addressOf(webhook)
 	if address == nil || secures(&webhook.WebhookSecurity) {
 		return -1
 	}
-	return slices.IndexFunc(endpoints, func(e metacontroller.EndpointConfig) bool { return v1alpha1.EndpointMatches(e.Host, address) })
+	return slices.IndexFunc(endpoints, func(e v1alpha1.EndpointConfig) bool { return v1alpha1.EndpointMatches(e.Host, address) })
 }
 
-func secures(s *metacontroller.WebhookSecurity) bool {
+func secures(s *v1alpha1.WebhookSecurity) bool {
 	return s.CABundle != nil || s.ClientTLS != nil || s.Authorization != nil || s.BasicAuth != nil
 }

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 var percentage = regexp.MustCompile(`^\d+%$`)
@@ -53,7 +53,7 @@ func validateMaxUnavailable(value *intstr.IntOrString, path *field.Path) field.E
 }
 
 // validateDeletionGuard accepts 0 and more, and 0% to 100%. That the value is there is checked by the generated rules.
-func validateDeletionGuard(guard *metacontroller.DeletionGuard, path *field.Path) field.ErrorList {
+func validateDeletionGuard(guard *v1alpha1.DeletionGuard, path *field.Path) field.ErrorList {
 	if guard == nil || guard.MaxDeletions == nil {
 		return nil
 	}
@@ -72,7 +72,7 @@ func validateDeletionGuard(guard *metacontroller.DeletionGuard, path *field.Path
 }
 
 // validateFieldPaths refuses paths that no object can have (docs/reference/compatibility.md#v-field-paths).
-func validateFieldPaths(history *metacontroller.CompositeControllerRevisionHistory, path *field.Path) field.ErrorList {
+func validateFieldPaths(history *v1alpha1.CompositeControllerRevisionHistory, path *field.Path) field.ErrorList {
 	if history == nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ func validateFieldPaths(history *metacontroller.CompositeControllerRevisionHisto
 }
 
 // rolls reports whether a rule updates a few children at a time.
-func rolls(rule *metacontroller.CompositeControllerChildResourceRule) bool {
+func rolls(rule *v1alpha1.CompositeControllerChildResourceRule) bool {
 	s := rule.UpdateStrategy
-	return s != nil && (s.Method == metacontroller.ChildUpdateRollingInPlace || s.Method == metacontroller.ChildUpdateRollingRecreate)
+	return s != nil && (s.Method == v1alpha1.ChildUpdateRollingInPlace || s.Method == v1alpha1.ChildUpdateRollingRecreate)
 }

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
 )
 
@@ -258,7 +259,7 @@ func TestBadObjectsAreRefusedByField(t *testing.T) {
 
 // Rules may become stricter. What is stored must still be labeled and deleted then.
 func TestUnchangedSpecsAreNotCheckedAgain(t *testing.T) {
-	bad := metacontroller.CompositeControllerSpec{Hooks: &metacontroller.CompositeControllerHooks{Finalize: &metacontroller.Hook{}}}
+	bad := v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Finalize: &v1alpha1.Hook{}}}
 	old := &metacontroller.CompositeController{Spec: bad}
 	labeled := old.DeepCopy()
 	labeled.ObjectMeta = metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}
@@ -271,16 +272,16 @@ func TestUnchangedSpecsAreNotCheckedAgain(t *testing.T) {
 		t.Errorf("a changed spec with one mistake: %v", errs)
 	}
 
-	twice := []metacontroller.DecoratorControllerResourceRule{
-		{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "pods"}},
-		{ResourceRule: metacontroller.ResourceRule{APIVersion: "v1", Resource: "pods"}},
+	twice := []v1alpha1.DecoratorControllerResourceRule{
+		{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "pods"}},
+		{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "pods"}},
 	}
-	was := &metacontroller.DecoratorController{Spec: metacontroller.DecoratorControllerSpec{Resources: twice}}
+	was := &metacontroller.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{Resources: twice}}
 	if errs := validation.ValidateDecoratorControllerUpdate(was.DeepCopy(), was); len(errs) > 0 {
 		t.Errorf("an unchanged decorator is refused: %v", errs)
 	}
 	more := was.DeepCopy()
-	more.Spec.Attachments = make([]metacontroller.DecoratorControllerAttachmentRule, 1)
+	more.Spec.Attachments = make([]v1alpha1.DecoratorControllerAttachmentRule, 1)
 	if errs := validation.ValidateDecoratorControllerUpdate(more, was); len(errs) != 1 {
 		t.Errorf("a changed decorator with one mistake: %v", errs)
 	}

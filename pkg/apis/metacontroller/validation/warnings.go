@@ -27,6 +27,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // WarningsForCompositeController tells what in a valid CompositeController has no effect, will keep it from running, or is
@@ -35,7 +36,7 @@ func WarningsForCompositeController(o *metacontroller.CompositeController) []str
 	path := field.NewPath("spec")
 	var w warnings
 	w.aboutParent(&o.Spec, path.Child("parentResource"))
-	rules := make([]metacontroller.ResourceRule, 0, len(o.Spec.ChildResources))
+	rules := make([]v1alpha1.ResourceRule, 0, len(o.Spec.ChildResources))
 	for i := range o.Spec.ChildResources {
 		rules = append(rules, o.Spec.ChildResources[i].ResourceRule)
 		w.aboutStrategy(o.Spec.ChildResources[i].UpdateStrategy, path.Child("childResources").Index(i).Child("updateStrategy"))
@@ -77,7 +78,7 @@ func WarningsForDecoratorController(o *metacontroller.DecoratorController) []str
 			targets.Insert(resource)
 		}
 	}
-	rules := make([]metacontroller.ResourceRule, 0, len(o.Spec.Attachments))
+	rules := make([]v1alpha1.ResourceRule, 0, len(o.Spec.Attachments))
 	for i, rule := range o.Spec.Attachments {
 		rules = append(rules, rule.ResourceRule)
 		if strategy := rule.UpdateStrategy; strategy != nil {
@@ -127,14 +128,14 @@ func (w *warnings) add(path *field.Path, message string) {
 	*w = append(*w, path.String()+": "+message)
 }
 
-func (w *warnings) aboutParent(spec *metacontroller.CompositeControllerSpec, path *field.Path) {
+func (w *warnings) aboutParent(spec *v1alpha1.CompositeControllerSpec, path *field.Path) {
 	w.aboutHandled(spec.ParentResource.ResourceRule, path)
 	history := spec.ParentResource.RevisionHistory
 	if history == nil || len(history.FieldPaths) == 0 {
 		return
 	}
 	at := path.Child("revisionHistory", "fieldPaths")
-	if !slices.ContainsFunc(spec.ChildResources, func(r metacontroller.CompositeControllerChildResourceRule) bool { return rolls(&r) }) {
+	if !slices.ContainsFunc(spec.ChildResources, func(r v1alpha1.CompositeControllerChildResourceRule) bool { return rolls(&r) }) {
 		w.add(at, "has no effect without a child resource that has a rolling update strategy")
 		return
 	}
@@ -166,7 +167,7 @@ func (w *warnings) aboutFieldPath(all []string, i int, path *field.Path) {
 }
 
 // aboutHandled warns of parents and targets that the server itself has to do with.
-func (w *warnings) aboutHandled(rule metacontroller.ResourceRule, path *field.Path) {
+func (w *warnings) aboutHandled(rule v1alpha1.ResourceRule, path *field.Path) {
 	resource, _ := groupResource(rule)
 	switch {
 	case own(rule, compositeControllers, decoratorControllers):
@@ -193,11 +194,11 @@ var rights = []struct {
 	{"certificates.k8s.io", []string{"clustertrustbundles"}, "say whom Pods trust"},
 	{"apiextensions.k8s.io", []string{"customresourcedefinitions"}, "change which kinds the cluster serves"},
 	{"apiregistration.k8s.io", []string{"apiservices"}, "change which kinds the cluster serves"},
-	{metacontroller.GroupName, []string{compositeControllers, decoratorControllers}, "run controllers with the rights of this server"},
+	{v1alpha1.GroupName, []string{compositeControllers, decoratorControllers}, "run controllers with the rights of this server"},
 }
 
 // aboutChildren warns of children and attachments that are more than objects.
-func (w *warnings) aboutChildren(rules []metacontroller.ResourceRule, path *field.Path) {
+func (w *warnings) aboutChildren(rules []v1alpha1.ResourceRule, path *field.Path) {
 	for i, rule := range rules {
 		resource, _ := groupResource(rule)
 		for _, right := range rights {
@@ -212,7 +213,7 @@ func (w *warnings) aboutChildren(rules []metacontroller.ResourceRule, path *fiel
 }
 
 // aboutRecursion warns of children that are parents; validation has seen to it that there is a selector.
-func (w *warnings) aboutRecursion(rules []metacontroller.ResourceRule, path *field.Path, parents sets.Set[schema.GroupResource], selector string) {
+func (w *warnings) aboutRecursion(rules []v1alpha1.ResourceRule, path *field.Path, parents sets.Set[schema.GroupResource], selector string) {
 	for i, rule := range rules {
 		if resource, ok := groupResource(rule); ok && parents.Has(resource) {
 			w.add(path.Index(i), "those that match "+selector+" would have children of their own")
@@ -220,7 +221,7 @@ func (w *warnings) aboutRecursion(rules []metacontroller.ResourceRule, path *fie
 	}
 }
 
-func (w *warnings) aboutDuplicates(rules []metacontroller.ResourceRule, path *field.Path) {
+func (w *warnings) aboutDuplicates(rules []v1alpha1.ResourceRule, path *field.Path) {
 	seen := map[schema.GroupResource]bool{}
 	for i, rule := range rules {
 		resource, ok := groupResource(rule)
@@ -234,11 +235,11 @@ func (w *warnings) aboutDuplicates(rules []metacontroller.ResourceRule, path *fi
 	}
 }
 
-func (w *warnings) aboutStrategy(strategy *metacontroller.CompositeControllerChildUpdateStrategy, path *field.Path) {
+func (w *warnings) aboutStrategy(strategy *v1alpha1.CompositeControllerChildUpdateStrategy, path *field.Path) {
 	if strategy == nil {
 		return
 	}
-	rolling := rolls(&metacontroller.CompositeControllerChildResourceRule{UpdateStrategy: strategy})
+	rolling := rolls(&v1alpha1.CompositeControllerChildResourceRule{UpdateStrategy: strategy})
 	checks := strategy.StatusChecks.Conditions
 	switch {
 	case rolling && len(checks) == 0:
@@ -255,7 +256,7 @@ func (w *warnings) aboutStrategy(strategy *metacontroller.CompositeControllerChi
 }
 
 // aboutStatusChecks warns of checks that no child passes.
-func (w *warnings) aboutStatusChecks(checks []metacontroller.StatusConditionCheck, path *field.Path) {
+func (w *warnings) aboutStatusChecks(checks []v1alpha1.StatusConditionCheck, path *field.Path) {
 	demanded := map[string]string{}
 	for i, check := range checks {
 		status := ptr.Deref(check.Status, "")
@@ -271,8 +272,8 @@ func (w *warnings) aboutStatusChecks(checks []metacontroller.StatusConditionChec
 	}
 }
 
-func (w *warnings) aboutForce(apply metacontroller.ChildApplyStrategy, force *bool, path *field.Path) {
-	if force != nil && apply == metacontroller.ChildApplyMerge {
+func (w *warnings) aboutForce(apply v1alpha1.ChildApplyStrategy, force *bool, path *field.Path) {
+	if force != nil && apply == v1alpha1.ChildApplyMerge {
 		w.add(path.Child("force"), "has no effect with apply: Merge")
 	}
 }

@@ -25,13 +25,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // withoutHooks is the warning of a definition that has neither a sync nor a finalize hook.
 const withoutHooks = "without a sync or finalize hook the controller does not start"
 
-func (w *warnings) aboutHooks(sync, finalize, customize *metacontroller.Hook, endpoints []metacontroller.EndpointConfig) {
+func (w *warnings) aboutHooks(sync, finalize, customize *v1alpha1.Hook, endpoints []v1alpha1.EndpointConfig) {
 	path := field.NewPath("spec", "hooks")
 	switch {
 	case sync == nil && finalize == nil:
@@ -43,7 +43,7 @@ func (w *warnings) aboutHooks(sync, finalize, customize *metacontroller.Hook, en
 	}
 	used := make([]bool, len(endpoints))
 	for _, hook := range []struct {
-		*metacontroller.Hook
+		*v1alpha1.Hook
 		at *field.Path
 	}{{sync, path.Child("sync")}, {finalize, path.Child("finalize")}, {customize, path.Child("customize")}} {
 		switch {
@@ -52,17 +52,17 @@ func (w *warnings) aboutHooks(sync, finalize, customize *metacontroller.Hook, en
 			w.add(hook.at.Child("webhook"), "without a webhook the hook is switched off")
 		default:
 			w.aboutWebhook(hook.Webhook, hook.at.Child("webhook"))
-			w.aboutSecurity(hook.Webhook, hook.at.Child("webhook"), []*metacontroller.Hook{sync, finalize, customize}, endpoints, used)
+			w.aboutSecurity(hook.Webhook, hook.at.Child("webhook"), []*v1alpha1.Hook{sync, finalize, customize}, endpoints, used)
 		}
 	}
 	w.aboutEndpoints(endpoints, used)
 }
 
-func called(hook *metacontroller.Hook) bool {
+func called(hook *v1alpha1.Hook) bool {
 	return hook != nil && hook.Webhook != nil
 }
 
-func (w *warnings) aboutWebhook(webhook *metacontroller.Webhook, at *field.Path) {
+func (w *warnings) aboutWebhook(webhook *v1alpha1.Webhook, at *field.Path) {
 	if webhook.URL != nil {
 		if webhook.Service != nil || webhook.Path != nil {
 			w.add(at.Child("service"), "service and path have no effect, because url is set")
@@ -102,7 +102,7 @@ func (w *warnings) aboutURL(address *url.URL, at *field.Path) {
 	}
 }
 
-func (w *warnings) aboutService(service *metacontroller.ServiceReference, path string, at *field.Path) {
+func (w *warnings) aboutService(service *v1alpha1.ServiceReference, path string, at *field.Path) {
 	if service.Name != strings.ToLower(service.Name) {
 		w.add(at.Child("service", "name"), "names of Services are in lower case")
 	}
@@ -114,7 +114,7 @@ func (w *warnings) aboutService(service *metacontroller.ServiceReference, path s
 	}
 }
 
-func (w *warnings) aboutEtag(etag *metacontroller.WebhookEtagConfig, at *field.Path) {
+func (w *warnings) aboutEtag(etag *v1alpha1.WebhookEtagConfig, at *field.Path) {
 	if etag == nil {
 		return
 	}
@@ -135,9 +135,9 @@ func (w *warnings) aboutEtag(etag *metacontroller.WebhookEtagConfig, at *field.P
 // aboutSecurity warns of what the addresses make useless or dangerous, and marks the endpoint that is used. An endpoint may be that of several
 // hooks, by http and by https.
 func (w *warnings) aboutSecurity(
-	webhook *metacontroller.Webhook, at *field.Path, hooks []*metacontroller.Hook, endpoints []metacontroller.EndpointConfig, used []bool,
+	webhook *v1alpha1.Webhook, at *field.Path, hooks []*v1alpha1.Hook, endpoints []v1alpha1.EndpointConfig, used []bool,
 ) {
-	security, users := &webhook.WebhookSecurity, []*metacontroller.Webhook{webhook}
+	security, users := &webhook.WebhookSecurity, []*v1alpha1.Webhook{webhook}
 	if i := endpointOf(webhook, endpoints); i >= 0 {
 		if used[i] {
 			return // Said already.
@@ -186,7 +186,7 @@ func (w *warnings) aboutSecurity(
 }
 
 // aboutValues warns of what readers of the controller should not see, and of certificates that are passed over.
-func (w *warnings) aboutValues(security *metacontroller.WebhookSecurity, at *field.Path) {
+func (w *warnings) aboutValues(security *v1alpha1.WebhookSecurity, at *field.Path) {
 	if a := security.Authorization; a != nil && strings.ContainsAny(strings.TrimSpace(ptr.Deref(a.Type, "")), " \t:=,;") {
 		w.add(at.Child("authorization", "type"), "is more than the name of a scheme, and every reader of the controller sees it")
 	}
@@ -201,10 +201,10 @@ func (w *warnings) aboutValues(security *metacontroller.WebhookSecurity, at *fie
 	}
 }
 
-func (w *warnings) aboutEndpoints(endpoints []metacontroller.EndpointConfig, used []bool) {
+func (w *warnings) aboutEndpoints(endpoints []v1alpha1.EndpointConfig, used []bool) {
 	path := field.NewPath("spec", "endpointConfigs")
 	for i := range bounded(endpoints) {
-		above := slices.ContainsFunc(endpoints[:i], func(e metacontroller.EndpointConfig) bool {
+		above := slices.ContainsFunc(endpoints[:i], func(e v1alpha1.EndpointConfig) bool {
 			return strings.EqualFold(e.Host, endpoints[i].Host)
 		})
 		switch {

@@ -28,11 +28,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // validateHooks checks the hooks that are called; preUpdateChild and postUpdateChild are not.
-func validateHooks(sync, finalize, customize *metacontroller.Hook, path *field.Path) field.ErrorList {
+func validateHooks(sync, finalize, customize *v1alpha1.Hook, path *field.Path) field.ErrorList {
 	errs := validateHook(sync, path.Child("sync"))
 	errs = append(errs, validateHook(finalize, path.Child("finalize"))...)
 	if finalize != nil && finalize.Webhook == nil {
@@ -43,7 +43,7 @@ func validateHooks(sync, finalize, customize *metacontroller.Hook, path *field.P
 	return append(errs, validateHook(customize, path.Child("customize"))...)
 }
 
-func validateHook(hook *metacontroller.Hook, path *field.Path) field.ErrorList {
+func validateHook(hook *v1alpha1.Hook, path *field.Path) field.ErrorList {
 	if hook == nil || hook.Webhook == nil {
 		return nil
 	}
@@ -72,7 +72,7 @@ func validateTimeout(timeout *metav1.Duration, path *field.Path) field.ErrorList
 
 // validateEndpointConfigs checks all of those entries that a hook uses. Metacontroller does not read the others, so that a controller
 // may run with whatever is in them.
-func validateEndpointConfigs(configs []metacontroller.EndpointConfig, path *field.Path, hooks ...*metacontroller.Hook) field.ErrorList {
+func validateEndpointConfigs(configs []v1alpha1.EndpointConfig, path *field.Path, hooks ...*v1alpha1.Hook) field.ErrorList {
 	configs = bounded(configs)
 	used := sets.New[int]()
 	for _, hook := range hooks {

@@ -26,7 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/deletion"
 )
 
@@ -59,8 +59,8 @@ func (k Kind[O]) NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGe
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return k.New() },
 		NewListFunc:               k.NewList,
-		DefaultQualifiedResource:  metacontroller.Resource(k.Resource),
-		SingularQualifiedResource: metacontroller.Resource(k.Singular),
+		DefaultQualifiedResource:  v1alpha1.Resource(k.Resource),
+		SingularQualifiedResource: v1alpha1.Resource(k.Singular),
 		CreateStrategy:            strategy,
 		UpdateStrategy:            strategy,
 		DeleteStrategy:            strategy,

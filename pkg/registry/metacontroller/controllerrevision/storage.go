@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // deleteWorkers is how many revisions are deleted at the same time when a namespace ends.
@@ -46,8 +47,8 @@ func NewREST(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*REST, e
 	store := &genericregistry.Store{
 		NewFunc:                   func() runtime.Object { return &metacontroller.ControllerRevision{} },
 		NewListFunc:               func() runtime.Object { return &metacontroller.ControllerRevisionList{} },
-		DefaultQualifiedResource:  metacontroller.Resource("controllerrevisions"),
-		SingularQualifiedResource: metacontroller.Resource("controllerrevision"),
+		DefaultQualifiedResource:  v1alpha1.Resource("controllerrevisions"),
+		SingularQualifiedResource: v1alpha1.Resource("controllerrevision"),
 		CreateStrategy:            strategy,
 		UpdateStrategy:            strategy,
 		DeleteStrategy:            strategy,

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision"
 )
 
@@ -36,7 +37,7 @@ func TestOnlyTheServerChangesAPatch(t *testing.T) {
 	for name, test := range map[string]struct {
 		ctx      context.Context
 		patch    string
-		children []metacontroller.ControllerRevisionChildren
+		children []v1alpha1.ControllerRevisionChildren
 		want     string
 	}{
 		"the server repairs it":              {ctx: by("system:apiserver", "system:masters"), patch: `{"spec":{"a":3}}`},
@@ -44,7 +45,7 @@ func TestOnlyTheServerChangesAPatch(t *testing.T) {
 		"nor does a name alone help":         {ctx: by("system:apiserver"), patch: `{"spec":{"a":3}}`, want: "parentPatch: Forbidden: may not change; only this server writes it"},
 		"nor being nobody":                   {ctx: t.Context(), patch: `{"spec":{"a":3}}`, want: "parentPatch: Forbidden: may not change; only this server writes it"},
 		"the order of fields does not count": {ctx: by("eve"), patch: `{"spec":{"b":2,"a":1}}`},
-		"children may change":                {ctx: by("eve"), patch: `{"spec":{"a":1,"b":2}}`, children: []metacontroller.ControllerRevisionChildren{{Kind: "Pod", Names: []string{"a"}}}},
+		"children may change":                {ctx: by("eve"), patch: `{"spec":{"a":1,"b":2}}`, children: []v1alpha1.ControllerRevisionChildren{{Kind: "Pod", Names: []string{"a"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old := &metacontroller.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"}, ParentPatch: runtime.RawExtension{Raw: []byte(`{"spec":{"a":1,"b":2}}`)}}

@@ -75,7 +75,7 @@ func printed(o *metacontroller.DecoratorController) table.Controller {
 	c := table.Controller{Status: o.Status.ControllerStatus, Account: o.Spec.ServiceAccountRef}
 	for _, rule := range o.Spec.Attachments {
 		attachments = append(attachments, table.Resource(rule.ResourceRule))
-		var method metacontroller.ChildUpdateMethod
+		var method v1alpha1.ChildUpdateMethod
 		if rule.UpdateStrategy != nil {
 			method = rule.UpdateStrategy.Method
 		}

@@ -33,6 +33,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/deletion"
 )
@@ -88,7 +89,7 @@ func newStore(s *stored) *deletion.Store {
 	return deletion.NewStore(&genericregistry.Store{
 		NewFunc:                  func() runtime.Object { return &metacontroller.CompositeController{} },
 		NewListFunc:              func() runtime.Object { return &metacontroller.CompositeControllerList{} },
-		DefaultQualifiedResource: metacontroller.Resource("compositecontrollers"),
+		DefaultQualifiedResource: v1alpha1.Resource("compositecontrollers"),
 		KeyRootFunc:              func(context.Context) string { return "/" },
 		KeyFunc:                  func(_ context.Context, name string) (string, error) { return "/" + name, nil },
 		DeleteStrategy:           compositecontroller.Kind().Strategy(scheme),

@@ -30,7 +30,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
@@ -138,14 +137,14 @@ func requestError(ctx context.Context, err error, p v1alpha1.ParentReference, ho
 
 // mayCall returns an error if the caller may not have hooks called, which takes the right to plan.
 func (r *RequestREST) mayCall(ctx context.Context, who *caller, name string) error {
-	plan := rights.Right{Verb: rights.Create, Group: metacontroller.GroupName, Resource: r.resource, Subresource: "plan", Name: name}
+	plan := rights.Right{Verb: rights.Create, Group: v1alpha1.GroupName, Resource: r.resource, Subresource: "plan", Name: name}
 	lacking, err := who.lacking(ctx, plan)
 	if err != nil || lacking == nil {
 		return err
 	}
-	return apierrors.NewForbidden(schema.GroupResource{Group: metacontroller.GroupName, Resource: r.resource}, name, fmt.Errorf(
+	return apierrors.NewForbidden(schema.GroupResource{Group: v1alpha1.GroupName, Resource: r.resource}, name, fmt.Errorf(
 		"call=true has the server call hooks, as a plan does: user %q may not create %s/plan in API group %s", who.subject.User, r.resource,
-		metacontroller.GroupName))
+		v1alpha1.GroupName))
 }
 
 // one returns the parent that the options name, if the caller sees it and the kinds of its children.

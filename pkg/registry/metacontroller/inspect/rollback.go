@@ -27,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
@@ -118,7 +117,7 @@ func rollbackError(err error, p v1alpha1.ParentReference, spec *v1alpha1.Control
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return failed(err, fmt.Sprintf("%s %q was not rolled back", resource, p.Name))
 	case errors.Is(err, inspection.ErrNoRevision):
-		notFound := apierrors.NewNotFound(schema.GroupResource{Group: metacontroller.GroupName, Resource: "controllerrevisions"}, spec.Revision)
+		notFound := apierrors.NewNotFound(schema.GroupResource{Group: v1alpha1.GroupName, Resource: "controllerrevisions"}, spec.Revision)
 		notFound.ErrStatus.Message = fmt.Sprintf("%s %q cannot be rolled back: %v", resource, p.Name, err)
 		return notFound
 	case ofServer:

@@ -28,7 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
@@ -37,13 +36,13 @@ type Controller struct {
 	// Cells are those of the kind's own columns.
 	Cells []any
 	// Status is the controller's.
-	Status metacontroller.ControllerStatus
+	Status v1alpha1.ControllerStatus
 	// Sync, Finalize and Customize are the hooks, nil where the definition has none.
-	Sync, Finalize, Customize *metacontroller.Hook
+	Sync, Finalize, Customize *v1alpha1.Hook
 	// Methods are how existing children are updated, for each child resource; an empty one is the default.
-	Methods []metacontroller.ChildUpdateMethod
+	Methods []v1alpha1.ChildUpdateMethod
 	// Account is the service account as which the controller acts, nil for the server's own.
-	Account *metacontroller.ServiceAccountReference
+	Account *v1alpha1.ServiceAccountReference
 }
 
 // OfControllers returns the columns of one kind of controllers: own are those that only this kind has, and printed says what is in the
@@ -115,7 +114,7 @@ func (c *Controller) cells(age string) []any {
 const maxError = 100
 
 // lastError returns why a controller does not do what it should.
-func lastError(status metacontroller.ControllerStatus) string {
+func lastError(status v1alpha1.ControllerStatus) string {
 	for _, condition := range status.Conditions {
 		if condition.Message != "" && condition.Status == fault(condition.Type) && condition.Reason != v1alpha1.ReasonPaused {
 			return shorten(condition.Message)
@@ -148,7 +147,7 @@ func shorten(message string) string {
 }
 
 // Resource returns the resource that a rule names in kubectl's form, for example deployments.apps.
-func Resource(rule metacontroller.ResourceRule) string {
+func Resource(rule v1alpha1.ResourceRule) string {
 	version, err := schema.ParseGroupVersion(rule.APIVersion)
 	if err != nil {
 		return rule.Resource

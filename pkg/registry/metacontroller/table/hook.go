@@ -24,7 +24,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // hooks returns the names of the hooks that are called, and where these are.
@@ -32,7 +32,7 @@ func (c *Controller) hooks() (called, addresses string) {
 	var names, places []string
 	for _, h := range []struct {
 		name string
-		hook *metacontroller.Hook
+		hook *v1alpha1.Hook
 	}{{"sync", c.Sync}, {"finalize", c.Finalize}, {"customize", c.Customize}} {
 		if h.hook == nil || h.hook.Webhook == nil {
 			continue
@@ -46,7 +46,7 @@ func (c *Controller) hooks() (called, addresses string) {
 }
 
 // address is where a webhook is. The path and the query are left out, and the user: they may be secret.
-func address(webhook *metacontroller.Webhook) string {
+func address(webhook *v1alpha1.Webhook) string {
 	if webhook.URL != nil {
 		u, err := url.Parse(*webhook.URL)
 		if err != nil || u.Host == "" {
@@ -63,11 +63,11 @@ func address(webhook *metacontroller.Webhook) string {
 }
 
 // strategies returns each method once. An empty one is the default.
-func strategies(methods []metacontroller.ChildUpdateMethod) string {
+func strategies(methods []v1alpha1.ChildUpdateMethod) string {
 	var different []string
 	for _, method := range methods {
 		if method == "" {
-			method = metacontroller.ChildUpdateOnDelete
+			method = v1alpha1.ChildUpdateOnDelete
 		}
 		if !slices.Contains(different, string(method)) {
 			different = append(different, string(method))

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package fuzzer
+package install_test
 
 import (
 	"fmt"
@@ -26,30 +26,31 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/randfill"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// Funcs returns the functions that fill types of this group, for the fuzzers of apimachinery.
-func Funcs(serializer.CodecFactory) []any {
+// fuzzers returns the functions that fill types of this group with random content that survives a round trip: with every default set, and
+// with JSON where JSON is kept.
+func fuzzers(serializer.CodecFactory) []any {
 	return []any{
-		func(h *metacontroller.Hook, c randfill.Continue) {
+		func(h *v1alpha1.Hook, c randfill.Continue) {
 			c.FillNoCustom(h)
-			setDefault(&h.Version, metacontroller.HookVersionV1)
+			setDefault(&h.Version, v1alpha1.HookVersionV1)
 		},
-		func(r *metacontroller.CABundleReference, c randfill.Continue) {
+		func(r *v1alpha1.CABundleReference, c randfill.Continue) {
 			c.FillNoCustom(r)
 			setDefault(&r.Key, "ca.crt")
 		},
-		func(t *metacontroller.ClientTLS, c randfill.Continue) {
+		func(t *v1alpha1.ClientTLS, c randfill.Continue) {
 			c.FillNoCustom(t)
 			setDefault(&t.CertKey, "tls.crt")
 			setDefault(&t.PrivateKeyKey, "tls.key")
 		},
-		func(a *metacontroller.WebhookAuthorization, c randfill.Continue) {
+		func(a *v1alpha1.WebhookAuthorization, c randfill.Continue) {
 			c.FillNoCustom(a)
 			setDefault(&a.Type, "Bearer")
 		},
-		func(a *metacontroller.WebhookBasicAuth, c randfill.Continue) {
+		func(a *v1alpha1.WebhookBasicAuth, c randfill.Continue) {
 			c.FillNoCustom(a)
 			setDefault(&a.UsernameKey, "username")
 			setDefault(&a.PasswordKey, "password")
