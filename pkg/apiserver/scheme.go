@@ -17,6 +17,8 @@ limitations under the License.
 package apiserver
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,4 +43,24 @@ func newScheme() *runtime.Scheme {
 	scheme.AddUnversionedTypes(unversioned,
 		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
 	return scheme
+}
+
+// jsonOnly is what the group's endpoints speak: JSON and YAML.
+//
+// Protobuf is taken off, because the types do not implement it. The generic server would offer it all the same, and a
+// client that asks for it first, as the namespace controller does, would get errors instead of the next best
+// (kubernetes/kubernetes#86666).
+type jsonOnly struct {
+	runtime.NegotiatedSerializer
+}
+
+// SupportedMediaTypes are those of the wrapped serializer without protobuf.
+func (j jsonOnly) SupportedMediaTypes() []runtime.SerializerInfo {
+	return slices.DeleteFunc(slices.Clone(j.NegotiatedSerializer.SupportedMediaTypes()),
+		func(info runtime.SerializerInfo) bool { return info.MediaType == runtime.ContentTypeProtobuf })
+}
+
+// DecoderToVersion returns a decoder whose errors name the field.
+func (j jsonOnly) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
+	return durationNaming{j.NegotiatedSerializer.DecoderToVersion(d, gv)}
 }
