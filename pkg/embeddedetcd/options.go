@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/storage/datadir"
@@ -110,4 +111,63 @@ func (o Options) lateError() error {
 	}
 	return fmt.Errorf("it did not serve within %s: the database has %d MiB, which are read before, and written anew if many of them are free; start it "+
 		"again, which is faster while the machine remembers the file, or move the data to a faster volume", o.StartTimeout, (size+1<<20-1)>>20)
+}
+
+// ErrNotRunning means that no process runs an etcd on a data directory.
+var ErrNotRunning = errors.New("no server runs on this data directory")
+
+// An InUseError means that another process holds the data directory. Trying again is useless until that process ends.
+type InUseError struct {
+	// Dir is the data directory.
+	Dir string
+	// Holder describes the process as it wrote itself into the lock file; empty when it could not be read.
+	Holder string
+}
+
+// Error names the directory and the process that holds it.
+func (e *InUseError) Error() string {
+	holder := e.Holder
+	if holder == "" {
+		holder = "another process"
+	}
+	return fmt.Sprintf("data directory %s is in use by %s; stop that process or choose another data directory", e.Dir, holder)
+}
+
+// A DamagedError means that the stored data cannot be trusted as a whole, so nothing of it is served.
+type DamagedError struct {
+	// Dir is the data directory.
+	Dir string
+	// Err is what was found.
+	Err error
+}
+
+// Error names the directory, what was found, and what an operator can do.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("data directory %s is damaged: %v; keep it for inspection and restore a backup into an empty directory",
+		e.Dir, e.Err)
+}
+
+// Unwrap returns what was found.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// A NoSpaceError means that the file system refused to store more. What had been acknowledged before is safe.
+type NoSpaceError struct {
+	// Dir is the data directory.
+	Dir string
+	// Err is the failed operation.
+	Err error
+}
+
+// Error names the directory, the failed operation, and what an operator can do.
+func (e *NoSpaceError) Error() string {
+	return fmt.Sprintf("no space left for data directory %s: %v; free some space or enlarge the volume, then start again",
+		e.Dir, e.Err)
+}
+
+// Unwrap returns the failed operation.
+func (e *NoSpaceError) Unwrap() error { return e.Err }
+
+// isNoSpace tells whether a file system operation failed because the volume, a disk quota, or a limit on file sizes is exhausted.
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

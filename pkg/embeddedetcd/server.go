@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -294,4 +295,87 @@ func (s *Server) config(lg *zap.Logger) *embed.Config {
 	// A start is the best time to give free pages back: no request waits yet. Unit: MB of free pages.
 	cfg.BootstrapDefragThresholdMegabytes = 100
 	return cfg
+}
+
+// watch starts the goroutines that look after a running etcd until Close.
+func (s *Server) watch(ctx context.Context) {
+	ctx, s.stop = context.WithCancel(ctx)
+	s.watchers.Go(func() { s.watchEnd(ctx) })
+	s.watchers.Go(func() { s.watchSpace(ctx) })
+}
+
+// watchEnd waits for the end of etcd and records it when it was not requested.
+func (s *Server) watchEnd(ctx context.Context) {
+	var err error
+	select {
+	case <-ctx.Done():
+		return
+	case <-s.hook.fired:
+		err = s.gaveUp()
+	case cause := <-s.etcd.Err():
+		if cause == nil {
+			cause = errors.New("its listener was closed")
+		}
+		err = classify(s.options.Dir, fmt.Errorf("embedded etcd on %s stopped: %w", s.options.Dir, cause))
+	case <-s.etcd.Server.StopNotify():
+		err = fmt.Errorf("embedded etcd on %s stopped by itself", s.options.Dir)
+	}
+	s.logger.Error(err, "Embedded etcd has ended; nothing can be stored or read any more", "dir", s.options.Dir)
+	s.finish(err)
+}
+
+const (
+	// socketName is the file name of the unix socket.
+	socketName = "etcd.sock"
+	// maxSocketPath is how many bytes the path of a unix socket may have: sun_path has 108 with the closing zero on Linux.
+	maxSocketPath = 107
+)
+
+// A runDirectory is the private directory with the socket.
+type runDirectory struct {
+	path string
+	// temporary directories are removed with everything in them when they are not needed any more.
+	temporary bool
+}
+
+// newRunDirectory makes dir/run, or a private directory with a shorter name when a socket in dir/run could not be addressed.
+func newRunDirectory(dir string) (runDirectory, error) {
+	r := runDirectory{path: filepath.Join(dir, "run")}
+	if !addressable(r.socket()) {
+		short, err := os.MkdirTemp("", "metacontroller-etcd-")
+		if err != nil {
+			return runDirectory{}, classify(dir, fmt.Errorf("making a directory for the socket of embedded etcd: %w", err))
+		}
+		r = runDirectory{path: short, temporary: true}
+		if !addressable(r.socket()) {
+			r.remove()
+			return runDirectory{}, fmt.Errorf("no place for the socket of embedded etcd: the paths %s and %s cannot be used for a "+
+				"socket (at most %d bytes, no characters that a URL escapes); choose a shorter data directory or set TMPDIR",
+				filepath.Join(dir, "run", socketName), r.socket(), maxSocketPath)
+		}
+	}
+	if err := os.MkdirAll(r.path, 0o700); err != nil {
+		return runDirectory{}, classify(dir, fmt.Errorf("making directory %s: %w", r.path, err))
+	}
+	// The socket itself is created with the umask's rights, so this directory is what keeps others out.
+	if err := os.Chmod(r.path, 0o700); err != nil { //nolint:gosec // A directory needs the right to enter it.
+		return runDirectory{}, fmt.Errorf("restricting directory %s: %w", r.path, err)
+	}
+	return r, nil
+}
+
+func (r runDirectory) socket() string { return filepath.Join(r.path, socketName) }
+
+func (r runDirectory) url() url.URL { return url.URL{Scheme: "unix", Path: r.socket()} }
+
+func (r runDirectory) remove() {
+	if r.temporary {
+		_ = os.RemoveAll(r.path)
+	}
+}
+
+// addressable tells whether the kernel accepts the path for a socket, and clients find it by its URL.
+func addressable(path string) bool {
+	u := url.URL{Scheme: "unix", Path: path}
+	return len(path) <= maxSocketPath && u.String() == "unix://"+path
 }

@@ -17,9 +17,12 @@ limitations under the License.
 package etcdsnapshot
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -85,4 +88,85 @@ func SaveFile(ctx context.Context, dir, path string) (err error) {
 		return fmt.Errorf("naming the snapshot: %w", err)
 	}
 	return f.Close()
+}
+
+// sector divides the size of every database. So whoever knows the size of a file knows whether a checksum is at its end.
+const sector = 512
+
+// A checksum compares what is written to it with the SHA-256 at the end of that.
+type checksum struct {
+	sum  hash.Hash
+	tail []byte
+	size int64
+}
+
+func newChecksum() *checksum { return &checksum{sum: sha256.New()} }
+
+// Write implements io.Writer. It does not fail.
+func (c *checksum) Write(p []byte) (int, error) {
+	c.size += int64(len(p))
+	c.tail = append(c.tail, p...)
+	if n := len(c.tail) - sha256.Size; n > 0 {
+		c.sum.Write(c.tail[:n]) // It is documented not to fail.
+		c.tail = c.tail[:copy(c.tail, c.tail[n:])]
+	}
+	return len(p), nil
+}
+
+// verify returns an error if what was written is not whole.
+func (c *checksum) verify() error {
+	switch {
+	case c.size%sector != sha256.Size || c.size == sha256.Size:
+		return fmt.Errorf("it has %d bytes and no checksum at their end: it was cut off, or is no snapshot", c.size)
+	case !bytes.Equal(c.sum.Sum(nil), c.tail):
+		return errors.New("its checksum is that of other content: it was changed or damaged after it was saved")
+	}
+	return nil
+}
+
+// verifyFile returns a *BrokenError if a file is not a whole snapshot.
+func verifyFile(path string) (err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("opening snapshot: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	sum := newChecksum()
+	if _, err := io.Copy(sum, f); err != nil {
+		return fmt.Errorf("reading snapshot %s: %w", path, err)
+	}
+	if err := sum.verify(); err != nil {
+		return &BrokenError{File: path, Err: err}
+	}
+	return nil
+}
+
+// A BrokenError means that a file cannot be restored, because it is not a whole snapshot.
+type BrokenError struct {
+	// File is the path of the file.
+	File string
+	// Err is what was found.
+	Err error
+}
+
+// Error names the file, what was found, and what an operator can do.
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("snapshot %s cannot be restored: %v; take another one", e.File, e.Err)
+}
+
+// Unwrap returns what was found.
+func (e *BrokenError) Unwrap() error { return e.Err }
+
+// An OccupiedError means that a data directory holds a store already.
+type OccupiedError struct {
+	// Dir is the data directory of etcd.
+	Dir string
+	// Member is what is there.
+	Member string
+}
+
+// Error names the directory, and what an operator can do.
+func (e *OccupiedError) Error() string {
+	return fmt.Sprintf("data directory %s holds a store already, and nothing of it was changed; choose another directory, or move %s away first",
+		e.Dir, e.Member)
 }
