@@ -24,7 +24,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 )
 
@@ -149,4 +151,21 @@ func List(ctx context.Context, client versioned.Interface) ([]Object, error) {
 		list = append(list, Object{Decorator: &decorators.Items[i]})
 	}
 	return list, nil
+}
+
+// Version is the version of the API group that this program speaks, such as example.com/v1.
+func Version() string { return v1alpha1.SchemeGroupVersion.String() }
+
+// Served returns an error that says what to do if the cluster does not serve the API group, and nil if it does.
+func Served(ctx context.Context, client versioned.Interface) error {
+	version := Version()
+	_, err := discovery.ToDiscoveryInterfaceWithContext(client.Discovery()).ServerResourcesForGroupVersionWithContext(ctx, version)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("the cluster does not serve %s: install metacontroller-apiserver, or register a running one with "+
+			"'metacontroller-apiserver register'", version)
+	}
+	if err != nil {
+		return fmt.Errorf("asking whether the cluster serves %s: %w", version, err)
+	}
+	return nil
 }

@@ -21,6 +21,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // Result says how a sync ended, for metacontroller_syncs_total.
@@ -210,5 +213,164 @@ func (c *Controller) collectParents(ch chan<- prometheus.Metric, count int, stat
 		"ready": ready, "failing": state.Failing, "waiting": state.Waiting, "postponed": state.Postponed,
 	} {
 		ch <- parents.constant(float64(n), c.name, name)
+	}
+}
+
+// Queue holds the series of one workqueue. Its methods are safe for concurrent use and may be called on nil, which counts
+// nothing.
+type Queue struct {
+	adds, retries      prometheus.Counter
+	queueing, handling prometheus.Histogram
+
+	mu    sync.Mutex
+	state func() QueueState
+}
+
+// QueueState is the state of a workqueue at one instant. Numbers are numbers of keys.
+type QueueState struct {
+	// Begun, Live, Retry, SelfTriggered and Resync are queued, by priority.
+	Begun, Live, Retry, SelfTriggered, Resync int
+	// Again are queued as soon as the worker that has them is done.
+	Again int
+	// Processing are with a worker.
+	Processing int
+	// Held wait for a release: their expectations are not met.
+	Held int
+	// Retrying wait for the end of a back-off or a pause. Scheduled wait for a time that was set after success.
+	Retrying, Scheduled int
+	// Failing, Waiting and Postponed are the keys whose last sync ended so.
+	Failing, Waiting, Postponed int
+	// Unfinished is the sum of the times since when keys are processed, Longest the largest of them.
+	Unfinished, Longest time.Duration
+}
+
+// Depth is the number of keys that are to be processed as soon as a worker is free.
+func (s QueueState) Depth() int {
+	return s.Begun + s.Live + s.Retry + s.SelfTriggered + s.Resync + s.Again
+}
+
+func newQueue(name string) Queue {
+	return Queue{
+		adds: queueAdds.counter(name), retries: queueRetries.counter(name),
+		queueing: queueDuration.histogram(name), handling: workDuration.histogram(name),
+	}
+}
+
+// Added counts a key that was added to the queue and was not in it.
+func (q *Queue) Added() {
+	if q != nil {
+		q.adds.Inc()
+	}
+}
+
+// Retried counts a key that is to be processed again after a back-off or a pause.
+func (q *Queue) Retried() {
+	if q != nil {
+		q.retries.Inc()
+	}
+}
+
+// Started records how long a key was in the queue.
+func (q *Queue) Started(queued time.Duration) {
+	if q != nil {
+		q.queueing.Observe(queued.Seconds())
+	}
+}
+
+// Finished records how long a key was processed.
+func (q *Queue) Finished(took time.Duration) {
+	if q != nil {
+		q.handling.Observe(took.Seconds())
+	}
+}
+
+// Observe has the state of the queue taken from state at every scrape.
+func (q *Queue) Observe(state func() QueueState) {
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.state = state
+}
+
+func (q *Queue) collect(ch chan<- prometheus.Metric, controller string) QueueState {
+	for _, m := range []prometheus.Metric{q.adds, q.retries, q.queueing, q.handling} {
+		ch <- m
+	}
+	q.mu.Lock()
+	take := q.state
+	q.mu.Unlock()
+	if take == nil {
+		return QueueState{}
+	}
+	s := take()
+	ch <- queueDepth.constant(float64(s.Depth()), controller)
+	ch <- unfinishedWork.constant(s.Unfinished.Seconds(), controller)
+	ch <- longestRunning.constant(s.Longest.Seconds(), controller)
+	for name, n := range map[string]int{
+		"begun": s.Begun, "live": s.Live, "retry": s.Retry, "self_triggered": s.SelfTriggered, "resync": s.Resync, "again": s.Again,
+		"processing": s.Processing, "held": s.Held, "retrying": s.Retrying, "scheduled": s.Scheduled,
+	} {
+		ch <- queueKeys.constant(float64(n), controller, name)
+	}
+	return s
+}
+
+// ConditionTypes are the types of the conditions that the engine publishes: nobody changes them. Other clients may add others, which are not shown, so
+// that labels are bounded.
+var ConditionTypes = []string{
+	v1alpha1.ConditionReady, v1alpha1.ConditionEstablished, v1alpha1.ConditionHooksHealthy, v1alpha1.ConditionPermitted,
+	v1alpha1.ConditionProgressing, v1alpha1.ConditionResourcesServed, v1alpha1.ConditionFinalizersReleased, v1alpha1.ConditionPaused,
+	v1alpha1.ConditionDeletionsHeld,
+}
+
+// A ConditionSource returns the conditions of a controller object, which are not changed afterwards. It must not block.
+type ConditionSource func() []metav1.Condition
+
+// conditionSources are the sources by the controller's label.
+type conditionSources struct {
+	mu      sync.Mutex
+	sources map[string]*ConditionSource
+}
+
+// ExposeConditions shows the conditions of a controller object at /metrics until withdraw is called, whether an instance of it runs or
+// not. The kind is CompositeController or DecoratorController. Of two sources with one kind and name the later one is shown. It is safe
+// for concurrent use.
+func ExposeConditions(kind, name string, source ConditionSource) (withdraw func()) {
+	label, own := kind+"-"+name, &source
+	exposed.conditions.mu.Lock()
+	defer exposed.conditions.mu.Unlock()
+	exposed.conditions.sources[label] = own
+	return func() {
+		exposed.conditions.mu.Lock()
+		defer exposed.conditions.mu.Unlock()
+		if exposed.conditions.sources[label] == own {
+			delete(exposed.conditions.sources, label)
+		}
+	}
+}
+
+func (s *conditionSources) collect(ch chan<- prometheus.Metric) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for controller, source := range s.sources {
+		present := map[string]metav1.ConditionStatus{}
+		for _, c := range (*source)() {
+			present[c.Type] = c.Status
+		}
+		for _, condition := range ConditionTypes {
+			now, ok := present[condition]
+			if !ok {
+				continue
+			}
+			for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
+				value := 0.0
+				if status == now {
+					value = 1
+				}
+				ch <- controllerCondition.constant(value, controller, condition, string(status))
+			}
+		}
 	}
 }

@@ -17,10 +17,13 @@ limitations under the License.
 package metrics
 
 import (
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/component-base/metrics/legacyregistry"
 )
 
 // Type is the type of a metric.
@@ -104,4 +107,56 @@ func (f *Family) histogramVec() *prometheus.HistogramVec {
 // constant returns a gauge with a value that was taken now.
 func (f *Family) constant(value float64, values ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, value, values...)
+}
+
+// registry is what is shown at /metrics. It is a collector without descriptors: the registry of the process lets such a one
+// add to families that others declare too, as client-go's queues declare workqueue_depth.
+type registry struct {
+	once        sync.Once
+	mu          sync.Mutex
+	controllers map[string]*Controller
+	conditions  conditionSources
+}
+
+var exposed = registry{controllers: map[string]*Controller{}, conditions: conditionSources{sources: map[string]*ConditionSource{}}}
+
+// Register shows the metrics of the engine at /metrics. Only the first call has an effect.
+func Register() {
+	exposed.once.Do(func() { legacyregistry.Registerer().MustRegister(&exposed) })
+}
+
+// Collector returns what collects the metrics of the controllers that run, for a registry other than that of /metrics.
+func Collector() prometheus.Collector { return &exposed }
+
+func (r *registry) add(c *Controller) {
+	Register()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.controllers[c.name] = c
+}
+
+func (r *registry) remove(c *Controller) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.controllers[c.name] == c {
+		delete(r.controllers, c.name)
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (r *registry) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (r *registry) Collect(ch chan<- prometheus.Metric) {
+	global.collect(ch)
+	r.conditions.collect(ch)
+	for _, vectors := range hookVectors {
+		vectors.collect(ch)
+	}
+	r.mu.Lock()
+	controllers := slices.Collect(maps.Values(r.controllers))
+	r.mu.Unlock()
+	for _, c := range controllers {
+		c.collect(ch)
+	}
 }

@@ -18,13 +18,22 @@ package registration
 
 import (
 	"context"
+	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/artifacts"
 )
 
 // automanagedLabel is on APIServices that kube-apiserver itself makes for CustomResourceDefinitions, and overwrites.
@@ -164,4 +173,141 @@ func Inspect(ctx context.Context, config *rest.Config) (*Existing, error) {
 	now := conditionOf(apiService)
 	e.Available, e.Reason, e.Message = now.available, now.reason, now.message
 	return e, nil
+}
+
+// Kinds that are treated in ways of their own.
+const (
+	kindNamespace   = "Namespace"
+	kindClusterRole = "ClusterRole"
+	kindRole        = "Role"
+)
+
+// The resources of a registration. There are so few that they are not looked up in the cluster.
+
+func namespaces() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+}
+
+func services() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "services"}
+}
+
+func apiServices() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+}
+
+func clusterRoles() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+}
+
+func roles() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}
+}
+
+func definitions() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+}
+
+// resourceFor returns the client for the kind and namespace of a manifest.
+func resourceFor(client dynamic.Interface, o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	switch o.GetKind() {
+	case kindNamespace:
+		return client.Resource(namespaces()), nil
+	case "Service":
+		return client.Resource(services()).Namespace(o.GetNamespace()), nil
+	case "APIService":
+		return client.Resource(apiServices()), nil
+	case kindClusterRole:
+		return client.Resource(clusterRoles()), nil
+	case kindRole:
+		return client.Resource(roles()).Namespace(o.GetNamespace()), nil
+	default:
+		return nil, fmt.Errorf("kind %s is not part of a registration", o.GetKind())
+	}
+}
+
+// files are the manifests of a registration from outside, in the order in which they are applied. The ServiceAccount and its
+// bindings are left out: the server acts as the user of its kubeconfig, and rights that are not used are a risk.
+func files() []string {
+	return []string{
+		"namespace.yaml", "clusterrole-apiserver.yaml", "clusterrole-controllers.yaml", "clusterroles-users.yaml",
+		"role-leader-election.yaml", "service.yaml", "apiservice.yaml",
+	}
+}
+
+// manifests returns the objects of a registration.
+func manifests(o Options) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, name := range files() {
+		read, err := readManifest(name)
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, read...)
+	}
+	for _, object := range objects {
+		var err error
+		switch object.GetKind() {
+		case "Service":
+			err = pointService(object, o)
+		case "APIService":
+			err = errors.Join(
+				unstructured.SetNestedField(object.Object, int64(o.Port), "spec", "service", "port"),
+				setBundle(object, o.CABundle),
+			)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("preparing %s: %w", describe(object), err)
+		}
+	}
+	return objects, nil
+}
+
+// pointService makes the Service a name for the host. The aggregation layer dials that, and the port of the APIService.
+func pointService(service *unstructured.Unstructured, o Options) error {
+	return unstructured.SetNestedMap(service.Object, map[string]any{
+		"type": "ExternalName", "externalName": o.Host,
+		"ports": []any{map[string]any{"name": "https", "port": int64(o.Port), "protocol": "TCP"}},
+	}, "spec")
+}
+
+// setBundle sets the authority of an APIService.
+func setBundle(apiService *unstructured.Unstructured, bundle []byte) error {
+	return unstructured.SetNestedField(apiService.Object, base64.StdEncoding.EncodeToString(bundle), "spec", "caBundle")
+}
+
+// readManifest returns the objects in one file of the base.
+func readManifest(name string) ([]*unstructured.Unstructured, error) {
+	f, err := artifacts.Base.Open("base/" + name)
+	if err != nil {
+		return nil, fmt.Errorf("reading manifest: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	var objects []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(f, 4096); ; {
+		var raw runtime.RawExtension
+		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("reading manifest %s: %w", name, err)
+		}
+		// A comment before the first separator is an empty document.
+		if len(raw.Raw) == 0 {
+			continue
+		}
+		object := &unstructured.Unstructured{}
+		// Numbers become those that the cluster's objects have, with which they are compared.
+		if err := utiljson.Unmarshal(raw.Raw, &object.Object); err != nil {
+			return nil, fmt.Errorf("reading manifest %s: %w", name, err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+// describe names an object for people.
+func describe(o *unstructured.Unstructured) string {
+	if o.GetNamespace() != "" {
+		return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+	}
+	return o.GetKind() + " " + o.GetName()
 }

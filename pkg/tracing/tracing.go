@@ -19,6 +19,7 @@ package tracing
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	basetracing "k8s.io/component-base/tracing"
 )
 
 // Scope is the instrumentation scope of the spans.
@@ -182,4 +184,29 @@ func typeOf(err error) string {
 		return "Canceled"
 	}
 	return "_OTHER"
+}
+
+// FlushLimit is how long a server that ends waits for its collector to take the last spans.
+const FlushLimit = 3 * time.Second
+
+// LimitFlush returns a provider whose Shutdown waits for a time at most. Spans that the collector has not taken by then are lost: traces
+// are no reason for a server to end late.
+func LimitFlush(provider basetracing.TracerProvider, limit time.Duration) basetracing.TracerProvider {
+	return &limitedProvider{TracerProvider: provider, limit: limit}
+}
+
+type limitedProvider struct {
+	basetracing.TracerProvider
+
+	limit time.Duration
+}
+
+// Shutdown implements basetracing.TracerProvider.
+func (p *limitedProvider) Shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	if err := p.TracerProvider.Shutdown(ctx); err != nil {
+		return fmt.Errorf("sending the last spans within %s: %w", p.limit, err)
+	}
+	return nil
 }
