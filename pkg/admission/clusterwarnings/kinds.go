@@ -18,15 +18,20 @@ package clusterwarnings
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/discovery"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -232,4 +237,95 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// overlap reports whether an object may match both selectors. Nil selects everything. Those that cannot be read match nothing.
+func overlap(a, b *metav1.LabelSelector) bool {
+	first, ok := requirements(a)
+	if !ok {
+		return false
+	}
+	second, ok := requirements(b)
+	if !ok {
+		return false
+	}
+	for _, x := range first {
+		if slices.ContainsFunc(second, func(y labels.Requirement) bool { return excludes(x, y) || excludes(y, x) }) {
+			return false
+		}
+	}
+	return true
+}
+
+func requirements(s *metav1.LabelSelector) (labels.Requirements, bool) {
+	if s == nil {
+		return nil, true
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil, false
+	}
+	list, selectable := selector.Requirements()
+	return list, selectable
+}
+
+// excludes reports whether no value of their key satisfies both requirements; y is what x is compared with, not the reverse.
+func excludes(x, y labels.Requirement) bool {
+	if x.Key() != y.Key() {
+		return false
+	}
+	switch x.Operator() {
+	case selection.In, selection.Equals, selection.DoubleEquals:
+	default:
+		return x.Operator() == selection.Exists && y.Operator() == selection.DoesNotExist
+	}
+	values := sets.New(x.Values().UnsortedList()...)
+	switch y.Operator() {
+	case selection.In, selection.Equals, selection.DoubleEquals:
+		return !values.HasAny(y.Values().UnsortedList()...)
+	case selection.NotIn, selection.NotEquals:
+		return values.Difference(sets.New(y.Values().UnsortedList()...)).Len() == 0
+	case selection.DoesNotExist:
+		return true
+	default:
+		return false
+	}
+}
+
+// declared returns the resources that a CustomResourceDefinition is about to add to a version: who applies a definition and a
+// controller together is heard before discovery names the new kind. Nothing if there is no such definition, its names are taken, or it may
+// not be read.
+func (s *served) declared(ctx context.Context, gv schema.GroupVersion, resource string) (map[string]metav1.APIResource, error) {
+	if !strings.Contains(gv.Group, ".") {
+		return nil, nil // It is one of Kubernetes.
+	}
+	name := schema.GroupResource{Group: gv.Group, Resource: resource}.String()
+	body, err := s.client.RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name).
+		SetHeader("Accept", "application/json").DoRaw(ctx)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := json.Unmarshal(body, &crd); err != nil {
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+	}
+	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == gv.Version && v.Served
+	})
+	refused := slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse
+	})
+	if i < 0 || refused || crd.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	resources := map[string]metav1.APIResource{
+		resource: {Name: resource, Kind: crd.Spec.Names.Kind, Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped},
+	}
+	if sub := crd.Spec.Versions[i].Subresources; sub != nil && sub.Status != nil {
+		resources[resource+"/status"] = metav1.APIResource{Name: resource + "/status"}
+	}
+	return resources, nil
 }

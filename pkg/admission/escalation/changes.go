@@ -153,3 +153,24 @@ func samePatch(a, b []byte) bool {
 	}
 	return same(x, y)
 }
+
+// revisions are the resource of ControllerRevisions.
+const revisions = "controllerrevisions"
+
+// Labels of ControllerRevisions by which the engine finds those of a kind of parents (docs/reference/contract.md#s14.1).
+const (
+	labelGroup    = "metacontroller.k8s.io/apiGroup"
+	labelResource = "metacontroller.k8s.io/resource"
+)
+
+// ofRevision returns what writing a ControllerRevision amounts to: hooks are shown parents with what is in it. Without its labels
+// the engine does not look at it. Revisions of cluster-scoped parents have a namespace nevertheless, so that a right in it says
+// nothing about the parent.
+func ofRevision(o *metacontroller.ControllerRevision) []rights.Right {
+	group, marked := o.Labels[labelGroup]
+	resource := o.Labels[labelResource]
+	if !marked || resource == "" {
+		return nil
+	}
+	return []rights.Right{{Verb: rights.Update, Group: group, Resource: resource}}
+}

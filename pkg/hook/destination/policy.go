@@ -17,11 +17,14 @@ limitations under the License.
 package destination
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
@@ -241,4 +244,83 @@ func (p *Policy) isServer(address netip.Addr, port uint16) bool {
 		network, ok := a.(*net.IPNet)
 		return ok && network.IP.Equal(net.IP(address.AsSlice()))
 	})
+}
+
+// keepAlive is the time between probes of an idle connection.
+const keepAlive = 15 * time.Second
+
+// DialContext connects to an address, host and port, as [net.Dialer.DialContext] does, unless the policy refuses it. A name that leads to
+// several addresses is connected to one that is not refused; the error is that of the first one otherwise. What is allowed as a Service of
+// a namespace is looked up as such, as NAME.NAMESPACE.svc. A refusal wraps a [RefusedError].
+func (p *Policy) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", address, err)
+	}
+	named := p.named(host)
+	if !named {
+		if service := p.service(host); service != "" {
+			named, address = true, net.JoinHostPort(service, port)
+		}
+	}
+	if !named && len(p.networks) == 0 {
+		return nil, notAllowed(host, "")
+	}
+	dialer := net.Dialer{KeepAlive: keepAlive}
+	if p != nil {
+		dialer.Resolver = p.resolver
+	}
+	// What is checked is the address to which the socket is about to connect.
+	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("checking the address %s: %w", address, err)
+		}
+		return p.check(host, to, named)
+	}
+	return dialer.DialContext(ctx, network, address) //nolint:wrapcheck // it is a dialer's error, as callers of a dialer expect
+}
+
+// Direct connects as a policy does that refuses nothing: to the proxy that an operator has chosen.
+func Direct(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{KeepAlive: keepAlive}).DialContext(ctx, network, address) //nolint:wrapcheck // as above
+}
+
+// A RefusedError says that no connection was made, because no hook may be at that address.
+type RefusedError struct {
+	// Host is the name or IP address that was to be called.
+	Host string
+	// Address is the IP address to which it leads, with the port where that matters. Empty: it was not looked up.
+	Address string
+	// Kind says what the address is.
+	Kind string
+	// Flag of the server allows it. Empty: nothing does.
+	Flag string
+}
+
+// foundByProxy is the kind of a name that is allowed as that of a Service, and that something else may have for who looks it up elsewhere.
+const foundByProxy = "a name that a proxy may find outside of the cluster"
+
+// Error says which address was refused, and why.
+func (e *RefusedError) Error() string {
+	text := e.Host
+	if e.Address != "" && e.Address != e.Host {
+		text += " leads to " + e.Address + ", which"
+	}
+	return text + " is " + e.Kind
+}
+
+// Advice says which flag of the server allows the address, or that none does.
+func (e *RefusedError) Advice() string {
+	if e.Kind == foundByProxy {
+		return "write it as NAME.NAMESPACE.svc, exempt it from the proxy with NO_PROXY of this server, or add the host itself to " + AllowedHostsFlag
+	}
+	switch e.Flag {
+	case AllowLoopbackFlag:
+		return "run the hook behind a Service, or run this server with " + AllowLoopbackFlag
+	case AllowedHostsFlag:
+		return "add the host, or a network that it is in, to " + AllowedHostsFlag + " of this server"
+	default:
+		return "this server calls no hook there, and no flag allows it"
+	}
 }

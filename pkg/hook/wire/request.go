@@ -17,6 +17,8 @@ limitations under the License.
 package wire
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -206,4 +208,84 @@ func sortedByKey(groups []Group) []Group {
 func sortedEntries(entries []entry) []entry {
 	slices.SortStableFunc(entries, func(a, b entry) int { return strings.Compare(a.key, b.key) })
 	return slices.CompactFunc(entries, func(a, b entry) bool { return a.key == b.key })
+}
+
+// keyFormat is how objects are keyed within their type (docs/reference/contract.md#s9, "Inner key").
+type keyFormat struct {
+	version         v1alpha1.HookVersion
+	parentNamespace string
+}
+
+// LeavesOut reports whether requests of a version about a parent of a namespace leave out an object of another namespace, or of none.
+func LeavesOut(version v1alpha1.HookVersion, parentNamespace, namespace string) bool {
+	return version != v1alpha1.HookVersionV2 && parentNamespace != "" && namespace != parentNamespace
+}
+
+// key returns the key of o, and whether o is shown at all. In v1 a namespaced parent sees its own namespace only.
+func (f keyFormat) key(o Object) (key string, shown bool) {
+	namespace, name := o.Namespace(), o.Name()
+	if f.version != v1alpha1.HookVersionV2 && f.parentNamespace != "" {
+		return name, !LeavesOut(f.version, f.parentNamespace, namespace)
+	}
+	if namespace == "" {
+		return name, true
+	}
+	return namespace + "/" + name, true
+}
+
+// appendString appends s as a JSON string. Nearly all names need no escapes; the few that do (an RBAC name may hold a
+// quote) are left to encoding/json.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			quoted, err := json.Marshal(s)
+			if err != nil { // not possible for a string
+				return append(b, `""`...)
+			}
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}
+
+// EncodeOptions say how a controller is shown to its hooks.
+type EncodeOptions struct {
+	// ManagedFields keeps metadata.managedFields, which are left out by default.
+	ManagedFields bool
+}
+
+// EncodeComposite returns the bytes of the "controller" field of requests. Encode once for each version of the controller
+// and use the bytes in all its requests. The status is shown empty, as it always was (docs/reference/contract.md#s9); it would otherwise
+// change with the counters in it.
+func EncodeComposite(c *v1alpha1.CompositeController, o EncodeOptions) ([]byte, error) {
+	shown := *c
+	shown.APIVersion = v1alpha1.SchemeGroupVersion.String()
+	shown.Kind = "CompositeController"
+	shown.Status = v1alpha1.CompositeControllerStatus{}
+	if !o.ManagedFields {
+		shown.ManagedFields = nil
+	}
+	return encode(&shown, shown.Kind, shown.Name)
+}
+
+// EncodeDecorator is [EncodeComposite] for the other kind.
+func EncodeDecorator(c *v1alpha1.DecoratorController, o EncodeOptions) ([]byte, error) {
+	shown := *c
+	shown.APIVersion = v1alpha1.SchemeGroupVersion.String()
+	shown.Kind = "DecoratorController"
+	shown.Status = v1alpha1.DecoratorControllerStatus{}
+	if !o.ManagedFields {
+		shown.ManagedFields = nil
+	}
+	return encode(&shown, shown.Kind, shown.Name)
+}
+
+func encode(controller any, kind, name string) ([]byte, error) {
+	data, err := json.Marshal(controller)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s %s for its hooks: %w", kind, name, err)
+	}
+	return data, nil
 }

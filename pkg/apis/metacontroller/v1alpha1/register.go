@@ -17,6 +17,8 @@ limitations under the License.
 package v1alpha1
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -66,4 +68,65 @@ func AddReports(scheme *runtime.Scheme, version schema.GroupVersion) {
 // Resource qualifies a resource name with this package's group.
 func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()
+}
+
+// addDefaultingFuncs registers the defaults, all of which come from the default markers on the types: they are those of
+// Metacontroller's CRDs (docs/reference/contract.md#s1.4, docs/reference/contract.md#s1.5) and appear in the published OpenAPI. What the contract defaults in code,
+// such as the update method or the timeout, is not defaulted here, so that stored objects stay as their authors wrote them.
+func addDefaultingFuncs(scheme *runtime.Scheme) error {
+	return RegisterDefaults(scheme)
+}
+
+// Fields by which CompositeControllers can be selected, beside metadata.name.
+const (
+	// FieldParentAPIVersion is the API version of the parents.
+	FieldParentAPIVersion = "spec.parentResource.apiVersion"
+	// FieldParentResource is the resource of the parents.
+	FieldParentResource = "spec.parentResource.resource"
+)
+
+// Fields by which DecoratorControllers can be selected, beside metadata.name. A controller has several targets, and is selected if one of
+// them has the value: see [FieldOfTarget].
+const (
+	// FieldTargetAPIVersion is the API version of a target.
+	FieldTargetAPIVersion = "spec.resources.apiVersion"
+	// FieldTargetResource is the resource of a target.
+	FieldTargetResource = "spec.resources.resource"
+)
+
+// FieldOfTarget returns the field, and its only value, that a DecoratorController has for each value of FieldTargetAPIVersion and
+// FieldTargetResource. In it the API server looks for a requirement of a request, since a field has one value.
+func FieldOfTarget(label, value string) (name, is string) { return label + "=" + value, "true" }
+
+// addFieldSelectors tells which fields the field selectors of requests may have.
+func addFieldSelectors(scheme *runtime.Scheme) error {
+	err := scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind(KindComposite),
+		func(label, value string) (string, string, error) {
+			switch label {
+			case fieldName, fieldNamespace, FieldParentAPIVersion, FieldParentResource:
+				return label, value, nil
+			}
+			return "", "", unknownField(label, FieldParentAPIVersion, FieldParentResource)
+		})
+	if err != nil {
+		return err
+	}
+	return scheme.AddFieldLabelConversionFunc(SchemeGroupVersion.WithKind(KindDecorator),
+		func(label, value string) (string, string, error) {
+			switch label {
+			case fieldName, fieldNamespace:
+				return label, value, nil
+			case FieldTargetAPIVersion, FieldTargetResource:
+				label, value = FieldOfTarget(label, value)
+				return label, value, nil
+			}
+			return "", "", unknownField(label, FieldTargetAPIVersion, FieldTargetResource)
+		})
+}
+
+// The fields by which every kind can be selected.
+const fieldName, fieldNamespace = "metadata.name", "metadata.namespace"
+
+func unknownField(label, first, second string) error {
+	return fmt.Errorf("%q is not a known field selector: only %q, %q and %q", label, fieldName, first, second)
 }

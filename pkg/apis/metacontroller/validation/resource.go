@@ -18,12 +18,16 @@ package validation
 
 import (
 	"maps"
+	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -122,4 +126,100 @@ func validateAnnotationSelector(selector *v1alpha1.AnnotationSelector, path *fie
 		}
 	}
 	return append(errs, validateLabelSelector(&metav1.LabelSelector{MatchExpressions: bounded(selector.MatchExpressions)}, path)...)
+}
+
+const (
+	// maxItems is the bound of every list, as the markers in v1alpha1 have it. A longer list is refused there, and its items
+	// are not looked at here.
+	maxItems = 256
+	// maxShown is the longest value that an error repeats, in bytes.
+	maxShown = 256
+)
+
+// bounded returns the items, or none of a list that is too long.
+func bounded[T any](items []T) []T {
+	if len(items) > maxItems {
+		return nil
+	}
+	return items
+}
+
+// invalid is the error of a value that is not what is demanded. The value is repeated unless it is long.
+func invalid(path *field.Path, value, demand string) *field.Error {
+	if len(value) > maxShown {
+		return secret(path, demand)
+	}
+	return field.Invalid(path, value, demand)
+}
+
+// secret is the error of a value that may hold a password, or a token. It is not repeated: errors are printed, logged and kept
+// by audit.
+func secret(path *field.Path, demand string) *field.Error {
+	return field.Invalid(path, field.OmitValueType{}, demand)
+}
+
+// cut shortens a value that an error must repeat.
+func cut(value string) string { return value[:min(len(value), maxShown)] }
+
+var percentage = regexp.MustCompile(`^\d+%$`)
+
+// validateMaxUnavailable accepts 1 and more, and 1% to 100%.
+func validateMaxUnavailable(value *intstr.IntOrString, path *field.Path) field.ErrorList {
+	if value == nil {
+		return nil
+	}
+	if value.Type == intstr.Int {
+		if value.IntVal < 1 {
+			return field.ErrorList{field.Invalid(path, value.IntVal, "must be greater than or equal to 1")}
+		}
+		return nil
+	}
+	percent, err := strconv.Atoi(strings.TrimSuffix(value.StrVal, "%"))
+	if err != nil {
+		percent = math.MaxInt
+	}
+	if !percentage.MatchString(value.StrVal) || percent < 1 || percent > 100 {
+		return field.ErrorList{invalid(path, value.StrVal, "must be a number, or a percentage from 1% to 100%")}
+	}
+	return nil
+}
+
+// validateDeletionGuard accepts 0 and more, and 0% to 100%. That the value is there is checked by the generated rules.
+func validateDeletionGuard(guard *v1alpha1.DeletionGuard, path *field.Path) field.ErrorList {
+	if guard == nil || guard.MaxDeletions == nil {
+		return nil
+	}
+	value, at := guard.MaxDeletions, path.Child("maxDeletions")
+	if value.Type == intstr.Int {
+		if value.IntVal < 0 {
+			return field.ErrorList{field.Invalid(at, value.IntVal, "must be greater than or equal to 0")}
+		}
+		return nil
+	}
+	percent, err := strconv.Atoi(strings.TrimSuffix(value.StrVal, "%"))
+	if err != nil || !percentage.MatchString(value.StrVal) || percent > 100 {
+		return field.ErrorList{invalid(at, value.StrVal, "must be a number, or a percentage from 0% to 100%")}
+	}
+	return nil
+}
+
+// validateFieldPaths refuses paths that no object can have (docs/reference/compatibility.md#v-field-paths).
+func validateFieldPaths(history *v1alpha1.CompositeControllerRevisionHistory, path *field.Path) field.ErrorList {
+	if history == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for i, fieldPath := range bounded(history.FieldPaths) {
+		if slices.Contains(strings.Split(fieldPath, "."), "") {
+			errs = append(errs, invalid(path.Child("fieldPaths").Index(i), fieldPath,
+				"must be names of fields joined by dots, such as spec.template"))
+		}
+	}
+	return errs
+}
+
+// rolls reports whether a rule updates a few children at a time.
+func rolls(rule *v1alpha1.CompositeControllerChildResourceRule) bool {
+	s := rule.UpdateStrategy
+	return s != nil && (s.Method == v1alpha1.ChildUpdateRollingInPlace || s.Method == v1alpha1.ChildUpdateRollingRecreate)
 }

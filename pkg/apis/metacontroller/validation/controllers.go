@@ -22,6 +22,7 @@ import (
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
@@ -110,4 +111,92 @@ func validateFinalizer(finalize *v1alpha1.Hook, name, prefix string) field.Error
 	}
 	return field.ErrorList{invalid(field.NewPath("metadata", "name"), name, fmt.Sprintf(
 		"must be no more than %d characters, because a finalize hook needs a finalizer that ends in the name", longest))}
+}
+
+// ValidateDecoratorController checks a new DecoratorController.
+func ValidateDecoratorController(o *metacontroller.DecoratorController) field.ErrorList {
+	errs := apivalidation.ValidateObjectMeta(&o.ObjectMeta, false, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	return append(errs, validateDecorator(o)...)
+}
+
+// ValidateDecoratorControllerUpdate checks a changed DecoratorController. An unchanged spec is not checked again; of a changed
+// one all errors are returned, those of fields that the update left alone as well.
+func ValidateDecoratorControllerUpdate(o, was *metacontroller.DecoratorController) field.ErrorList {
+	if apiequality.Semantic.DeepEqual(o.Spec, was.Spec) {
+		return nil
+	}
+	return validateDecorator(o)
+}
+
+func validateDecorator(o *metacontroller.DecoratorController) field.ErrorList {
+	spec, path := &o.Spec, field.NewPath("spec")
+	errs := validateTargets(spec.Resources, path.Child("resources"))
+	errs = append(errs, validateAttachments(spec, path.Child("attachments"))...)
+	errs = append(errs, validateServiceAccount(spec.ServiceAccountRef, path.Child("serviceAccountRef"))...)
+	errs = append(errs, validateDeletionGuard(spec.DeletionGuard, path.Child("deletionGuard"))...)
+	endpoints := path.Child("endpointConfigs")
+	hooks := spec.Hooks
+	if hooks == nil {
+		return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints)...)
+	}
+	errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
+	errs = append(errs, validateFinalizer(hooks.Finalize, o.Name, "decoratorcontroller-")...)
+	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints, hooks.Sync, hooks.Finalize, hooks.Customize)...)
+}
+
+func validateTargets(rules []v1alpha1.DecoratorControllerResourceRule, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if rules == nil {
+		// An empty list is admitted, as Metacontroller's schema does; a missing one is not.
+		errs = append(errs, field.Required(path, ""))
+	}
+	seen := map[schema.GroupResource]bool{}
+	for i, rule := range bounded(rules) {
+		target := path.Index(i)
+		errs = append(errs, validateResourceRule(rule.ResourceRule, target)...)
+		errs = append(errs, validateLabelSelector(rule.LabelSelector, target.Child("labelSelector"))...)
+		errs = append(errs, validateAnnotationSelector(rule.AnnotationSelector, target.Child("annotationSelector"))...)
+		resource, ok := groupResource(rule.ResourceRule)
+		if !ok {
+			continue
+		}
+		if seen[resource] {
+			// Metacontroller kept the last of the rules and forgot the others (docs/reference/contract.md#s17.1).
+			errs = append(errs, field.Duplicate(target.Child("resource"), resource.String()))
+		}
+		seen[resource] = true
+	}
+	return errs
+}
+
+func validateAttachments(spec *v1alpha1.DecoratorControllerSpec, path *field.Path) field.ErrorList {
+	targets := targetsOf(spec)
+	var errs field.ErrorList
+	for i, rule := range bounded(spec.Attachments) {
+		errs = append(errs, validateResourceRule(rule.ResourceRule, path.Index(i))...)
+		resource, ok := groupResource(rule.ResourceRule)
+		if target := targets[resource]; ok && target != nil && !narrowed(target) {
+			errs = append(errs, invalid(path.Index(i).Child("resource"), rule.Resource,
+				"is a target's resource too, so that each attachment would have attachments: set a selector in spec.resources"))
+		}
+	}
+	return errs
+}
+
+// targetsOf finds the rules about targets by resource.
+func targetsOf(spec *v1alpha1.DecoratorControllerSpec) map[schema.GroupResource]*v1alpha1.DecoratorControllerResourceRule {
+	targets := map[schema.GroupResource]*v1alpha1.DecoratorControllerResourceRule{}
+	for i := range bounded(spec.Resources) {
+		if resource, ok := groupResource(spec.Resources[i].ResourceRule); ok {
+			targets[resource] = &spec.Resources[i]
+		}
+	}
+	return targets
+}
+
+// narrowed reports whether a rule excludes any object of its resource.
+func narrowed(rule *v1alpha1.DecoratorControllerResourceRule) bool {
+	annotations := rule.AnnotationSelector
+	return selects(rule.LabelSelector) ||
+		annotations != nil && len(annotations.MatchAnnotations)+len(annotations.MatchExpressions) > 0
 }
