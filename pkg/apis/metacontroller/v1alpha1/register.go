@@ -37,8 +37,10 @@ const (
 var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v1alpha1"}
 
 var (
-	// SchemeBuilder collects the functions that add this version to a scheme; generated code registers itself here.
-	SchemeBuilder      = runtime.NewSchemeBuilder(addKnownTypes, addDefaultingFuncs, addFieldSelectors)
+	// SchemeBuilder collects the functions that add this version to a scheme; generated code registers itself here. All defaults come from
+	// the markers on the types: they are those of Metacontroller's CRDs (docs/reference/contract.md#s1.4, docs/reference/contract.md#s1.5). What
+	// the contract defaults in code is not defaulted here, so that stored objects stay as their authors wrote them.
+	SchemeBuilder      = runtime.NewSchemeBuilder(addKnownTypes, RegisterDefaults, addFieldSelectors)
 	localSchemeBuilder = &SchemeBuilder
 
 	// AddToScheme adds the types, defaults and conversions of this version to a scheme.
@@ -68,13 +70,6 @@ func AddReports(scheme *runtime.Scheme, version schema.GroupVersion) {
 // Resource qualifies a resource name with this package's group.
 func Resource(resource string) schema.GroupResource {
 	return SchemeGroupVersion.WithResource(resource).GroupResource()
-}
-
-// addDefaultingFuncs registers the defaults, all of which come from the default markers on the types: they are those of
-// Metacontroller's CRDs (docs/reference/contract.md#s1.4, docs/reference/contract.md#s1.5) and appear in the published OpenAPI. What the contract defaults in code,
-// such as the update method or the timeout, is not defaulted here, so that stored objects stay as their authors wrote them.
-func addDefaultingFuncs(scheme *runtime.Scheme) error {
-	return RegisterDefaults(scheme)
 }
 
 // Fields by which CompositeControllers can be selected, beside metadata.name.
