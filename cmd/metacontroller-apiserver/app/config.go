@@ -38,7 +38,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/clusterwarnings"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/escalation"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+	registry "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
 // newConfig turns options into the configuration of the API server. The storage must run and the serving certificate must
@@ -207,4 +212,62 @@ func applyAdmission(config *genericapiserver.RecommendedConfig, plugins *generic
 		return fmt.Errorf("configuring admission: %w", err)
 	}
 	return nil
+}
+
+// newServer builds the API server and adds the engine to it. Without create, controllers are stored and not run.
+func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Server, create NewEngine, fail func(error),
+) (*genericapiserver.GenericAPIServer, error) {
+	config, err := newConfig(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := registry.CheckReadable(ctx, &o.Recommended.Etcd.StorageConfig, config.Generic.ResourceTransformers); err != nil {
+		return nil, err
+	}
+	if etcd != nil {
+		// By now --etcd-servers names it, as if it were another one.
+		config.ProcessMetrics = true
+		config.Generic.AddHealthChecks(storageCheck(etcd))
+	}
+	if serving := config.Generic.SecureServing; serving != nil && serving.Cert != nil {
+		exposeCertificate(serving.Cert)
+	}
+	cluster, err := engineCluster(o.Recommended, config.Generic.ClientConfig)
+	if err != nil {
+		return nil, err
+	}
+	config.Inspection.Engine = &inspection.Link{}
+	engine := EngineConfig{
+		Cluster: cluster, Controllers: *o.Controllers, Port: o.Recommended.SecureServing.BindPort, Inspection: config.Inspection.Engine,
+	}
+	if o.Recommended.Traces.ConfigFile != "" {
+		config.Generic.TracerProvider = tracing.LimitFlush(config.Generic.TracerProvider, tracing.FlushLimit)
+		engine.TracerProvider = config.Generic.TracerProvider
+	}
+	// It says that no engine runs, even where none ever does.
+	metrics.Register()
+	var runner *engineRunner
+	if create == nil || !o.Controllers.Enabled {
+		klog.FromContext(ctx).Info("Controllers are stored, but not run, because of --enable-controllers=false")
+		engine.Inspection.Explain(func() (string, bool) {
+			return "this server does not run controllers, because of --enable-controllers=false, and nothing is reconciled unless another one does", false
+		})
+	} else {
+		runner = &engineRunner{create: create, config: engine, fail: fail}
+		if err := runner.elect(o, cluster, etcd != nil); err != nil {
+			return nil, err
+		}
+	}
+	server, err := config.Complete().New()
+	if err != nil {
+		return nil, err
+	}
+	if runner == nil {
+		return server.Generic, nil
+	}
+	if err := runner.add(ctx, server.Generic); err != nil {
+		server.Generic.Destroy()
+		return nil, err
+	}
+	return server.Generic, nil
 }

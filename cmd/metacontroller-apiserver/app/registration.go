@@ -24,8 +24,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -98,4 +100,72 @@ func ownAuthority(o options.Completed, cluster *rest.Config) (func(context.Conte
 // serviceHost is the name that the aggregation layer expects in the certificate.
 func serviceHost(o options.Completed) string {
 	return o.Registration.Service + "." + o.Controllers.Namespace + ".svc"
+}
+
+// ensureCertificate creates a serving certificate if none is given, and starts its renewal.
+func ensureCertificate(ctx context.Context, o options.Completed, owned *sync.WaitGroup) error {
+	if !o.MakesCertificate() {
+		return nil
+	}
+	serving := &o.Recommended.SecureServing.ServerCert
+	certificates := servingcert.Options{Hosts: certificateHosts(o)}
+	var store servingcert.Store
+	if o.Certificates.Secret == "" {
+		files := servingcert.FilesIn(o.CertificateDir())
+		serving.CertKey.CertFile, serving.CertKey.KeyFile = files.CertFile, files.KeyFile
+		store = files
+	} else {
+		secret, trust, err := sharedAuthority(o)
+		if err != nil {
+			return err
+		}
+		serving.GeneratedCert = secret
+		store, certificates.Registration, certificates.Lifetimes = secret, trust, o.Certificates.Lifetimes
+	}
+	manager := servingcert.New(store, certificates)
+	if err := manager.Ensure(ctx); err != nil {
+		return err
+	}
+	owned.Go(func() { manager.Run(ctx) })
+	return nil
+}
+
+// certificateHosts are the names of the server's own certificate besides those that servingcert adds.
+func certificateHosts(o options.Completed) []string {
+	hosts := []string{o.ServerRun.ExternalHost}
+	if o.Registration.Register {
+		hosts = append(hosts, serviceHost(o))
+	}
+	return hosts
+}
+
+// sharedAuthority returns the Secret with the authority of several servers, and where the cluster looks up whom it trusts.
+func sharedAuthority(o options.Completed) (*servingcert.Secret, *registration.Trust, error) {
+	config, err := clusterConfig(o.Recommended.CoreAPI)
+	if err != nil {
+		return nil, nil, err
+	}
+	config = unlimited(config)
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating a client for the Secret with the serving authority: %w", err)
+	}
+	var service types.NamespacedName
+	if o.Registration.Register {
+		service = types.NamespacedName{Namespace: o.Controllers.Namespace, Name: o.Registration.Service}
+	}
+	trust, err := registration.NewTrust(config, service)
+	if err != nil {
+		return nil, nil, err
+	}
+	namespace, name := o.Certificates.SecretName()
+	return servingcert.NewSecret(name, client.CoreV1().Secrets(namespace)), trust, nil
+}
+
+// exposeCertificate shows the end of the certificate that is served as a metric, wherever it comes from.
+func exposeCertificate(served dynamiccertificates.CertKeyContentProvider) {
+	metrics.ObserveServingCertificate(func() (time.Time, bool) {
+		certificate, _ := served.CurrentCertKeyContent()
+		return servingcert.Expiration(certificate)
+	})
 }

@@ -25,7 +25,10 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
@@ -146,4 +149,51 @@ func storageCheck(etcd *embeddedetcd.Server) healthz.HealthChecker {
 			return nil
 		}
 	})
+}
+
+const (
+	// askInterval is how often a cluster that does not respond is asked again, and askTimeout how long it may take to.
+	askInterval, askTimeout = time.Second, 10 * time.Second
+	// complainEvery is in how many attempts it is logged that the cluster does not respond.
+	complainEvery = 10
+)
+
+// awaitCluster waits until the cluster responds: without it nothing of the server can be configured. The error is the cause of ctx, or
+// says that the configuration is wrong.
+func awaitCluster(ctx context.Context, cluster *rest.Config) error {
+	cluster = unlimited(cluster)
+	cluster.Timeout = askTimeout
+	client, err := kubernetes.NewForConfig(cluster)
+	if err != nil {
+		return fmt.Errorf("creating a client for the cluster: %w", err)
+	}
+	ticker := time.NewTicker(askInterval)
+	defer ticker.Stop()
+	for attempt := 0; ; attempt++ {
+		err := client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+		if responded(err) {
+			return nil
+		}
+		if attempt%complainEvery == 0 && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "The cluster does not respond; waiting for it", "host", cluster.Host)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+// responded reports whether a cluster has responded that serves, be it with a refusal.
+func responded(err error) bool {
+	if err == nil {
+		return true
+	}
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return false
+	}
+	code := int(status.Status().Code)
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError && code != http.StatusTooManyRequests
 }

@@ -19,7 +19,9 @@ package options
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
@@ -27,6 +29,8 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/clusterwarnings"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/escalation"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/features"
@@ -166,4 +170,57 @@ func (c Completed) Validate() error {
 // Embedded reports whether the server runs its own etcd.
 func (c Completed) Embedded() bool {
 	return len(c.Recommended.Etcd.StorageConfig.Transport.ServerList) == 0
+}
+
+// addRetiredFlags accepts those flags of Metacontroller (docs/reference/contract.md#s19.1) that have no meaning here, so that its manifests
+// start this server as they are. Using one prints what to use instead.
+func addRetiredFlags(fs *pflag.FlagSet) {
+	const logging = "has no effect; see -v and --logging-format"
+	for _, flag := range []struct{ name, instead string }{
+		{"metrics-address", "has no effect; metrics are served at /metrics of --secure-port"},
+		{"health-probe-bind-address", "has no effect; probes are served at /livez and /readyz of --secure-port"},
+		{"pprof-address", "has no effect; profiles are served at /debug/pprof of --secure-port"},
+		{"zap-encoder", logging},
+		{"zap-log-level", logging},
+		{"zap-stacktrace-level", logging},
+		{"zap-time-encoding", logging},
+	} {
+		fs.String(flag.name, "", "Retired.")
+		retire(fs, flag.name, flag.instead)
+	}
+	fs.Bool("zap-devel", false, "Retired.")
+	retire(fs, "zap-devel", logging)
+}
+
+func retire(fs *pflag.FlagSet, name, instead string) {
+	flag := fs.Lookup(name)
+	flag.Deprecated, flag.Hidden = instead, true
+}
+
+// Admission are the options of the admission plugins that are this server's own.
+type Admission struct {
+	// EscalationCheck refuses controllers that may do more than their authors. Default true.
+	EscalationCheck bool
+}
+
+func newAdmission() *Admission { return &Admission{EscalationCheck: true} }
+
+func (a *Admission) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&a.EscalationCheck, "escalation-check", a.EscalationCheck, "Refuse controllers that may do more in the cluster than "+
+		"the users who write them, unless these have the verb escalate on the controllers. Without it, whoever may write a "+
+		"controller has the rights of this server.")
+}
+
+// complete switches off what is not wanted. It may be called again.
+func (a *Admission) complete(generic *genericoptions.AdmissionOptions) {
+	if !a.EscalationCheck && !slices.Contains(generic.DisablePlugins, escalation.PluginName) {
+		generic.DisablePlugins = append(slices.Clone(generic.DisablePlugins), escalation.PluginName)
+	}
+}
+
+// registerPlugins adds the plugins of this server behind those of Kubernetes. What is refused needs no warnings.
+func registerPlugins(generic *genericoptions.AdmissionOptions) {
+	escalation.Register(generic.Plugins)
+	clusterwarnings.Register(generic.Plugins)
+	generic.RecommendedPluginOrder = append(generic.RecommendedPluginOrder, escalation.PluginName, clusterwarnings.PluginName)
 }

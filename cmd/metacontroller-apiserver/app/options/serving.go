@@ -18,9 +18,12 @@ package options
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	basecompatibility "k8s.io/component-base/compatibility"
 
@@ -82,4 +85,61 @@ func (c Completed) CertificateDir() string {
 		return dir
 	}
 	return servingcert.Directory(c.Storage.DataDir)
+}
+
+// secretFlag names the Secret with the authority that replicas share.
+const secretFlag = "serving-cert-secret" //nolint:gosec // It is the name of a flag.
+
+// Certificates are the options of a serving certificate that replicas of the server make with an authority that they share.
+type Certificates struct {
+	// Secret is the namespace and name, as in metacontroller/name, of the Secret with the authority. Empty: there is none, and the
+	// certificate is in files.
+	Secret string
+	// Lifetimes are those of certificates and authority.
+	Lifetimes servingcert.Lifetimes
+}
+
+func newCertificates() *Certificates {
+	return &Certificates{Lifetimes: servingcert.DefaultLifetimes()}
+}
+
+func (c *Certificates) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.Secret, secretFlag, c.Secret, "NAMESPACE/NAME of the Secret with the certificate authority that all replicas of this server share. "+
+		"Each signs its serving certificate with it, keeps that in memory, and renews it ahead of its end. The authority is replaced ahead of its end too: "+
+		"the caBundle of the APIService holds the next and former ones, and the replicas keep it. An empty Secret is filled, a missing one made. "+
+		"Empty: the certificate is in files, those of --tls-cert-file or of --cert-dir.")
+	l := &c.Lifetimes
+	fs.DurationVar(&l.Certificate, "serving-cert-duration", l.Certificate, "How long a serving certificate is valid that is signed with the authority in --"+secretFlag+".")
+	fs.DurationVar(&l.CertificateRenewBefore, "serving-cert-renew-before", l.CertificateRenewBefore, "How long before its end it is renewed. 0: a third of its duration.")
+	fs.DurationVar(&l.Authority, "serving-ca-duration", l.Authority, "How long the authority in --"+secretFlag+" is valid.")
+	fs.DurationVar(&l.AuthorityRenewBefore, "serving-ca-renew-before", l.AuthorityRenewBefore, "How long before its end the next one is made. 0: a third of its duration.")
+	fs.DurationVar(&l.Propagation, "serving-ca-propagation", l.Propagation, "How long the APIService must have held the next authority before that signs: "+
+		"by then every kube-apiserver must have seen it.")
+}
+
+func (c *Certificates) validate(serving *genericoptions.SecureServingOptionsWithLoopback) []error {
+	if c.Secret == "" {
+		if c.Lifetimes != servingcert.DefaultLifetimes() {
+			return []error{errors.New("--serving-cert-duration, --serving-ca-duration and the flags beside them have an effect with --" + secretFlag + " alone")}
+		}
+		return nil
+	}
+	var errs []error
+	if given := serving.ServerCert; given.CertKey.CertFile != "" || given.CertKey.KeyFile != "" || given.CertDirectory != "" {
+		errs = append(errs, errors.New("--"+secretFlag+" cannot be used with --tls-cert-file, --tls-private-key-file or --cert-dir"))
+	}
+	namespace, name := c.SecretName()
+	if reasons := append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Subdomain(name)...); len(reasons) > 0 {
+		errs = append(errs, fmt.Errorf("--%s must be NAMESPACE/NAME, not %q: %s", secretFlag, c.Secret, reasons[0]))
+	}
+	if err := c.Lifetimes.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--serving-cert-duration, --serving-ca-duration and the flags beside them: %w", err))
+	}
+	return errs
+}
+
+// SecretName returns the two parts of Secret.
+func (c *Certificates) SecretName() (namespace, name string) {
+	namespace, name, _ = strings.Cut(c.Secret, "/")
+	return namespace, name
 }

@@ -24,6 +24,7 @@ import (
 	"os"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -205,4 +206,43 @@ func (o *options) fromCluster(ctx context.Context, argument string) ([]controlle
 		return nil, err
 	}
 	return []controller{c}, nil
+}
+
+// look asks the cluster what it serves of the controller's kinds. Rights on status subresources that are not there are taken off, and
+// kinds that are not served are noted.
+func (c *controller) look(ctx context.Context, client discovery.DiscoveryInterfaceWithContext, explain Explain) error {
+	served := map[schema.GroupResource]bool{}
+	for _, version := range c.versions {
+		parsed, err := schema.ParseGroupVersion(version)
+		if err != nil {
+			return fmt.Errorf("reading the definition of %s: %w", c, err)
+		}
+		list, err := client.ServerResourcesForGroupVersionWithContext(ctx, version)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return explain(parsed.Group, fmt.Errorf("asking what the cluster serves in %s: %w", version, err))
+		}
+		for i := range list.APIResources {
+			served[schema.GroupResource{Group: parsed.Group, Resource: list.APIResources[i].Name}] = true
+		}
+	}
+	c.serve(served)
+	return nil
+}
+
+// serve fits the rights to the resources and subresources that are served.
+func (c *controller) serve(served map[schema.GroupResource]bool) {
+	c.needs.Kinds = slices.DeleteFunc(slices.Clone(c.needs.Kinds), func(r rights.Right) bool {
+		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
+		if !served[resource] {
+			if note := fmt.Sprintf("The cluster does not serve %s at present.", resource); !slices.Contains(c.notes, note) && !rights.Guards(r) {
+				c.notes = append(c.notes, note)
+			}
+			return false
+		}
+		status := schema.GroupResource{Group: r.Group, Resource: r.Resource + "/" + rights.SubresourceStatus}
+		return r.Subresource == rights.SubresourceStatus && !served[status]
+	})
 }

@@ -21,22 +21,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/pager"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
 )
 
 // object is an object that carries the finalizer of a controller. One that carries several is in the list several times.
@@ -183,4 +191,145 @@ func objectsOf(resource schema.GroupVersionResource, meta *metav1.ObjectMeta, wa
 		}
 	}
 	return list
+}
+
+// runners says who runs controllers.
+type runners struct {
+	// served are the controllers that an available server has, of those that were asked for.
+	served map[controllerobject.Reference]bool
+	// hidden is a server that the cluster does not reach and that renews its Lease: it may run any controller. Empty: there is none.
+	hidden string
+	// lease is the Lease that was looked at, and unknown says why it is not known whether it is renewed; nil if it is.
+	lease   string
+	unknown error
+}
+
+// run reports whether somebody runs a controller, or may run it.
+func (r *runners) run(c controllerobject.Reference) bool { return r.served[c] || r.hidden != "" }
+
+// running looks who runs the controllers of the objects: those that the cluster serves are run by somebody. While no server is available, one
+// may run nevertheless, which its Lease tells. It is an error when it is not known what the cluster serves.
+func (c *cluster) running(ctx context.Context, found []object, lease string, out io.Writer) (runners, error) {
+	client, err := dynamic.NewForConfig(c.config)
+	if err != nil {
+		return runners{}, fmt.Errorf("making a client: %w", err)
+	}
+	available, err := available(ctx, client)
+	if err != nil {
+		return runners{}, err
+	}
+	if !available {
+		if lease == "" || len(found) == 0 {
+			return runners{}, nil
+		}
+		return c.leading(ctx, lease, out)
+	}
+	there := map[controllerobject.Reference]bool{}
+	for i := range found {
+		controller := found[i].controller
+		if _, asked := there[controller]; asked {
+			continue
+		}
+		resource := v1alpha1.SchemeGroupVersion.WithResource(string(controller.Kind) + "s")
+		_, err := client.Resource(resource).Get(ctx, controller.Name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return runners{}, fmt.Errorf("looking whether %s/%s exists: %w", controller.Kind, controller.Name, err)
+		}
+		there[controller] = err == nil
+	}
+	return runners{served: there}, nil
+}
+
+// leading looks whether a server renews its Lease, given as NAMESPACE/NAME.
+func (c *cluster) leading(ctx context.Context, lease string, out io.Writer) (runners, error) {
+	client, err := coordinationclient.NewForConfig(c.config)
+	if err != nil {
+		return runners{}, fmt.Errorf("making a client: %w", err)
+	}
+	namespace, name, _ := strings.Cut(lease, "/")
+	holder, err := renewing(ctx, client.Leases(namespace), name, func(holder string, limit time.Duration) {
+		fmt.Fprintf(out, "%s was the last to hold the Lease %s. Looking for up to %s whether it still renews it.\n", holder, lease, limit)
+	})
+	if ctx.Err() != nil {
+		return runners{}, context.Cause(ctx)
+	}
+	return runners{hidden: holder, lease: lease, unknown: err}, nil
+}
+
+// available reports whether the cluster reaches a server of the group, or serves it by CustomResourceDefinitions.
+func available(ctx context.Context, client dynamic.Interface) (bool, error) {
+	services := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	service, err := client.Resource(services).Get(ctx, registration.APIServiceName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading APIService %s: %w", registration.APIServiceName, err)
+	}
+	conditions, _, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
+	for _, condition := range conditions {
+		if fields, ok := condition.(map[string]any); ok && fields["type"] == "Available" {
+			return fields["status"] == "True", nil
+		}
+	}
+	return false, nil
+}
+
+const (
+	// leaseInterval is the pause between two looks at a Lease: servers renew it as often, unless --leader-elect-retry-period says otherwise.
+	leaseInterval = 2 * time.Second
+	// leaseDuration is for Leases that do not say after which time another server may take them.
+	leaseDuration = 15 * time.Second
+)
+
+// renewing returns who renews a Lease, empty if nobody does. It does not compare clocks: a Lease that somebody holds is renewed if it changes within
+// the time after which another server may take it. Waits is told when that has to be waited for. A Lease that is not there is an error: its server
+// may be gone with its namespace, or have another Lease.
+func renewing(
+	ctx context.Context, leases coordinationclient.LeaseInterface, name string, waits func(holder string, limit time.Duration),
+) (string, error) {
+	read := func() (*coordinationv1.LeaseSpec, error) {
+		lease, err := leases.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("reading Lease %s: %w", name, err)
+		}
+		return &lease.Spec, nil
+	}
+	first, err := read()
+	if apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("there is no Lease %s; --lease names that of the server", name)
+	}
+	if err != nil || ptr.Deref(first.HolderIdentity, "") == "" {
+		return "", err
+	}
+	limit := leaseDuration
+	if seconds := ptr.Deref(first.LeaseDurationSeconds, 0); seconds > 0 {
+		limit = time.Duration(seconds) * time.Second
+	}
+	waits(*first.HolderIdentity, limit)
+	// The last look comes after the whole time.
+	timeout := time.NewTimer(limit + leaseInterval)
+	defer timeout.Stop()
+	ticker := time.NewTicker(leaseInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-timeout.C:
+			return "", nil
+		case <-ticker.C:
+		}
+		now, err := read()
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		holder := ptr.Deref(now.HolderIdentity, "")
+		if holder == "" || holder != *first.HolderIdentity || !now.RenewTime.Equal(first.RenewTime) {
+			return holder, nil
+		}
+	}
 }

@@ -20,7 +20,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -28,6 +30,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
 // release takes the finalizers off, as many at the same time as the cluster is asked. It goes on after an error, and returns how many
@@ -93,4 +97,92 @@ func (c *cluster) releaseOne(ctx context.Context, o *object) (gone bool, err err
 		return err
 	})
 	return gone, err
+}
+
+// report prints what is found and done. It is for one goroutine at a time.
+type report struct {
+	out io.Writer
+	// runners says which controllers somebody runs, and force says that this does not matter.
+	runners runners
+	force   bool
+	// kept counts the objects by the controllers for which they are left alone.
+	kept map[controllerobject.Reference]int
+}
+
+// plan prints what each object carries, and returns those that may be released.
+func (r *report) plan(found []object) (free []object) {
+	r.kept = map[controllerobject.Reference]int{}
+	for i := range found {
+		o := &found[i]
+		if r.runners.run(o.controller) && !r.force {
+			r.kept[o.controller]++
+			continue
+		}
+		free = append(free, *o)
+	}
+	if r.runners.unknown != nil {
+		fmt.Fprintf(r.out, "It is not known whether a server still runs that the cluster does not reach: %v. Make sure that none does: it would put "+
+			"finalizers on again.\n", r.runners.unknown)
+	}
+	if len(found) == 0 {
+		fmt.Fprintln(r.out, "No object carries the finalizer of a controller.")
+	}
+	return free
+}
+
+// offer prints what would be done.
+func (r *report) offer(free []object) {
+	for i := range free {
+		o := &free[i]
+		fate := ""
+		if o.deleting {
+			fate = ", which is being deleted and will go if nothing else holds it"
+		}
+		fmt.Fprintf(r.out, "would take %s off %s%s\n", o.finalizer, o, fate)
+	}
+	if len(free) > 0 {
+		fmt.Fprintf(r.out, "\n%s. Nothing was written. Add --yes to do it.\n", number(len(free)))
+	}
+}
+
+// released prints what became of an object.
+func (r *report) released(o *object, gone bool, err error) {
+	switch {
+	case err != nil:
+		fmt.Fprintf(r.out, "could not take %s off %s: %v\n", o.finalizer, o, err)
+	case gone:
+		fmt.Fprintf(r.out, "%s is gone\n", o)
+	default:
+		fmt.Fprintf(r.out, "took %s off %s\n", o.finalizer, o)
+	}
+}
+
+// refused returns an error if objects are left alone.
+func (r *report) refused() error {
+	if r.runners.hidden != "" && len(r.kept) > 0 {
+		left := 0
+		for _, n := range r.kept {
+			left += n
+		}
+		return fmt.Errorf("a server runs controllers, although the cluster does not reach it: %s renews the Lease %s; left alone: %s. Stop that server, "+
+			"or have it registered again and delete its controllers with kubectl, which releases their objects; --force takes the finalizers off "+
+			"while it runs, and it may put them on again", r.runners.hidden, r.runners.lease, number(left))
+	}
+	var lines []string
+	for controller, n := range r.kept {
+		lines = append(lines, fmt.Sprintf("%s/%s exists, and a server runs it; left alone: %s. Deleting it with kubectl releases its objects; "+
+			"--force takes the finalizer off objects that it does not name any more", controller.Kind, controller.Name, number(n)))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	slices.Sort(lines)
+	return fmt.Errorf("%s", strings.Join(lines, "\n"))
+}
+
+func number(n int) string {
+	if n == 1 {
+		return "1 object"
+	}
+	return fmt.Sprintf("%d objects", n)
 }

@@ -27,8 +27,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
@@ -216,4 +218,45 @@ func declared(object *unstructured.Unstructured) (resources []string) {
 		resources = append(resources, strings.TrimSuffix(name+"."+group, "."))
 	}
 	return resources
+}
+
+// owners finds the parents to which revisions belong.
+type owners struct {
+	client dynamic.Interface
+	mapper meta.RESTMapper
+}
+
+// missing says why a revision has no parent, empty if it has the one that it refers to. A revision without a reference belongs to the
+// parent of which its name has the UID's digest, which cannot be looked up.
+func (o owners) missing(ctx context.Context, revision *unstructured.Unstructured) (why string, err error) {
+	owner := metav1.GetControllerOfNoCopy(revision)
+	if owner == nil {
+		return "", nil
+	}
+	name := owner.Kind + " " + owner.Name
+	version, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return "", fmt.Errorf("not created: its parent %s has the version %q", name, owner.APIVersion)
+	}
+	mapping, err := o.mapper.RESTMapping(schema.GroupKind{Group: version.Group, Kind: owner.Kind}, version.Version)
+	if meta.IsNoMatchError(err) {
+		return fmt.Sprintf("the cluster does not serve the kind of its parent %s %s", owner.APIVersion, name), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("not created: looking for the kind of its parent %s: %w", name, err)
+	}
+	var objects dynamic.ResourceInterface = o.client.Resource(mapping.Resource)
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		objects = o.client.Resource(mapping.Resource).Namespace(revision.GetNamespace())
+	}
+	parent, err := objects.Get(ctx, owner.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("its parent %s is gone", name), nil
+	case err != nil:
+		return "", fmt.Errorf("not created: looking for its parent %s: %w", name, err)
+	case parent.GetUID() != owner.UID:
+		return fmt.Sprintf("its parent %s is another object by now, with another UID", name), nil
+	}
+	return "", nil
 }
