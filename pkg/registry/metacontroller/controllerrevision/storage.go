@@ -17,13 +17,20 @@ limitations under the License.
 package controllerrevision
 
 import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/table"
 )
 
 // deleteWorkers is how many revisions are deleted at the same time when a namespace ends.
@@ -63,3 +70,40 @@ func NewREST(scheme *runtime.Scheme, getter generic.RESTOptionsGetter) (*REST, e
 
 // Categories are the groups of kinds to which kubectl counts this one.
 func (*REST) Categories() []string { return []string{"metacontroller"} }
+
+// Table returns the columns of kubectl get controllerrevisions.metacontroller.k8s.io.
+func Table() table.Convertor {
+	return table.Convertor{
+		Columns: []metav1.TableColumnDefinition{
+			table.NameColumn(),
+			{Name: "Parent", Type: "string", Description: "Object whose revision this is: its kind and name."},
+			{Name: "Latest", Type: "boolean", Description: "Whether this is the parent's latest revision; the others go when no child is on them."},
+			{Name: "Children", Type: "integer", Description: "Number of children that are on this revision."},
+			table.AgeColumn(),
+		},
+		Cells: cells,
+		Clock: clock.RealClock{},
+	}
+}
+
+func cells(object runtime.Object, now time.Time) ([]any, error) {
+	o, ok := object.(*metacontroller.ControllerRevision)
+	if !ok {
+		return nil, fmt.Errorf("printing a %T as a ControllerRevision", object)
+	}
+	children := int64(0)
+	for _, kind := range o.Children {
+		children += int64(len(kind.Names))
+	}
+	_, superseded := o.Annotations[v1alpha1.AnnotationSuperseded]
+	return []any{o.Name, parent(o), !superseded, children, table.Age(o, now)}, nil
+}
+
+func parent(o *metacontroller.ControllerRevision) string {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil {
+		return table.None
+	}
+	gvk := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
+	return gvk.GroupKind().String() + "/" + owner.Name
+}

@@ -136,3 +136,36 @@ func failed(err error, text string) error {
 	}
 	return apierrors.NewInternalError(errors.New(text))
 }
+
+// ResyncREST has parents synced.
+type ResyncREST struct{ *subresource }
+
+var _ rest.NamedCreater = &ResyncREST{}
+
+// New returns an empty ControllerResync.
+func (*ResyncREST) New() runtime.Object { return &v1alpha1.ControllerResync{} }
+
+// Create puts the parents that are selected, and that the caller may get, into the queue, and says how many these are. A dry run says how
+// many it would be.
+func (r *ResyncREST) Create(
+	ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
+	asked, err := admitted[*v1alpha1.ControllerResync](ctx, object, validate)
+	if err != nil {
+		return nil, err
+	}
+	who, c, err := r.open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	s, err := selectParents(ctx, who, c, asked.Spec.Parents, false)
+	if err != nil {
+		return nil, err
+	}
+	done := asked.DeepCopy()
+	done.Status = v1alpha1.ControllerResyncStatus{Parents: int64(len(s.parents)), Hidden: s.hidden}
+	if options == nil || len(options.DryRun) == 0 {
+		done.Status.Parents = int64(c.Resync(s.parents))
+	}
+	return done, nil
+}

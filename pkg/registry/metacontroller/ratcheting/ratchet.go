@@ -17,13 +17,18 @@ limitations under the License.
 package ratcheting
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
 )
 
 // mistake is what makes two errors the same. The place in a list does not count: items move when others are added or removed.
@@ -89,4 +94,86 @@ func at(tree any, path string) any {
 		}
 	}
 	return tree
+}
+
+const (
+	// maxErrors is how many errors a client is told at once.
+	maxErrors = 100
+	// maxValue is how much of an error may be the value that it repeats, in bytes with all punctuation. A longer one is left out.
+	maxValue = 1024
+)
+
+// Validation is the declarative validation of a strategy, which embeds it. It joins the errors of generated and hand-written
+// rules, and ratchets those of updates. Set every field; it is safe for concurrent use.
+//
+// Unlike [rest.DeclarativeValidation] it does not compare the two, which serves kinds whose hand-written rules are being replaced
+// by generated ones, and takes time that grows with the square of the errors.
+type Validation struct {
+	rest.DeclarativeValidation
+
+	// Version is the version in which the paths of errors name fields.
+	Version schema.GroupVersion
+	// Rules are the rules written by hand. They are asked what was wrong with an object before it was updated.
+	Rules func(object runtime.Object) field.ErrorList
+}
+
+var _ rest.DeclarativeValidationStrategy = Validation{}
+
+// ValidateDeclaratively adds the errors of the generated rules to those of the rules written by hand, and drops what an update
+// is not to blame for. Of very many errors the first ones are returned, and how many more there are; very long values are left
+// out.
+func (v Validation) ValidateDeclaratively(ctx context.Context, object, old runtime.Object, errs field.ErrorList,
+	operationType operation.Type, config rest.DeclarativeValidationConfig,
+) field.ErrorList {
+	errs = append(errs, v.DeclarativeValidation.ValidateDeclaratively(ctx, object, old, nil, operationType, config)...)
+	if operationType == operation.Update && len(errs) > 0 {
+		before := append(v.Rules(old), v.DeclarativeValidation.ValidateDeclaratively(ctx, old, nil, nil, operation.Create, config)...)
+		errs = v.keepNew(errs, before, object, old)
+	}
+	return brief(errs)
+}
+
+// brief keeps the answer short, however long the object and however many its mistakes are.
+func brief(errs field.ErrorList) field.ErrorList {
+	if len(errs) > maxErrors {
+		left := errs[maxErrors-1:]
+		more := field.Invalid(nil, field.OmitValueType{}, fmt.Sprintf("and %d more mistakes", len(left)))
+		more.Field = left[0].Field
+		errs = append(errs[:maxErrors-1:maxErrors-1], more)
+	}
+	for i, err := range errs {
+		if len(err.ErrorBody())-len(err.Type.String())-len(err.Detail) > maxValue {
+			without := *err
+			without.BadValue = field.OmitValueType{}
+			errs[i] = &without
+		}
+	}
+	return errs
+}
+
+func (v Validation) keepNew(errs, before field.ErrorList, object, old runtime.Object) field.ErrorList {
+	if len(before) == 0 {
+		return errs
+	}
+	now, err := v.tree(object)
+	if err != nil {
+		return append(errs, field.InternalError(nil, err))
+	}
+	then, err := v.tree(old)
+	if err != nil {
+		return append(errs, field.InternalError(nil, err))
+	}
+	return newErrors(errs, before, now, then)
+}
+
+func (v Validation) tree(object runtime.Object) (map[string]any, error) {
+	versioned, err := v.ConvertToVersion(object, v.Version)
+	if err != nil {
+		return nil, fmt.Errorf("converting a %T to %s to compare its fields: %w", object, v.Version, err)
+	}
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(versioned)
+	if err != nil {
+		return nil, fmt.Errorf("reading the fields of a %T: %w", object, err)
+	}
+	return tree, nil
 }

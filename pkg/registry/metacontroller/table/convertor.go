@@ -18,6 +18,10 @@ package table
 
 import (
 	"context"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,6 +30,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // text is the type of all columns but ages. Numbers are text, too, since they may be unknown.
@@ -98,4 +105,53 @@ func NameColumn() metav1.TableColumnDefinition {
 // AgeColumn is the last narrow column of every kind.
 func AgeColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: "Age", Type: text, Description: "Time since the object was created."}
+}
+
+// hooks returns the names of the hooks that are called, and where these are.
+func (c *Controller) hooks() (called, addresses string) {
+	var names, places []string
+	for _, h := range []struct {
+		name string
+		hook *v1alpha1.Hook
+	}{{"sync", c.Sync}, {"finalize", c.Finalize}, {"customize", c.Customize}} {
+		if h.hook == nil || h.hook.Webhook == nil {
+			continue
+		}
+		names = append(names, h.name)
+		if at := address(h.hook.Webhook); !slices.Contains(places, at) {
+			places = append(places, at)
+		}
+	}
+	return List(names), List(places)
+}
+
+// address is where a webhook is. The path and the query are left out, and the user: they may be secret.
+func address(webhook *v1alpha1.Webhook) string {
+	if webhook.URL != nil {
+		u, err := url.Parse(*webhook.URL)
+		if err != nil || u.Host == "" {
+			return Unknown
+		}
+		return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
+	}
+	if webhook.Service == nil {
+		return Unknown
+	}
+	s := webhook.Service
+	host := net.JoinHostPort(s.Name+"."+s.Namespace, strconv.Itoa(int(ptr.Deref(s.Port, 80))))
+	return (&url.URL{Scheme: ptr.Deref(s.Protocol, "http"), Host: host}).String()
+}
+
+// strategies returns each method once. An empty one is the default.
+func strategies(methods []v1alpha1.ChildUpdateMethod) string {
+	var different []string
+	for _, method := range methods {
+		if method == "" {
+			method = v1alpha1.ChildUpdateOnDelete
+		}
+		if !slices.Contains(different, string(method)) {
+			different = append(different, string(method))
+		}
+	}
+	return List(different)
 }
