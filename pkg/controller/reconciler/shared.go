@@ -24,7 +24,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -41,6 +43,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
@@ -304,4 +307,50 @@ func (r *Resolver) Child(
 	child = r.Shared.Options.childRule(resource, method, apply, force)
 	r.Children = append(r.Children, child)
 	return child, true, nil
+}
+
+// Handlers tells which controllers of this process handle an object as their parent. It is safe for concurrent use; the zero value is
+// ready, and nil knows none.
+type Handlers struct {
+	mu   sync.Mutex
+	list []*handler
+}
+
+type handler struct {
+	name    string
+	handles func(parent.Key) bool
+}
+
+// Add adds a running controller under its name, as in "CompositeController name", until remove is called. handles must not block.
+func (h *Handlers) Add(name string, handles func(parent.Key) bool) (remove func()) {
+	if h == nil {
+		return func() {}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	added := &handler{name, handles}
+	h.list = append(h.list, added)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.list = slices.DeleteFunc(h.list, func(each *handler) bool { return each == added })
+	}
+}
+
+// Of returns the names of the controllers that handle an object, but for one.
+func (h *Handlers) Of(key parent.Key, except string) []string {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	list := slices.Clone(h.list)
+	h.mu.Unlock()
+	var names []string
+	for _, each := range list {
+		if each.name != except && each.handles(key) {
+			names = append(names, each.name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
