@@ -24,7 +24,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
 )
 
 func TestCompositesAreSelectedByTheirParents(t *testing.T) {
@@ -50,7 +50,7 @@ func TestCompositesAreSelectedByTheirParents(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", selector, err)
 		}
-		predicate := compositecontroller.Kind().Predicate(labels.SelectorFromSet(labels.Set{"team": "x"}), field)
+		predicate := controller.Composites().Predicate(labels.SelectorFromSet(labels.Set{"team": "x"}), field)
 		if got, err := predicate.Matches(o); err != nil || got != want {
 			t.Errorf("%s selects: %v, want %v (%v)", selector, got, want, err)
 		}

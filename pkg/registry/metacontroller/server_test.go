@@ -34,9 +34,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller"
 )
 
 // corpora are the objects on which validation is tested, right ones and wrong ones.
@@ -86,9 +85,9 @@ func newServer() server {
 func (s server) strategyOf(object runtime.Object) (kind strategy, resource string) {
 	switch object.(type) {
 	case *metacontroller.CompositeController:
-		return compositecontroller.Kind().Strategy(s.scheme), "compositecontrollers"
+		return controller.Composites().Strategy(s.scheme), "compositecontrollers"
 	case *metacontroller.DecoratorController:
-		return decoratorcontroller.Kind().Strategy(s.scheme), "decoratorcontrollers"
+		return controller.Decorators().Strategy(s.scheme), "decoratorcontrollers"
 	case *metacontroller.ControllerRevision:
 		return controllerrevision.NewStrategy(s.scheme), "controllerrevisions"
 	}

@@ -43,10 +43,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/inspect"
 )
 
@@ -69,11 +67,11 @@ type Storage struct {
 
 // NewStorage builds the stores, each with one watch cache, for objects of scheme. Inspection is what the endpoints need that store nothing.
 func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, inspection inspect.Config) (*Storage, error) {
-	composites, err := compositecontroller.Kind().NewStorage(scheme, getter)
+	composites, err := controller.Composites().NewStorage(scheme, getter)
 	if err != nil {
 		return nil, fmt.Errorf("building the store of compositecontrollers: %w", err)
 	}
-	decorators, err := decoratorcontroller.Kind().NewStorage(scheme, getter)
+	decorators, err := controller.Decorators().NewStorage(scheme, getter)
 	if err != nil {
 		return nil, fmt.Errorf("building the store of decoratorcontrollers: %w", err)
 	}

@@ -29,9 +29,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/table"
 )
 
@@ -78,7 +77,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 		want    map[string]string
 	}{
 		"a composite with all there is to say": {
-			compositecontroller.Kind().Table,
+			controller.Composites().Table,
 			&metacontroller.CompositeController{
 				ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: created},
 				Spec: v1alpha1.CompositeControllerSpec{
@@ -112,7 +111,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			},
 		},
 		"a composite with nothing to say": {
-			compositecontroller.Kind().Table, &metacontroller.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
+			controller.Composites().Table, &metacontroller.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
 			map[string]string{
 				"Name": "b", "Parent": "", "Children": "<none>", "Ready": "<unknown>", "Reason": "", "Synced": "<unknown>", "Failing": "<unknown>", "Age": "<unknown>",
 				"Hooks (wide)": "<none>", "Address (wide)": "<none>", "Strategy (wide)": "<none>", "Service Account (wide)": "<none>", "Parents (wide)": "<unknown>",
@@ -120,7 +119,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			},
 		},
 		"a decorator with a hook that cannot be called": {
-			decoratorcontroller.Kind().Table,
+			controller.Decorators().Table,
 			&metacontroller.DecoratorController{
 				ObjectMeta: metav1.ObjectMeta{Name: "c", CreationTimestamp: created},
 				Spec: v1alpha1.DecoratorControllerSpec{
@@ -140,7 +139,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			},
 		},
 		"a controller that is paused": {
-			compositecontroller.Kind().Table,
+			controller.Composites().Table,
 			&metacontroller.CompositeController{
 				ObjectMeta: metav1.ObjectMeta{Name: "p"},
 				Status: v1alpha1.CompositeControllerStatus{ControllerStatus: v1alpha1.ControllerStatus{
@@ -162,7 +161,7 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 			},
 		},
 		"a decorator whose deletions are held": {
-			decoratorcontroller.Kind().Table,
+			controller.Decorators().Table,
 			&metacontroller.DecoratorController{
 				ObjectMeta: metav1.ObjectMeta{Name: "h"},
 				Status: v1alpha1.DecoratorControllerStatus{ControllerStatus: v1alpha1.ControllerStatus{Conditions: []metav1.Condition{

@@ -34,7 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/deletion"
 )
 
@@ -92,8 +92,8 @@ func newStore(s *stored) *deletion.Store {
 		DefaultQualifiedResource: v1alpha1.Resource("compositecontrollers"),
 		KeyRootFunc:              func(context.Context) string { return "/" },
 		KeyFunc:                  func(_ context.Context, name string) (string, error) { return "/" + name, nil },
-		DeleteStrategy:           compositecontroller.Kind().Strategy(scheme),
-		PredicateFunc:            compositecontroller.Kind().Predicate,
+		DeleteStrategy:           controller.Composites().Strategy(scheme),
+		PredicateFunc:            controller.Composites().Predicate,
 		Storage:                  genericregistry.DryRunnableStorage{Storage: s},
 	})
 }

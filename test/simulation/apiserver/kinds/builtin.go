@@ -36,9 +36,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/compositecontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controllerrevision"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/decoratorcontroller"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
@@ -160,8 +159,8 @@ func metacontrollerKinds() []*Kind {
 		}
 		return k.fromTypes(metacontrollerDefinitions, metacontrollerScheme)
 	}
-	composite := compositecontroller.Kind().Strategy(apiserver.Scheme)
-	decorator := decoratorcontroller.Kind().Strategy(apiserver.Scheme)
+	composite := controller.Composites().Strategy(apiserver.Scheme)
+	decorator := controller.Decorators().Strategy(apiserver.Scheme)
 	all := []*Kind{
 		kind("CompositeController", "compositecontrollers", func() runtime.Object { return &v1alpha1.CompositeController{} },
 			&hub{object: composite, status: composite.ForStatus()}, []string{"cc", "cctl"}),

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package compositecontroller
+package controller
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,13 +24,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/table"
 )
 
-// Kind returns what CompositeControllers have of their own.
-func Kind() controller.Kind[*metacontroller.CompositeController] {
-	return controller.Kind[*metacontroller.CompositeController]{
+// Composites returns what CompositeControllers have of their own.
+func Composites() Kind[*metacontroller.CompositeController] {
+	return Kind[*metacontroller.CompositeController]{
 		Resource:       "compositecontrollers",
 		Singular:       "compositecontroller",
 		ShortNames:     []string{"cc", "cctl"},
@@ -41,26 +40,26 @@ func Kind() controller.Kind[*metacontroller.CompositeController] {
 		Validate:       validation.ValidateCompositeController,
 		ValidateUpdate: validation.ValidateCompositeControllerUpdate,
 		Warnings:       validation.WarningsForCompositeController,
-		Fields:         fieldsOf,
-		Table:          table.OfControllers("Parents", columns, printed),
+		Fields:         compositeFields,
+		Table:          table.OfControllers("Parents", compositeColumns, compositeCells),
 	}
 }
 
-// fieldsOf are the parent resource.
-func fieldsOf(o *metacontroller.CompositeController) fields.Set {
+// compositeFields are the parent resource.
+func compositeFields(o *metacontroller.CompositeController) fields.Set {
 	return fields.Set{
 		v1alpha1.FieldParentAPIVersion: o.Spec.ParentResource.APIVersion,
 		v1alpha1.FieldParentResource:   o.Spec.ParentResource.Resource,
 	}
 }
 
-var columns = []metav1.TableColumnDefinition{
+var compositeColumns = []metav1.TableColumnDefinition{
 	{Name: "Parent", Type: "string", Description: "Resource whose objects the controller handles."},
 	{Name: "Children", Type: "string", Description: "Resources that the hooks may return as children."},
 }
 
-// printed returns the cells of columns, and what tables of both kinds have.
-func printed(o *metacontroller.CompositeController) table.Controller {
+// compositeCells returns the cells of compositeColumns, and what tables of both kinds have.
+func compositeCells(o *metacontroller.CompositeController) table.Controller {
 	children := make([]string, 0, len(o.Spec.ChildResources))
 	c := table.Controller{Status: o.Status.ControllerStatus, Account: o.Spec.ServiceAccountRef}
 	for _, rule := range o.Spec.ChildResources {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package decoratorcontroller
+package controller
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,13 +24,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/controller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/table"
 )
 
-// Kind returns what DecoratorControllers have of their own.
-func Kind() controller.Kind[*metacontroller.DecoratorController] {
-	return controller.Kind[*metacontroller.DecoratorController]{
+// Decorators returns what DecoratorControllers have of their own.
+func Decorators() Kind[*metacontroller.DecoratorController] {
+	return Kind[*metacontroller.DecoratorController]{
 		Resource:       "decoratorcontrollers",
 		Singular:       "decoratorcontroller",
 		ShortNames:     []string{"dc", "dec", "decorators"},
@@ -41,13 +40,13 @@ func Kind() controller.Kind[*metacontroller.DecoratorController] {
 		Validate:       validation.ValidateDecoratorController,
 		ValidateUpdate: validation.ValidateDecoratorControllerUpdate,
 		Warnings:       validation.WarningsForDecoratorController,
-		Fields:         fieldsOf,
-		Table:          table.OfControllers("Targets", columns, printed),
+		Fields:         decoratorFields,
+		Table:          table.OfControllers("Targets", decoratorColumns, decoratorCells),
 	}
 }
 
-// fieldsOf are the resources of the targets.
-func fieldsOf(o *metacontroller.DecoratorController) fields.Set {
+// decoratorFields are the resources of the targets.
+func decoratorFields(o *metacontroller.DecoratorController) fields.Set {
 	set := fields.Set{}
 	for i := range o.Spec.Resources {
 		for label, value := range map[string]string{
@@ -60,13 +59,13 @@ func fieldsOf(o *metacontroller.DecoratorController) fields.Set {
 	return set
 }
 
-var columns = []metav1.TableColumnDefinition{
+var decoratorColumns = []metav1.TableColumnDefinition{
 	{Name: "Resources", Type: "string", Description: "Resources whose objects are decorated."},
 	{Name: "Attachments", Type: "string", Description: "Resources that the hooks may return as attachments."},
 }
 
-// printed returns the cells of columns, and what tables of both kinds have.
-func printed(o *metacontroller.DecoratorController) table.Controller {
+// decoratorCells returns the cells of decoratorColumns, and what tables of both kinds have.
+func decoratorCells(o *metacontroller.DecoratorController) table.Controller {
 	resources := make([]string, 0, len(o.Spec.Resources))
 	for _, rule := range o.Spec.Resources {
 		resources = append(resources, table.Resource(rule.ResourceRule))
