@@ -164,16 +164,9 @@ func (m *Manager) Candidate(ctx context.Context, object runtime.Object) (inspect
 	if !ok {
 		return nil, nil, fmt.Errorf("a %T is no controller", object)
 	}
-	instance, err := m.candidate(ctx, d)
+	candidate, err := m.candidate(ctx, d)
 	if err != nil {
 		return nil, nil, err
-	}
-	candidate, ok := instance.(interface {
-		inspection.Controller
-		Open(ctx context.Context) (shut func(), err error)
-	})
-	if !ok {
-		return nil, nil, fmt.Errorf("a %T cannot be asked", instance)
 	}
 	shut, err := candidate.Open(ctx)
 	if err != nil {
@@ -183,9 +176,8 @@ func (m *Manager) Candidate(ctx context.Context, object runtime.Object) (inspect
 }
 
 // candidate builds a controller that does not run.
-func (m *Manager) candidate(ctx context.Context, d reconciler.Definition) (Instance, error) {
+func (m *Manager) candidate(ctx context.Context, d reconciler.Definition) (*reconciler.Controller, error) {
 	shared := *m.shared
 	shared.Expectations, shared.History = nil, nil // It writes nothing, and must not be taken for the controller that runs.
-	instance, _, err := builder{shared: &shared, resources: shared.Cluster.Discovery}.Build(ctx, d)
-	return instance, err
+	return builder{shared: &shared, resources: shared.Cluster.Discovery}.build(ctx, d)
 }

@@ -82,12 +82,8 @@ func (e *exclusions) put(d reconciler.Definition, ended <-chan struct{}) {
 		e.excluded[identityOf(d)] = x
 	}
 	x.latest, x.ended = d, ended
-	if x.done() {
-		return
-	}
-	select {
-	case e.wake <- struct{}{}:
-	default:
+	if !x.done() {
+		poke(e.wake)
 	}
 }
 

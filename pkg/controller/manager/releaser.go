@@ -507,7 +507,7 @@ func (r *releaser) publish(left int, failed attempt) {
 	changed := r.message != message
 	r.message = message
 	r.mu.Unlock()
-	if status == metav1.ConditionFalse || r.report.doubts(v1alpha1.ConditionFinalizersReleased) {
+	if shown := r.report.shows(v1alpha1.ConditionFinalizersReleased); shown != "" && shown != metav1.ConditionTrue || status == metav1.ConditionFalse {
 		r.report.set(d, metav1.Condition{Type: v1alpha1.ConditionFinalizersReleased, Status: status, Reason: reason, Message: message})
 	}
 	if failure != "" && failure != r.failure {

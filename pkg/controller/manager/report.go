@@ -105,7 +105,7 @@ func (r *report) stopped() {
 func (r *report) notRunning(d reconciler.Definition, reason, message, releasing string) bool {
 	idle := state{&reconciler.State{Paused: paused(d), Object: d.KubectlName()}}
 	conditions := append(conditionsNotRunning(reason, message, releasing), r.brakes(idle)...)
-	if reason != v1alpha1.ReasonResourceNotFound && r.has(v1alpha1.ConditionResourcesServed) {
+	if reason != v1alpha1.ReasonResourceNotFound && r.shows(v1alpha1.ConditionResourcesServed) != "" {
 		conditions = append(conditions, conditionNotServing())
 	}
 	return r.set(d, conditions...)
@@ -120,7 +120,7 @@ func (r *report) running(s state) []metav1.Condition {
 func (r *report) brakes(s state) []metav1.Condition {
 	var list []metav1.Condition
 	for _, c := range s.brakes() {
-		if r.has(c.Type) || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonPausing {
+		if r.shows(c.Type) != "" || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonPausing {
 			list = append(list, c)
 		}
 	}
@@ -153,26 +153,14 @@ func (r *report) conditions() []metav1.Condition {
 	return slices.Clone(r.status.Conditions)
 }
 
-// has reports whether a condition is there.
-func (r *report) has(condition string) bool {
+// shows returns the status of a condition, empty if it is not there.
+func (r *report) shows(condition string) metav1.ConditionStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return meta.FindStatusCondition(r.status.Conditions, condition) != nil
-}
-
-// complains reports whether a condition is there and False.
-func (r *report) complains(condition string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return meta.IsStatusConditionFalse(r.status.Conditions, condition)
-}
-
-// doubts reports whether a condition is there and not True.
-func (r *report) doubts(condition string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := meta.FindStatusCondition(r.status.Conditions, condition)
-	return c != nil && c.Status != metav1.ConditionTrue
+	if c := meta.FindStatusCondition(r.status.Conditions, condition); c != nil {
+		return c.Status
+	}
+	return ""
 }
 
 // recorded returns the resources whose objects may carry the controller's finalizer.

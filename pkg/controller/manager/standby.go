@@ -82,15 +82,9 @@ func (m *Manager) wait(ctx context.Context, informers []cache.SharedIndexInforme
 // open opens the informers of a controller. They are those of the server, whatever the controller's service account may see.
 func (m *Manager) open(ctx context.Context, d reconciler.Definition) (shut func(), err error) {
 	d.Account = nil
-	instance, err := m.candidate(ctx, d)
+	candidate, err := m.candidate(ctx, d)
 	if err != nil {
 		return nil, err
-	}
-	candidate, ok := instance.(interface {
-		Hold(ctx context.Context) (shut func())
-	})
-	if !ok {
-		return nil, fmt.Errorf("the informers of a %T cannot be opened", instance)
 	}
 	return candidate.Hold(ctx), nil
 }
@@ -156,12 +150,7 @@ func (s *standby) hold(ctx context.Context, d reconciler.Definition, opened func
 	logger := klog.FromContext(ctx).WithValues("controller", d.Meta.Name, "controllerKind", d.Kind)
 	ctx = klog.NewContext(ctx, logger)
 	changed := make(chan struct{}, 1)
-	defer s.changes(func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})()
+	defer s.changes(func() { poke(changed) })()
 	shut := func() {}
 	defer func() { shut() }() //nolint:gocritic // It is another function by then.
 	for ctx.Err() == nil {

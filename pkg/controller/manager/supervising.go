@@ -47,22 +47,24 @@ type builder struct {
 
 // Build implements Builder.
 func (b builder) Build(ctx context.Context, d reconciler.Definition) (Instance, []string, error) {
+	b.resources = &built{served: b.resources, found: map[v1alpha1.ResourceRule]discovered{}}
+	c, err := b.build(ctx, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, b.Fingerprint(ctx, d), nil
+}
+
+func (b builder) build(ctx context.Context, d reconciler.Definition) (*reconciler.Controller, error) {
 	shared, err := b.shared.For(d)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	b.resources = &built{served: b.resources, found: map[v1alpha1.ResourceRule]discovered{}}
 	shared.Served = b.resources
-	var instance Instance
 	if d.Kind == v1alpha1.KindDecorator {
-		instance, err = decorator.New(ctx, shared, d)
-	} else {
-		instance, err = composite.New(ctx, shared, d)
+		return decorator.New(ctx, shared, d)
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return instance, b.Fingerprint(ctx, d), nil
+	return composite.New(ctx, shared, d)
 }
 
 // built is what a controller is built with: what the cluster said of each kind when it was asked first. It is used by one goroutine.

@@ -284,7 +284,7 @@ func (s *Supervisor) failed(ctx context.Context, d reconciler.Definition, err er
 	if class == invalidDefinition {
 		s.report.set(d, conditionNotServing())
 	}
-	if s.report.complains(v1alpha1.ConditionFinalizersReleased) {
+	if s.report.shows(v1alpha1.ConditionFinalizersReleased) == metav1.ConditionFalse {
 		releasing = s.releaser.progress()
 	}
 	if s.report.notRunning(d, reason, message, releasing) {
@@ -446,7 +446,7 @@ func (s *Supervisor) check(
 	default:
 		health.SyncsFailing = now.Sub(failing) >= failingAfter
 	}
-	releasing := s.report.complains(v1alpha1.ConditionFinalizersReleased)
+	releasing := s.report.shows(v1alpha1.ConditionFinalizersReleased) == metav1.ConditionFalse
 	if releasing {
 		health.Releasing = s.releaser.progress()
 	}
