@@ -18,6 +18,7 @@ package hooktest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -223,7 +224,7 @@ func (m *model) sync() (changed string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return m.accept(response, wanted), nil
+	return m.accept(response, wanted)
 }
 
 // finalize calls the finalize hook and applies its response.
@@ -232,21 +233,19 @@ func (m *model) finalize() (finalized bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	m.accept(response, wanted)
-	return response.Finalized, nil
+	_, err = m.accept(response, wanted)
+	return response.Finalized, err
 }
 
-func (m *model) accept(response wire.Response, wanted []*hook.Object) (changed string) {
+func (m *model) accept(response wire.Response, wanted []*hook.Object) (changed string, err error) {
 	before := m.parent.DeepCopy()
 	m.acceptParent(response)
 	if !sameJSON(before.Object, m.parent.Object) {
 		m.wrote(m.parent, false)
 		changed = "the parent"
 	}
-	if children := m.apply(wanted); children != "" {
-		changed = children
-	}
-	return changed
+	children, err := m.apply(wanted)
+	return cmp.Or(children, changed), err
 }
 
 // acceptParent writes what a response says of the parent.

@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -293,8 +294,8 @@ func (m *model) remove() error {
 	return nil
 }
 
-// apply makes the children as they are wanted. It returns what that changes, empty if nothing.
-func (m *model) apply(wanted []*hook.Object) (changed string) {
+// apply makes the children as they are wanted, merged as the server does. It returns what that changes, empty if nothing.
+func (m *model) apply(wanted []*hook.Object) (changed string, err error) {
 	keep := map[childKey]bool{}
 	for _, want := range wanted {
 		want = applicable(want)
@@ -309,11 +310,18 @@ func (m *model) apply(wanted []*hook.Object) (changed string) {
 				Controller: new(true), BlockOwnerDeletion: new(true),
 			}})
 			m.children[key], changed = child, "that "+key.String()+" exists"
-		} else if before := child.DeepCopy(); !merge(child.Object, m.applied[key], want.DeepCopy().Object, before.Object) {
-			m.wrote(child, true)
-			changed = key.String()
+		} else {
+			merged, err := merge.Objects(child.Object, m.applied[key], want.Object, nil, func(merge.Difference) bool { return false })
+			if err != nil {
+				return "", fmt.Errorf("%s: %w", key, err)
+			}
+			if !sameJSON(merged, child.Object) {
+				child.Object = (&hook.Object{Object: merged}).DeepCopy().Object
+				m.wrote(child, true)
+				changed = key.String()
+			}
 		}
-		m.applied[key] = want.DeepCopy().Object
+		m.applied[key] = want.Object
 	}
 	for _, key := range m.keys() {
 		if !keep[key] {
@@ -323,89 +331,7 @@ func (m *model) apply(wanted []*hook.Object) (changed string) {
 			changed = "that " + key.String() + " is gone"
 		}
 	}
-	return changed
-}
-
-// merge sets the wanted fields of an object and drops those that were wanted before. It reports whether the object is as before.
-func merge(o, formerly, wanted, before map[string]any) bool {
-	mergeMaps(o, formerly, wanted)
-	return sameJSON(o, before)
-}
-
-func mergeMaps(o, formerly, wanted map[string]any) {
-	for field := range formerly {
-		if _, still := wanted[field]; !still {
-			delete(o, field)
-		}
-	}
-	for field, value := range wanted {
-		o[field] = merged(o[field], formerly[field], value)
-	}
-}
-
-// merged returns a wanted value with what others have added to maps in it, also to those that are elements of lists and have a key.
-func merged(observed, formerly, wanted any) any {
-	switch wanted := wanted.(type) {
-	case map[string]any:
-		if into, ok := observed.(map[string]any); ok {
-			was, _ := formerly.(map[string]any) // Absent: nothing was wanted.
-			mergeMaps(into, was, wanted)
-			return into
-		}
-	case []any:
-		into, _ := observed.([]any)
-		was, _ := formerly.([]any)
-		if key := keyOfElements(slices.Concat(into, was, wanted)); key != "" {
-			return mergedList(key, into, was, wanted)
-		}
-	}
-	return wanted
-}
-
-// keyOfElements returns the field by which the elements of a list are told apart, as docs/reference/contract.md#s12 guesses it, empty if there is none.
-func keyOfElements(elements []any) string {
-	for _, key := range []string{"containerPort", "port", "mountPath", "name", "uid", "ip", "path"} {
-		if len(elements) > 0 && !slices.ContainsFunc(elements, func(e any) bool { return elementKey(e, key) == "" }) {
-			return key
-		}
-	}
-	return ""
-}
-
-// elementKey is the value of an element's key as a text, empty if it has none.
-func elementKey(element any, key string) string {
-	content, _ := element.(map[string]any)
-	if value, ok := content[key]; ok {
-		return fmt.Sprint(value)
-	}
-	return ""
-}
-
-// mergedList keeps the order of the observed elements; what is new comes after them.
-func mergedList(key string, observed, formerly, wanted []any) []any {
-	find := func(list []any, element any) any {
-		i := slices.IndexFunc(list, func(e any) bool { return elementKey(e, key) == elementKey(element, key) })
-		if i < 0 {
-			return nil
-		}
-		return list[i]
-	}
-	list := make([]any, 0, len(wanted))
-	for _, element := range observed {
-		want, was := find(wanted, element), find(formerly, element)
-		switch {
-		case want != nil:
-			list = append(list, merged(element, was, want))
-		case was == nil:
-			list = append(list, element) // It is of somebody else.
-		}
-	}
-	for _, element := range wanted {
-		if find(observed, element) == nil {
-			list = append(list, element)
-		}
-	}
-	return list
+	return changed, nil
 }
 
 // applicable returns what of a child that a hook returned is applied: not its status, nor what the cluster says in its metadata, as a hook returns
