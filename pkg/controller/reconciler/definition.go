@@ -111,7 +111,7 @@ func OfDecorator(c *v1alpha1.DecoratorController) Definition {
 // Finalizes reports whether the definition declares a finalize hook.
 func (d Definition) Finalizes() bool { return d.Finalize != nil }
 
-// SameSpec reports whether an instance that was built from other can go on with d, which [Instance.Redefine] of the supervisor tells it:
+// SameSpec reports whether a controller that was built from other can go on with d, which [Controller.Redefine] gives it:
 // they are of one object, and their specs differ in nothing but Paused and DeletionGuard.
 func (d Definition) SameSpec(other Definition) bool {
 	return d.Meta.UID == other.Meta.UID && equality.Semantic.DeepEqual(built(d.Spec), built(other.Spec))
