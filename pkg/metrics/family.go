@@ -96,6 +96,10 @@ func (f *Family) counterVec() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: f.Name, Help: f.Help}, f.Labels)
 }
 
+func (f *Family) gauge() prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Name: f.Name, Help: f.Help})
+}
+
 func (f *Family) gaugeVec() *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: f.Name, Help: f.Help}, f.Labels)
 }

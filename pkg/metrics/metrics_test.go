@@ -202,7 +202,6 @@ func TestProcessMetrics(t *testing.T) {
 	metrics.Register()
 	before := series(t, "metacontroller_child_writes_total", "update")["conflict"]
 	metrics.ChildWrite(metrics.Update, metrics.Conflicted)
-	metrics.ChildWrite("guess", "work")
 	metrics.EventDropped(metrics.TooMany)
 	withdraw := metrics.ExposeCache(func(yield func(string, int, int64)) {
 		yield("pods", 2, 100)

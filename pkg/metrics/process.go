@@ -17,6 +17,8 @@ limitations under the License.
 package metrics
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,20 +75,19 @@ const (
 
 // process are the series that belong to no controller.
 type process struct {
-	writes map[Verb]map[Outcome]prometheus.Counter
-	drops  map[Drop]prometheus.Counter
+	writes, drops *prometheus.CounterVec
+	// engines counts those that run: one, or none.
+	engines prometheus.Gauge
+	// unregistered is 1 while the cluster has no registration of this server, which should have one.
+	unregistered prometheus.Gauge
+	// hidden counts the CustomResourceDefinitions in whose place this server is registered.
+	hidden prometheus.Gauge
 
 	mu sync.Mutex
-	// engines counts those that run: one, or none.
-	engines int
 	// caches are those exposed, by an identifier of their own.
 	caches map[*CacheSource]struct{}
 	// requests and responses are the states of the budgets of hooks.
 	requests, responses func() (used, limit int64)
-	// unregistered says that the cluster has no registration of this server, which should have one.
-	unregistered bool
-	// hidden counts the CustomResourceDefinitions in whose place this server is registered.
-	hidden int
 	// certificate is when the serving certificate ends.
 	certificate func() (end time.Time, ok bool)
 }
@@ -99,34 +100,26 @@ var global = newProcess()
 
 func newProcess() *process {
 	p := &process{
-		writes: map[Verb]map[Outcome]prometheus.Counter{}, drops: map[Drop]prometheus.Counter{}, caches: map[*CacheSource]struct{}{},
+		writes: childWrites.counterVec(), drops: eventsDropped.counterVec(), engines: engineRunning.gauge(),
+		unregistered: registrationMissing.gauge(), hidden: hiddenDefinitions.gauge(), caches: map[*CacheSource]struct{}{},
 	}
-	for _, v := range []Verb{Create, Update, Apply, Delete, Trial} {
-		p.writes[v] = map[Outcome]prometheus.Counter{}
-		for _, o := range []Outcome{Written, Unchanged, Conflicted, Rejected, Unanswered} {
-			p.writes[v][o] = childWrites.counter(string(v), string(o))
+	// All series are shown from the start.
+	for _, verb := range childWrites.Values["verb"] {
+		for _, outcome := range childWrites.Values["outcome"] {
+			p.writes.WithLabelValues(verb, outcome)
 		}
 	}
-	for _, d := range []Drop{OverBudget, TooMany, QueueFull, NotWritten} {
-		p.drops[d] = eventsDropped.counter(string(d))
+	for _, reason := range eventsDropped.Values["reason"] {
+		p.drops.WithLabelValues(reason)
 	}
 	return p
 }
 
-// ChildWrite counts a request that writes a child. It is safe for concurrent use; values that are not declared here are not
-// counted.
-func ChildWrite(v Verb, o Outcome) {
-	if counter, ok := global.writes[v][o]; ok {
-		counter.Inc()
-	}
-}
+// ChildWrite counts a request that writes a child. It is safe for concurrent use.
+func ChildWrite(v Verb, o Outcome) { global.writes.WithLabelValues(string(v), string(o)).Inc() }
 
 // EventDropped counts an event that was not recorded. It is safe for concurrent use.
-func EventDropped(d Drop) {
-	if counter, ok := global.drops[d]; ok {
-		counter.Inc()
-	}
-}
+func EventDropped(d Drop) { global.drops.WithLabelValues(string(d)).Inc() }
 
 // ExposeCache shows the objects and bytes of a cache until withdraw is called.
 func ExposeCache(source CacheSource) (withdraw func()) {
@@ -144,31 +137,23 @@ func ExposeCache(source CacheSource) (withdraw func()) {
 // EngineRuns takes note that this process runs controllers, until ended is called.
 func EngineRuns() (ended func()) {
 	Register()
-	global.mu.Lock()
-	defer global.mu.Unlock()
-	global.engines++
-	return func() {
-		global.mu.Lock()
-		defer global.mu.Unlock()
-		global.engines--
-	}
+	global.engines.Inc()
+	return global.engines.Dec
 }
 
 // RegistrationMissing takes note whether the cluster lacks the registration that this server is to have. Without a call it does not. The last
 // call counts.
 func RegistrationMissing(missing bool) {
-	global.mu.Lock()
-	defer global.mu.Unlock()
-	global.unregistered = missing
+	value := 0.
+	if missing {
+		value = 1
+	}
+	global.unregistered.Set(value)
 }
 
 // HiddenDefinitions takes note how many CustomResourceDefinitions the cluster has in whose place this server is registered. Without a call there
 // are none. The last call counts.
-func HiddenDefinitions(n int) {
-	global.mu.Lock()
-	defer global.mu.Unlock()
-	global.hidden = n
-}
+func HiddenDefinitions(n int) { global.hidden.Set(float64(n)) }
 
 // ObserveRequestBudget has the bytes of requests to hooks that are sent, and how many may be, taken from state at every scrape.
 // It must not block. The last call counts.
@@ -196,30 +181,14 @@ func ObserveServingCertificate(end func() (end time.Time, ok bool)) {
 }
 
 func (p *process) collect(ch chan<- prometheus.Metric) {
-	for _, outcomes := range p.writes {
-		for _, counter := range outcomes {
-			ch <- counter
-		}
-	}
-	for _, counter := range p.drops {
-		ch <- counter
+	for _, c := range []prometheus.Collector{p.writes, p.drops, p.engines, p.unregistered, p.hidden} {
+		c.Collect(ch)
 	}
 	ch <- prometheus.MustNewConstMetric(panics.desc, prometheus.CounterValue, float64(recovery.Count()))
 	p.mu.Lock()
-	requests, responses, engines, certificate := p.requests, p.responses, p.engines, p.certificate
-	missing := 0.
-	if p.unregistered {
-		missing = 1
-	}
-	hidden := p.hidden
-	var sources []CacheSource
-	for source := range p.caches {
-		sources = append(sources, *source)
-	}
+	requests, responses, certificate := p.requests, p.responses, p.certificate
+	sources := slices.Collect(maps.Keys(p.caches))
 	p.mu.Unlock()
-	ch <- engineRunning.constant(float64(engines))
-	ch <- registrationMissing.constant(missing)
-	ch <- hiddenDefinitions.constant(float64(hidden))
 	if requests != nil {
 		used, limit := requests()
 		ch <- requestBytes.constant(float64(used))
@@ -235,13 +204,9 @@ func (p *process) collect(ch chan<- prometheus.Metric) {
 			ch <- servingCertificateEnd.constant(float64(end.UnixMilli()) / 1000)
 		}
 	}
-	collectCaches(ch, sources)
-}
-
-func collectCaches(ch chan<- prometheus.Metric, sources []CacheSource) {
 	objects, sizes := map[string]int{}, map[string]int64{}
 	for _, source := range sources {
-		source(func(resource string, n int, bytes int64) {
+		(*source)(func(resource string, n int, bytes int64) {
 			objects[resource] += n
 			sizes[resource] += bytes
 		})
