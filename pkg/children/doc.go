@@ -14,10 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package children validates the children, or attachments, that a hook returns.
+// Package children validates the children, or attachments, that a hook returns, and decides which existing objects are a parent's.
 //
 // A response is accepted or rejected as a whole: Validate returns every child with its namespace and labels completed, or an
-// error that names the child, the rule that it violates and what to do. What is then done with them is worked out by
-// packages claim, merge and plan, which are pure as this one is, and done by package apply, the only one with a client; package
-// record keeps what is remembered of them.
+// error that names the child, the rule that it violates and what to do. Parent.Decide says whether an object is claimed, adopted or
+// released, by its owner and labels (docs/reference/contract.md#s8). What is then done with children is worked out by packages merge and
+// plan, which are pure as this one is, and done by package apply, the only one with a client.
 package children

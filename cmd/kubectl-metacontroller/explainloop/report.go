@@ -29,7 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
@@ -113,7 +113,7 @@ func (r *report) managers(l *loop) []string {
 	if err != nil {
 		return nil // Not reached: it was decoded from JSON.
 	}
-	names, err := owned.Managers(encoded, l.path)
+	names, err := plan.Managers(encoded, l.path)
 	if err != nil {
 		return nil // Likewise.
 	}

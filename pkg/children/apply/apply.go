@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -431,7 +430,7 @@ func (a *Applier) insist(ctx context.Context, p plan.Plan, outcome *plan.Outcome
 			break
 		}
 		latest, errLatest := a.client.Get(ctx, targetOf(outcome.Resource, outcome.Key))
-		if errLatest != nil || !claim.Stays(over, latest, p.Parent) {
+		if errLatest != nil || !children.Stays(over, latest, p.Parent) {
 			break
 		}
 		err = write(latest)

@@ -39,7 +39,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -206,7 +205,7 @@ type run struct {
 	random  *rand.Rand
 	api     *thing
 	applier *apply.Applier
-	records *record.Store
+	records *plan.Store
 	in      plan.Input
 	now     time.Time
 	desired map[string]any
@@ -361,10 +360,10 @@ func TestDriftIsNeverTakenForTheAPIServers(t *testing.T) {
 					case 3, 4, 5:
 						r.edits()
 					case 6:
-						r.records = record.NewStore()
+						r.records = plan.NewStore()
 						r.notef("restart")
 					case 7:
-						r.now = r.now.Add(record.MaxAge)
+						r.now = r.now.Add(plan.MaxAge)
 						r.notef("hours later")
 						r.wants()
 					}
@@ -396,7 +395,7 @@ func newRun(t *testing.T, seed uint64, method v1alpha1.ChildUpdateMethod) *run {
 	t.Helper()
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
 	r := &run{
-		t: t, random: rand.New(rand.NewPCG(seed, 0)), api: &thing{}, records: record.NewStore(), now: time.Unix(1e9, 0),
+		t: t, random: rand.New(rand.NewPCG(seed, 0)), api: &thing{}, records: plan.NewStore(), now: time.Unix(1e9, 0),
 		desired:   map[string]any{"image": "good", "priority": "low"},
 		recreates: method == v1alpha1.ChildUpdateRecreate,
 		in: plan.Input{
@@ -417,14 +416,14 @@ func TestARestartDeletesNoChildForWhatAdmissionDoesToNewOnes(t *testing.T) {
 	r := newRun(t, 0, v1alpha1.ChildUpdateRecreate)
 	r.desired = map[string]any{"tolerations": []any{"mine"}, "priority": "low", "cpu": "1000m"}
 	r.sync()
-	r.records = record.NewStore()
+	r.records = plan.NewStore()
 	for range 3 {
 		if r.sync() > 0 {
 			t.Fatalf("it is written: %v", r.log)
 		}
 	}
 	// What another client adds is not admission's.
-	r.records = record.NewStore()
+	r.records = plan.NewStore()
 	s := spec(r.api.content)
 	s["tolerations"] = append(s["tolerations"].([]any), "theirs")
 	r.api.put(r.api.content)
@@ -458,7 +457,7 @@ func TestAChildThatSomebodyWritesAllTheTimeIsBroughtToItsDesiredState(t *testing
 			r.desired = map[string]any{"image": "good", "cpu": "1000m", "args": []any{"a"}}
 			r.sync()
 			if tc.restarts {
-				r.records = record.NewStore()
+				r.records = plan.NewStore()
 			}
 			if tc.drift == "" {
 				r.desired["image"] = "best"

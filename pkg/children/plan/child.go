@@ -26,10 +26,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -37,7 +34,7 @@ import (
 type child struct {
 	in    *Input
 	rule  children.Rule
-	known *record.Record
+	known *Record
 	step  Step
 	// content is what is applied, and text its record in the annotation, for one that is merged.
 	content map[string]any
@@ -60,7 +57,7 @@ type findings struct {
 	// values are the places where the object differs, and ownership those where our field manager does not own what is there.
 	values, ownership []merge.Difference
 	// explained are differences that are known to be the API server's doing.
-	explained []record.Returned
+	explained []Returned
 	// record is the place of our own record, if that is not up to date.
 	record string
 	// migrate says that the ownership of fields has to be moved to our field manager.
@@ -98,16 +95,16 @@ func (in *Input) child(d children.Desired, o *object.Object) (*child, error) {
 		}
 	}
 	c.step.schema = in.schemaOf(kindOf(d), c.rule)
-	c.step.desired = record.HashText(c.step.Manager, c.text)
+	c.step.desired = HashText(c.step.Manager, c.text)
 	return c, nil
 }
 
 func (c *child) needsNothing(o *object.Object) bool {
-	return c.known.NeedsNothing(c.step.desired, o.ResourceVersion(), c.in.Now) != record.Unknown
+	return c.known.NeedsNothing(c.step.desired, o.ResourceVersion(), c.in.Now) != StateUnknown
 }
 
 // remembered are the places at which the API server is known to return something else than it is sent.
-func (c *child) remembered() []record.Returned {
+func (c *child) remembered() []Returned {
 	if !c.current() {
 		return nil
 	}
@@ -125,7 +122,7 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 	}
 	if c.needsNothing(o) {
 		c.step.Reason = Same
-		if c.known.Reason == record.OnDelete {
+		if c.known.State == StateOnDelete {
 			c.step.Reason = OnDelete
 		}
 		return true, nil
@@ -152,7 +149,7 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 		return false, err
 	}
 	if !c.recorded && !c.rule.ServerSide {
-		c.last, err = c.appliedBefore(owned.Extract)
+		c.last, err = c.appliedBefore(Extract)
 	}
 	return false, err
 }
@@ -194,11 +191,11 @@ func (c *child) stored(o *object.Object) *object.Object {
 // sameAs reports whether a child that was read counts as the one that was observed. It was claimed as it was: it may be somebody else's since.
 func (in *Input) sameAs(observed, read *object.Object) bool {
 	same := read.UID() == observed.UID() && read.ResourceVersion() == observed.ResourceVersion()
-	return same || in.Insists && claim.Stays(observed, read, in.Parent)
+	return same || in.Insists && children.Stays(observed, read, in.Parent)
 }
 
 // compare returns how the child differs, apart from what the API server is known to return.
-func (c *child) compare(returned []record.Returned) (findings, error) {
+func (c *child) compare(returned []Returned) (findings, error) {
 	if c.rule.ServerSide {
 		return c.compareApplied(returned)
 	}
@@ -206,7 +203,7 @@ func (c *child) compare(returned []record.Returned) (findings, error) {
 }
 
 // note returns what sorts differences: those that the API server is known to return stay.
-func (f *findings) note(into *[]merge.Difference, returned []record.Returned) merge.Keep {
+func (f *findings) note(into *[]merge.Difference, returned []Returned) merge.Keep {
 	known := sets.New(returned...)
 	return func(d merge.Difference) bool {
 		if ofSystem(d.Path) {
@@ -222,13 +219,13 @@ func (f *findings) note(into *[]merge.Difference, returned []record.Returned) me
 }
 
 // pairOf returns what is remembered of a difference.
-func pairOf(d merge.Difference) record.Returned {
-	pair := record.Returned{Path: record.HashText(d.Path)}
+func pairOf(d merge.Difference) Returned {
+	pair := Returned{Path: HashText(d.Path)}
 	if !d.Removed {
-		pair.Sent = record.HashOf(d.Desired)
+		pair.Sent = HashOf(d.Desired)
 	}
 	if d.Present {
-		pair.Got = record.HashOf(d.Observed)
+		pair.Got = HashOf(d.Observed)
 	}
 	return pair
 }

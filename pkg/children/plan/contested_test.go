@@ -24,7 +24,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 )
 
 // remove plans and deletes what is not wanted, and returns how many children were deleted, and how many are left and reported.
@@ -154,8 +153,8 @@ func TestWhatAKeptChildWasComparedWithStays(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateInPlace)
 	s.see(t, named("a"))
 	key := children.KeyOf(s.Observed[0])
-	compared := record.Compared{Desired: 1, Version: s.Observed[0].ResourceVersion()}
-	s.records.Commit(s.Parent, record.Records(nil).Compared(map[children.Key]record.Compared{key: compared}))
+	compared := plan.Compared{Desired: 1, Version: s.Observed[0].ResourceVersion()}
+	s.records.Commit(s.Parent, plan.Records(nil).Compared(map[children.Key]plan.Compared{key: compared}))
 	s.Observed, s.Kept = nil, []children.Key{key}
 	for range 2 {
 		s.remove(t)

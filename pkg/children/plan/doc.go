@@ -18,7 +18,14 @@ limitations under the License.
 //
 // A Plan is a value: steps with their reasons, and the bodies to be sent. It is made from facts alone (Input), so making one asks
 // nobody and changes nothing; Missing says which facts are needed. Package apply carries a plan out, and Plan.Next returns the
-// records of the children after that, for package record to keep.
+// records of the children after that, which a Store keeps.
+//
+// # What is remembered of a child
+//
+// A Record says in which version and for which desired state the child needed nothing, what the API server returned in place of what
+// it was sent, and how often the child was written lately. Records are values: a plan reads those of its parent and works out the next
+// ones, and nothing else does. What the API server does to values is known only from comparing what was sent with what came back, in a
+// write or a dry run, and for as long as the schemas and what mutates objects are the same (an epoch), some hours at most.
 //
 // # What counts as a difference
 //

@@ -31,7 +31,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -95,7 +94,7 @@ func (s *scene) later(d time.Duration) { s.clock.SetTime(s.clock.Now().Add(d)) }
 func TestAChildThatCannotBeTriedIsNotDeleted(t *testing.T) {
 	for name, change := range map[string]func(*scene){
 		"AnotherEpoch": func(s *scene) { s.Epochs = map[schema.GroupKind]int64{{Kind: "ConfigMap"}: 2}; s.turn() },
-		"MaxAge":       func(s *scene) { s.later(record.MaxAge) },
+		"MaxAge":       func(s *scene) { s.later(plan.MaxAge) },
 		"ARestart":     func(s *scene) { s.restart() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +160,7 @@ func TestOnlyWhatTheAPIServerReturnedIsInDoubtAfterAChangeOfTheHook(t *testing.T
 	}
 	s.want(t, two("1000m", "1"))
 	s.accept(t, server{`"k":"1000m"`, `"k":"1"`})
-	s.later(record.MaxAge)
+	s.later(plan.MaxAge)
 	var tried []string
 	s.trial = func(d plan.Doubt) plan.Trial {
 		tried = d.Paths

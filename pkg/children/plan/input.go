@@ -25,7 +25,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -50,7 +49,7 @@ type Input struct {
 	// Now is the time of the plan.
 	Now time.Time
 	// Records are what is remembered of the parent's children.
-	Records record.Records
+	Records Records
 	// Comparing says that the input is for Unchanged: only what may turn its verdict is in doubt.
 	Comparing bool
 	// Insists says that several plans in a row were out of date when they were carried out: others change children faster than the hook responds.
@@ -69,7 +68,7 @@ type Input struct {
 	Trials map[children.Key]Trial
 	// Compared are the children that Unchanged found to differ, and of which the API server was asked for that. It adds to them, if they are
 	// not nil. Kept as records, they spare that in the syncs that follow: a rolling update has many, and moves few of them in each.
-	Compared map[children.Key]record.Compared
+	Compared map[children.Key]Compared
 }
 
 // Reading is a child as it was read from the API server.
@@ -83,7 +82,7 @@ type Reading struct {
 // Trial is what the API server would make of a child (a dry run).
 type Trial struct {
 	// Desired is the hash of the desired state that was tried. The trial counts for no other.
-	Desired record.Hash
+	Desired Hash
 	// Result is the object that the API server would store, nil if the dry run is not possible or all of it is refused.
 	Result *object.Object
 	// Whole is the object with its managedFields, where a step has to change those: Result, or the object as it is.
@@ -130,7 +129,7 @@ type Version struct {
 type Doubt struct {
 	children.Key
 	// Desired is the hash of the desired state.
-	Desired record.Hash
+	Desired Hash
 	// Resource is where the child is tried.
 	Resource schema.GroupVersionResource
 	// Manager is the field manager for server-side apply, empty for an update, and Force takes fields from others.
@@ -279,7 +278,7 @@ func (in *Input) Unchanged(d children.Desired, o *object.Object) bool {
 		return true
 	}
 	if asked := o.APIVersion() != d.APIVersion || in.Trials[d.Key].Desired == step.desired; asked && in.Compared != nil && step.Action != Leave {
-		in.Compared[d.Key] = record.Compared{Desired: step.desired, Version: o.ResourceVersion()}
+		in.Compared[d.Key] = Compared{Desired: step.desired, Version: o.ResourceVersion()}
 	}
 	return false
 }
@@ -291,7 +290,7 @@ func (in *Input) differs(d children.Desired, o *object.Object) bool {
 		return false
 	}
 	c, err := in.child(d, o)
-	return err == nil && known.Differs(record.Compared{Desired: c.step.desired, Version: o.ResourceVersion()})
+	return err == nil && known.Differs(Compared{Desired: c.step.desired, Version: o.ResourceVersion()})
 }
 
 // Applied returns what was desired of an observed child when its record was made, as the child itself has it. It has not if it is written

@@ -26,8 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -35,7 +33,7 @@ import (
 const annotationPlace = "metadata.annotations[" + merge.Annotation + "]"
 
 // compareMerged compares a child that is merged here.
-func (c *child) compareMerged(returned []record.Returned) (findings, error) {
+func (c *child) compareMerged(returned []Returned) (findings, error) {
 	var f findings
 	if c.holds {
 		return f, nil
@@ -86,9 +84,9 @@ func (c *child) appliedBefore(extract func(map[string]any, []byte) (map[string]a
 
 // differences returns where an object differs from what is desired, as what the API server returned for it. Last is what was
 // applied before.
-func (s Step) differences(o *object.Object, content, last map[string]any) []record.Returned {
-	var list []record.Returned
-	known := sets.New[record.Returned]()
+func (s Step) differences(o *object.Object, content, last map[string]any) []Returned {
+	var list []Returned
+	known := sets.New[Returned]()
 	add := func(d merge.Difference) bool {
 		if pair := pairOf(d); !ofSystem(d.Path) && !known.Has(pair) {
 			known.Insert(pair)
@@ -99,7 +97,7 @@ func (s Step) differences(o *object.Object, content, last map[string]any) []reco
 	compared := []map[string]any{content}
 	// What is created without apply, as for a trial, has no owner.
 	if fields, ok := o.AppliedFields(s.Manager); ok && s.Manager != "" {
-		part, err := owned.Extract(content, fields)
+		part, err := Extract(content, fields)
 		if err != nil {
 			return nil
 		}
@@ -113,7 +111,7 @@ func (s Step) differences(o *object.Object, content, last map[string]any) []reco
 }
 
 // learn returns where an object that the API server returned for the step is not what was sent.
-func (s Step) learn(o *object.Object) []record.Returned {
+func (s Step) learn(o *object.Object) []Returned {
 	if s.Manager == "" && o.Holds(s.shown) {
 		return nil
 	}
@@ -121,13 +119,13 @@ func (s Step) learn(o *object.Object) []record.Returned {
 	if err != nil {
 		return nil
 	}
-	kept := map[record.Returned]record.Hash{}
+	kept := map[Returned]Hash{}
 	for _, pair := range s.explained {
-		kept[record.Returned{Path: pair.Path, Sent: pair.Sent}] = pair.Got
+		kept[Returned{Path: pair.Path, Sent: pair.Sent}] = pair.Got
 	}
-	return slices.DeleteFunc(s.differences(o, content, s.shown), func(pair record.Returned) bool {
+	return slices.DeleteFunc(s.differences(o, content, s.shown), func(pair Returned) bool {
 		// In place of a value that stays, the observed one was sent: what came back for it says nothing of the desired one.
-		got, stays := kept[record.Returned{Path: pair.Path, Sent: pair.Sent}]
+		got, stays := kept[Returned{Path: pair.Path, Sent: pair.Sent}]
 		return s.Manager == "" && stays && got != pair.Got
 	})
 }

@@ -31,7 +31,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -113,14 +112,14 @@ type Step struct {
 	Refused []string
 
 	// What Records needs. desired is the hash of what is applied, shown what is applied in the form in which it is compared.
-	desired record.Hash
+	desired Hash
 	shown   map[string]any
 	schema  merge.Schema
 	epoch   int64
 	// guesses says that the schema is not known because of an error.
 	guesses bool
 	// explained are the differences that stay, and the API server returned them in a trial if tried.
-	explained []record.Returned
+	explained []Returned
 	tried     bool
 	// moves says that Migration alone is sent, although values differ.
 	moves bool
@@ -243,7 +242,7 @@ func (in *Input) unwanted(key children.Key, o *object.Object) Step {
 		step.Action, step.Reason = Leave, Deleting
 		return step
 	}
-	for _, key := range []children.Key{key, record.OfKind(key)} {
+	for _, key := range []children.Key{key, OfKind(key)} {
 		known := in.Records.Get(key)
 		if b := known.Breaker(); known.Contested() && step.Action != Leave {
 			if until, paused := b.Paused(in.Now); paused {

@@ -27,7 +27,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -367,7 +366,7 @@ func TestAChildThatDiffersIsTriedOnceInARollingUpdate(t *testing.T) {
 		s.Epochs = map[schema.GroupKind]int64{kind: s.Epochs[kind] + 1}
 		s.want(t, child("a", step.latest))
 		s.what = server{`"k":"1000.0m"`, `"k":"1"`}
-		s.Comparing, s.Compared, s.tried = true, map[children.Key]record.Compared{}, 0
+		s.Comparing, s.Compared, s.tried = true, map[children.Key]plan.Compared{}, 0
 		s.gather(t)
 		if unchanged := s.Unchanged(s.Desired[0], s.Observed[0]); unchanged != step.unchanged || s.tried != step.tried {
 			t.Errorf("%s: unchanged %t, %d dry runs, want %d", step.what, unchanged, s.tried, step.tried)

@@ -21,7 +21,6 @@ import (
 	"slices"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -51,12 +50,12 @@ type Outcome struct {
 // Next returns the records of the parent's children after a plan was carried out, for which f is the fingerprint of the response
 // that it was made for, zero for none. It changes none of before. Children that the plan does not
 // deal with have none, unless they are kept.
-func (p Plan) Next(before record.Records, outcomes []Outcome, f record.Fingerprint) record.Records {
+func (p Plan) Next(before Records, outcomes []Outcome, f Fingerprint) Records {
 	happened := make(map[children.Key]*Outcome, len(outcomes))
 	for i := range outcomes {
 		happened[outcomes[i].Key] = &outcomes[i]
 	}
-	var next record.Records
+	var next Records
 	desired := len(p.Failed)
 	for i := range p.Steps {
 		if p.Steps[i].desired != 0 {
@@ -97,8 +96,8 @@ func (p Plan) Next(before record.Records, outcomes []Outcome, f record.Fingerpri
 
 // contested returns the records of children that no response wants and that were deleted although this process did not make them, and of their kinds; and
 // those of before that count still. Next has the others.
-func (p Plan) contested(before, next record.Records, happened map[children.Key]*Outcome) record.Records {
-	counted := map[children.Key]*record.Record{}
+func (p Plan) contested(before, next Records, happened map[children.Key]*Outcome) Records {
+	counted := map[children.Key]*Record{}
 	for _, known := range before {
 		if known.Contested() && !known.Over(p.Now) {
 			counted[known.Key] = known
@@ -109,11 +108,11 @@ func (p Plan) contested(before, next record.Records, happened map[children.Key]*
 	}
 	there, deleted := map[children.Key]int{}, map[children.Key]int{}
 	for _, key := range p.Kept {
-		there[record.OfKind(key)]++
+		there[OfKind(key)]++
 	}
 	for i := range p.Steps {
 		step := &p.Steps[i]
-		kind := record.OfKind(step.Key)
+		kind := OfKind(step.Key)
 		there[kind]++
 		if step.desired != 0 || before.Get(step.Key) != nil && !before.Get(step.Key).Contested() {
 			continue
@@ -147,7 +146,7 @@ func (p Plan) contested(before, next record.Records, happened map[children.Key]*
 }
 
 // next returns the record of a child after its step; it may be the known one, or nil.
-func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record {
+func (p Plan) next(step *Step, known *Record, o *Outcome) *Record {
 	switch {
 	case o == nil:
 		return p.left(step, known)
@@ -158,9 +157,9 @@ func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record 
 			// In place of what stays the observed values were sent: nothing new is known of the desired ones.
 			next.Epoch, next.LearntAt = known.Epoch, known.LearntAt
 		}
-		version, reason := o.Written.ResourceVersion(), record.Same
+		version, reason := o.Written.ResourceVersion(), StateSame
 		if step.guesses {
-			version, reason = "", record.Unknown
+			version, reason = "", StateUnknown
 		}
 		next.NeededNothing(version, reason)
 		if o.Done && (step.Action != Create || known.Taken()) {
@@ -182,13 +181,13 @@ func (p Plan) next(step *Step, known *record.Record, o *Outcome) *record.Record 
 }
 
 // left returns the record of a child that was left as it is.
-func (p Plan) left(step *Step, known *record.Record) *record.Record {
+func (p Plan) left(step *Step, known *Record) *Record {
 	switch {
 	case step.Action != Leave && step.tried:
 		// It was only looked at: what is known now decides about the plan that is carried out.
 		next := known.For(step.Key, step.desired)
 		next.Learnt(step.explained, step.epoch, p.Now)
-		next.NeededNothing("", record.Unknown)
+		next.NeededNothing("", StateUnknown)
 		return next
 	case step.Action != Leave:
 	case step.Reason == Flapping && step.Report:
@@ -198,19 +197,19 @@ func (p Plan) left(step *Step, known *record.Record) *record.Record {
 	case step.Reason == Untried:
 		return known.NotTried(step.Key, step.untried())
 	case step.Reason == OnDelete || step.Reason == Same:
-		reason := record.Same
+		reason := StateSame
 		if step.Reason == OnDelete {
-			reason = record.OnDelete
+			reason = StateOnDelete
 		}
 		version := step.Observed.ResourceVersion()
 		if known.NeedsNothing(step.desired, version, p.Now) == reason {
 			return known
 		}
 		next := known.For(step.Key, step.desired)
-		if reason == record.OnDelete || !step.guesses {
+		if reason == StateOnDelete || !step.guesses {
 			next.NeededNothing(version, reason)
 		}
-		if reason == record.Same && (step.tried || !known.Current(step.epoch, p.Now)) {
+		if reason == StateSame && (step.tried || !known.Current(step.epoch, p.Now)) {
 			next.Learnt(step.explained, step.epoch, p.Now)
 		}
 		return next

@@ -29,7 +29,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -480,7 +479,7 @@ func TestWhatIsKnownOfTheAPIServerAges(t *testing.T) {
 	if !settled() {
 		t.Fatal("not settled")
 	}
-	s.clock.SetTime(s.clock.Now().Add(record.MaxAge))
+	s.clock.SetTime(s.clock.Now().Add(plan.MaxAge))
 	if settled() {
 		t.Error("settled for ever")
 	}
@@ -495,7 +494,7 @@ func TestAChildThatIsStoredAsItWasSentDependsOnNoEpoch(t *testing.T) {
 	a := s.response(t, configMap)
 	s.carryOut(t, a)
 	s.Epochs = map[schema.GroupKind]int64{{Kind: "ConfigMap"}: 7}
-	s.clock.SetTime(s.clock.Now().Add(2 * record.MaxAge))
+	s.clock.SetTime(s.clock.Now().Add(2 * plan.MaxAge))
 	if !s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()) || s.tried > 0 {
 		t.Errorf("not settled, %d dry runs", s.tried)
 	}

@@ -24,7 +24,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -54,7 +53,7 @@ func TestWhatAnUpdateCannotChangeIsNotTakenForTheAPIServersDoing(t *testing.T) {
 	aged := func(t *testing.T, s *scene) {
 		s.want(t, child("a", "1000m"))
 		s.accept(t, server{`"k":"1000m"`, `"k":"1"`})
-		s.later(record.MaxAge)
+		s.later(plan.MaxAge)
 		s.want(t, child("a", "2000m"))
 	}
 	for name, tc := range map[string]struct {
@@ -143,7 +142,7 @@ func TestARefusedChangeOfTheHookIsSentBesideWhatTheAPIServerReturned(t *testing.
 	s.want(t, two("1000m", "1"))
 	s.wrote(s.step(t), ownedTwo(t, "1", "1"))
 	s.Observed = []*object.Object{ownedTwo(t, "1", "1")}
-	s.later(record.MaxAge)
+	s.later(plan.MaxAge)
 	s.want(t, two("1000m", "2"))
 	s.trial = func(plan.Doubt) plan.Trial {
 		return plan.Trial{Refused: []string{"data.l"}, Result: ownedTwo(t, "1", "1")}

@@ -30,14 +30,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // scene is a parent with the UID "parent" whose children are kept in memory.
 type scene struct {
 	plan.Input
-	records *record.Store
+	records *plan.Store
 	clock   *clocktesting.FakePassiveClock
 	version int
 	// what the API server does to what it is sent, and trial what it answers to a dry run; nil: as to a write.
@@ -57,7 +56,7 @@ func newScene(method v1alpha1.ChildUpdateMethod) *scene {
 			Namespaced: true, Method: method,
 		}
 	}
-	s := &scene{clock: clocktesting.NewFakePassiveClock(start), records: record.NewStore()}
+	s := &scene{clock: clocktesting.NewFakePassiveClock(start), records: plan.NewStore()}
 	s.Input = plan.Input{
 		Parent: "parent",
 		Owner: map[string]any{
@@ -257,7 +256,7 @@ func (s *scene) others(t testing.TB, from, to string) {
 }
 
 // restart drops what the process remembers.
-func (s *scene) restart() { s.records = record.NewStore() }
+func (s *scene) restart() { s.records = plan.NewStore() }
 
 // turn has the children looked at again, as in an epoch that API servers follow.
 func (s *scene) turn() {

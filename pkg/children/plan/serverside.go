@@ -28,8 +28,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 )
 
 // schemaOf returns the schema by which the children of a rule are compared, nil if nothing is known.
@@ -46,7 +44,7 @@ const managedPlace = "metadata.managedFields"
 
 // compareApplied compares a child of a server-side rule: it is as desired if it has what is desired, and our field manager owns
 // that and nothing else (docs/reference/compatibility.md#d13).
-func (c *child) compareApplied(returned []record.Returned) (findings, error) {
+func (c *child) compareApplied(returned []Returned) (findings, error) {
 	var f findings
 	o := c.step.Observed
 	fields, applied := o.AppliedFields(c.in.Manager)
@@ -56,7 +54,7 @@ func (c *child) compareApplied(returned []record.Returned) (findings, error) {
 		f.record = managedPlace
 		if c.last == nil {
 			var err error
-			if c.last, err = c.appliedBefore(owned.Outline); err != nil {
+			if c.last, err = c.appliedBefore(Outline); err != nil {
 				return f, err
 			}
 		}
@@ -64,9 +62,9 @@ func (c *child) compareApplied(returned []record.Returned) (findings, error) {
 		f.separateOwner(c.in.Parent)
 		return f, err
 	}
-	part, err := owned.Extract(c.observed, fields)
+	part, err := Extract(c.observed, fields)
 	if err == nil {
-		c.last, err = owned.Outline(c.observed, fields)
+		c.last, err = Outline(c.observed, fields)
 	}
 	if err != nil {
 		return f, fmt.Errorf("reading what %s owns: %w", c.in.Manager, err)

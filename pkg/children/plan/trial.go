@@ -27,7 +27,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -57,7 +56,7 @@ func (c *child) doubtful(d merge.Difference) bool {
 	case c.current():
 		return false
 	case c.known.Held(c.step.Observed.ResourceVersion()) && c.known.Desired != c.step.desired:
-		return c.returned().paths.Has(record.HashText(d.Path))
+		return c.returned().paths.Has(HashText(d.Path))
 	}
 	return d.Applied || c.fresh || c.owned || c.rule.ServerSide
 }
@@ -68,7 +67,7 @@ func (c *child) sentBefore(d merge.Difference) bool {
 	switch {
 	case c.known.Held(c.step.Observed.ResourceVersion()) && c.known.Desired != c.step.desired:
 		pair := pairOf(d)
-		return c.returned().sent.Has(record.Returned{Path: pair.Path, Sent: pair.Sent})
+		return c.returned().sent.Has(Returned{Path: pair.Path, Sent: pair.Sent})
 	case c.known != nil && c.known.Desired == c.step.desired && c.known.LearntAt != 0:
 		return true
 	}
@@ -77,17 +76,17 @@ func (c *child) sentBefore(d merge.Difference) bool {
 
 // places are those at which the API server returned something else than it was sent, and what was sent at each.
 type places struct {
-	paths sets.Set[record.Hash]
-	sent  sets.Set[record.Returned]
+	paths sets.Set[Hash]
+	sent  sets.Set[Returned]
 }
 
 // returned returns those that are known of the child.
 func (c *child) returned() *places {
 	if c.places == nil {
-		c.places = &places{sets.New[record.Hash](), sets.New[record.Returned]()}
+		c.places = &places{sets.New[Hash](), sets.New[Returned]()}
 		for _, pair := range c.known.Returned() {
 			c.places.paths.Insert(pair.Path)
-			c.places.sent.Insert(record.Returned{Path: pair.Path, Sent: pair.Sent})
+			c.places.sent.Insert(Returned{Path: pair.Path, Sent: pair.Sent})
 		}
 	}
 	return c.places
@@ -111,8 +110,8 @@ func (c *child) waits() (until time.Time, waits bool) {
 }
 
 // untried is what is remembered of the step's child if it cannot be tried.
-func (s Step) untried() record.Untried {
-	return record.Untried{Desired: s.desired, Version: s.Observed.ResourceVersion(), Epoch: s.epoch, Until: s.PausedUntil}
+func (s Step) untried() Postponed {
+	return Postponed{Desired: s.desired, Version: s.Observed.ResourceVersion(), Epoch: s.epoch, Until: s.PausedUntil}
 }
 
 // trial returns what came of the dry run for the present desired state, the zero Trial if there was none.
@@ -185,9 +184,9 @@ func (c *child) refusedInDoubt(t Trial, f findings) []merge.Difference {
 }
 
 // returnedBy returns what the API server would return for an update of the child.
-func (c *child) returnedBy(t Trial, f findings) ([]record.Returned, error) {
-	var returned []record.Returned
-	notTried, refused := sets.New(t.Refused...), sets.New[record.Hash]()
+func (c *child) returnedBy(t Trial, f findings) ([]Returned, error) {
+	var returned []Returned
+	notTried, refused := sets.New(t.Refused...), sets.New[Hash]()
 	for i, d := range f.all() {
 		if !notTried.Has(d.Path) {
 			continue
@@ -216,7 +215,7 @@ func (c *child) returnedBy(t Trial, f findings) ([]record.Returned, error) {
 }
 
 // resolveFresh returns the findings that are left when it is known, too, what the API server would make of a new child.
-func (c *child) resolveFresh(f findings, o *object.Object, returned []record.Returned) (findings, error) {
+func (c *child) resolveFresh(f findings, o *object.Object, returned []Returned) (findings, error) {
 	content, err := o.Decode()
 	if err != nil {
 		return f, err

@@ -35,10 +35,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -124,7 +122,7 @@ type Result struct {
 // is used by one goroutine at a time.
 type Control struct {
 	config  Config
-	records *record.Store
+	records *plan.Store
 	// told remembers what parents were told that is told once.
 	told told
 	// stale counts the syncs in a row for which the children were not as observed.
@@ -135,7 +133,7 @@ type Control struct {
 
 // New returns a Control without records.
 func New(c Config) *Control {
-	control := &Control{config: c, records: record.NewStore(), makePlan: plan.Make}
+	control := &Control{config: c, records: plan.NewStore(), makePlan: plan.Make}
 	if os.Getenv(verifyVariable) == "plans" {
 		control.makePlan = makeTwice
 	}
@@ -165,7 +163,7 @@ func (c *Control) Told() int { return c.told.len() + c.stale.len() }
 
 // Settled reports whether Reconcile would do nothing for a response that it was given before. Each observed child is given
 // once.
-func (c *Control) Settled(parent types.UID, f record.Fingerprint, observed []*object.Object) bool {
+func (c *Control) Settled(parent types.UID, f plan.Fingerprint, observed []*object.Object) bool {
 	return c.records.Of(parent).Settled(f, observed, time.Now())
 }
 
@@ -191,12 +189,12 @@ func (c *Control) Gather(
 	// The UID shares the memory of the object's JSON, all of which would stay as long as something is remembered by the UID.
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	in := plan.Input{
-		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerContent(parent), Rules: c.config.Rules,
+		Parent: uid, ParentName: parent.String(), Owner: children.OwnerContent(parent), Rules: c.config.Rules,
 		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: time.Now(), Records: c.records.Of(uid),
 		Comparing: comparing, Insists: c.stale.of(uid) >= insistAfter,
 	}
 	if comparing {
-		in.Compared = map[children.Key]record.Compared{}
+		in.Compared = map[children.Key]plan.Compared{}
 	}
 	return c.Complete(ctx, in)
 }
@@ -244,7 +242,7 @@ func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 // Reconcile makes the observed children the desired ones. f is the fingerprint of the response in which they were desired, zero if
 // that is none or several.
 func (c *Control) Reconcile(
-	ctx context.Context, key parent.Key, parent *object.Object, in plan.Input, f record.Fingerprint,
+	ctx context.Context, key parent.Key, parent *object.Object, in plan.Input, f plan.Fingerprint,
 ) (result Result, err error) {
 	made, errPlan := c.makePlan(in)
 	p, held := c.hold(key, parent, made)
@@ -281,7 +279,7 @@ func (c *Control) Reconcile(
 }
 
 // overwrote reports whether a child was written in another version than the one that this controller left.
-func overwrote(before record.Records, outcomes []plan.Outcome) bool {
+func overwrote(before plan.Records, outcomes []plan.Outcome) bool {
 	return slices.ContainsFunc(outcomes, func(o plan.Outcome) bool {
 		if !o.Done || o.Observed == nil {
 			return false

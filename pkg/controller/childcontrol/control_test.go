@@ -35,7 +35,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -175,7 +175,7 @@ func (c *control) reconcileWith(t *testing.T, fields map[string]any, observed ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, record.FingerprintOf([]byte("[]"), ""))
+	result, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, plan.FingerprintOf([]byte("[]"), ""))
 	return result.Again, err
 }
 
@@ -249,7 +249,7 @@ func TestAWriteIsExpectedRecordedAndReported(t *testing.T) {
 		t.Errorf("%d writes are expected, events %q", c.expected.wrote, c.events.events)
 	}
 	observed := parse(t, written)
-	if !c.Settled("p", record.FingerprintOf([]byte("[]"), ""), []*object.Object{observed}) {
+	if !c.Settled("p", plan.FingerprintOf([]byte("[]"), ""), []*object.Object{observed}) {
 		t.Error("it is not settled")
 	}
 	if _, err := c.reconcile(t, observed); err != nil || len(a.writes) != 1 {
@@ -259,7 +259,7 @@ func TestAWriteIsExpectedRecordedAndReported(t *testing.T) {
 		t.Errorf("%d parents have %d records", parents, records)
 	}
 	c.Forget("p")
-	if parents, _ := c.Len(); parents != 0 || c.Settled("p", record.FingerprintOf([]byte("[]"), ""), []*object.Object{observed}) {
+	if parents, _ := c.Len(); parents != 0 || c.Settled("p", plan.FingerprintOf([]byte("[]"), ""), []*object.Object{observed}) {
 		t.Error("a forgotten parent has records")
 	}
 }

@@ -27,9 +27,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -50,12 +48,12 @@ func (c *Control) Retry(ctx context.Context, parent *object.Object, key children
 	uid := types.UID(strings.Clone(string(parent.UID())))
 	records := c.records.Of(uid)
 	known := records.Get(key)
-	if known == nil || len(record.Records{known}.Outdated(c.followed)) == 0 {
+	if known == nil || len(plan.Records{known}.Outdated(c.followed)) == 0 {
 		return false
 	}
 	in := plan.Input{
-		Parent: uid, ParentName: parent.String(), Owner: claim.OwnerContent(parent), Rules: c.config.Rules,
-		Manager: c.config.Manager, Now: time.Now(), Records: record.Records{known.Unsettled()}, // A parent may have very many others.
+		Parent: uid, ParentName: parent.String(), Owner: children.OwnerContent(parent), Rules: c.config.Rules,
+		Manager: c.config.Manager, Now: time.Now(), Records: plan.Records{known.Unsettled()}, // A parent may have very many others.
 	}
 	for _, informer := range c.config.Informers[key.GroupKind()] {
 		o, ok := informer.Get(key.Namespace, key.Name)
@@ -80,7 +78,7 @@ func (c *Control) Retry(ctx context.Context, parent *object.Object, key children
 }
 
 // retry returns the records after a plan for one child that is not carried out, and whether it is to be.
-func (c *Control) retry(ctx context.Context, in plan.Input) (next record.Records, carryOut bool) {
+func (c *Control) retry(ctx context.Context, in plan.Input) (next plan.Records, carryOut bool) {
 	in, err := c.Complete(ctx, in)
 	if err != nil {
 		return in.Records, true

@@ -25,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -43,7 +42,7 @@ const maxTopics = 256
 // told remembers what parents were told that is told once. The zero value is ready; it is safe for concurrent use.
 type told struct {
 	mu      sync.Mutex
-	parents map[types.UID]map[record.Hash]struct{}
+	parents map[types.UID]map[plan.Hash]struct{}
 }
 
 func (t *told) len() int {
@@ -55,7 +54,7 @@ func (t *told) len() int {
 func (t *told) knows(parent types.UID, topic string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, ok := t.parents[parent][record.HashText(topic)]
+	_, ok := t.parents[parent][plan.HashText(topic)]
 	return ok
 }
 
@@ -64,15 +63,15 @@ func (t *told) tell(parent types.UID, topic string, most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	topics := t.parents[parent]
-	hash := record.HashText(topic)
+	hash := plan.HashText(topic)
 	if _, ok := topics[hash]; ok {
 		return false
 	}
 	if topics == nil {
 		if t.parents == nil {
-			t.parents = map[types.UID]map[record.Hash]struct{}{}
+			t.parents = map[types.UID]map[plan.Hash]struct{}{}
 		}
-		topics = map[record.Hash]struct{}{}
+		topics = map[plan.Hash]struct{}{}
 		t.parents[parent] = topics
 	}
 	if len(topics) >= maxTopics+most {
@@ -131,7 +130,7 @@ func changeOf(step *plan.Step) string {
 	var text strings.Builder
 	text.WriteString(step.Key.String())
 	for _, change := range step.Changed {
-		fmt.Fprintf(&text, " %s=%x", change.Path, record.HashOf(change.Desired))
+		fmt.Fprintf(&text, " %s=%x", change.Path, plan.HashOf(change.Desired))
 	}
 	return text.String()
 }

@@ -23,7 +23,6 @@ import (
 	"reflect"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 )
 
 // verifyVariable is the environment variable that, with the value "plans", has every plan made twice: a plan is a value, so
@@ -61,8 +60,8 @@ func encode(p plan.Plan) ([]byte, string) {
 	return encoded, p.String()
 }
 
-func copyOf(records record.Records) []record.Record {
-	list := make([]record.Record, len(records))
+func copyOf(records plan.Records) []plan.Record {
+	list := make([]plan.Record, len(records))
 	for i, r := range records {
 		list[i] = *r
 		if r.More != nil {

@@ -27,8 +27,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -62,7 +60,7 @@ func (m Managers) Of(place string) string {
 	if len(m.fields) == 0 {
 		return ""
 	}
-	names, err := owned.Managers(m.fields, place)
+	names, err := plan.Managers(m.fields, place)
 	if err != nil {
 		return "" // Not reached: the API server wrote them.
 	}
@@ -78,7 +76,7 @@ func (m Managers) First() string {
 	if len(m.fields) == 0 {
 		return ""
 	}
-	names, err := owned.All(m.fields)
+	names, err := plan.All(m.fields)
 	if err != nil {
 		return "" // Not reached: the API server wrote them.
 	}
@@ -153,7 +151,7 @@ func (c *Control) makers(ctx context.Context, key parent.Key, t client.Target) s
 
 // whose returns the controllers whose child an object of the parent may be, empty if none is known.
 func (c *Control) whose(key parent.Key, existing *object.Object) string {
-	if name, ok := existing.Annotation(claim.DecoratorMark); ok {
+	if name, ok := existing.Annotation(children.DecoratorMark); ok {
 		return v1alpha1.KindDecorator + " " + name
 	}
 	if c.config.Handlers == nil {

@@ -25,7 +25,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
@@ -52,7 +51,7 @@ func (k *kind) Observe(ctx context.Context, s *reconciler.Sync) error {
 	}
 	claiming := claiming{
 		kind: k, sync: s, released: map[children.Key]bool{},
-		parent: claim.Parent{UID: s.Parent.UID(), Deleting: s.Parent.Deleting(), Selector: selector},
+		parent: children.Parent{UID: s.Parent.UID(), Deleting: s.Parent.Deleting(), Selector: selector},
 	}
 	return s.Children(func(i int, rule *children.Rule, informer *cache.Informer) error {
 		shown, now, err := claiming.rule(ctx, rule, informer)
@@ -69,7 +68,7 @@ type claiming struct {
 	*kind
 
 	sync   *reconciler.Sync
-	parent claim.Parent
+	parent children.Parent
 	// checked says that the API server was asked whether the parent is alive, which is done at most once a sync.
 	checked, alive bool
 	// released are the children that the sync has released.
@@ -104,9 +103,9 @@ func (c *claiming) rule(ctx context.Context, rule *children.Rule, informer *cach
 func (c *claiming) one(ctx context.Context, rule *children.Rule, o *object.Object) (*object.Object, error) {
 	target := client.Target{Resource: rule.Resource, Namespace: o.Namespace(), Name: o.Name()}
 	switch c.parent.Decide(o) {
-	case claim.Claim:
+	case children.Claim:
 		return o, nil
-	case claim.Adopt:
+	case children.Adopt:
 		if c.sync.Observes(o) {
 			// A rule for another version of the same kind has adopted it.
 			return o, nil
@@ -115,7 +114,7 @@ func (c *claiming) one(ctx context.Context, rule *children.Rule, o *object.Objec
 			return nil, nil
 		}
 		return c.adopt(ctx, target, o)
-	case claim.Release:
+	case children.Release:
 		if key := children.KeyOf(o); !c.released[key] { // By a rule for another version of the same kind.
 			c.released[key] = true
 			if c.sync.LeavesOwner(ctx, target, o, false) {
@@ -123,7 +122,7 @@ func (c *claiming) one(ctx context.Context, rule *children.Rule, o *object.Objec
 			}
 			return nil, c.release(ctx, target, o)
 		}
-	case claim.Ignore:
+	case children.Ignore:
 	}
 	return nil, nil
 }
@@ -132,7 +131,7 @@ func (c *claiming) adopt(ctx context.Context, target client.Target, o *object.Ob
 	if alive, err := c.parentLives(ctx); err != nil || !alive {
 		return nil, err
 	}
-	patch, err := claim.AdoptPatch(o, claim.OwnerOf(c.sync.Parent))
+	patch, err := children.AdoptPatch(o, children.OwnerOf(c.sync.Parent))
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +148,7 @@ func (c *claiming) adopt(ctx context.Context, target client.Target, o *object.Ob
 }
 
 func (c *claiming) release(ctx context.Context, target client.Target, o *object.Object) error {
-	patch, err := claim.ReleasePatch(o, c.parent.UID)
+	patch, err := children.ReleasePatch(o, c.parent.UID)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
@@ -114,7 +113,7 @@ func (k *kind) Count(*metrics.Remembered) {}
 
 // Owns implements reconciler.Kind: an attachment carries the controller's mark.
 func (k *kind) Owns(o *object.Object) bool {
-	by, ok := o.Annotation(claim.DecoratorMark)
+	by, ok := o.Annotation(children.DecoratorMark)
 	return ok && by == k.name
 }
 
@@ -129,7 +128,7 @@ func (k *kind) Orphan(*object.Object, func(parent.Key)) {}
 func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 	s.Scope = children.Scope{
 		Field: "attachments", Declared: "spec.attachments", Namespace: s.Parent.Namespace(),
-		Annotations: map[string]string{claim.DecoratorMark: k.name},
+		Annotations: map[string]string{children.DecoratorMark: k.name},
 	}
 	return s.Children(func(i int, _ *children.Rule, informer *cache.Informer) error {
 		var found []*object.Object

@@ -30,7 +30,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -77,7 +76,7 @@ type Sync struct {
 	// gathered is the input of the plan, as far as a rollout needed it.
 	gathered plan.Input
 	// fingerprint stands for the children of the response; zero for those of a rollout.
-	fingerprint record.Fingerprint
+	fingerprint plan.Fingerprint
 	// claims is what happened to the owners of children.
 	claims claims
 	// result is what happened to the children.
@@ -452,7 +451,7 @@ func (s *Sync) Decide(ctx context.Context) error {
 	if s.Scope.Selector != nil {
 		scope = s.Scope.Selector.String()
 	}
-	s.fingerprint = record.FingerprintOf(response.RawChildren, scope)
+	s.fingerprint = plan.FingerprintOf(response.RawChildren, scope)
 	if s.controller.children.Settled(s.Parent.UID(), s.fingerprint, s.Observed) {
 		s.Decision.Settled = true
 		return nil

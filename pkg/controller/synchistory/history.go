@@ -26,7 +26,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
@@ -166,7 +165,7 @@ func (h *History) Repeated(key parent.Key, step *plan.Step) bool {
 		return false
 	}
 	for i, written := range h.written(key, step) {
-		if written != 0 && written != record.HashOf(step.Changed[i].Observed) {
+		if written != 0 && written != plan.HashOf(step.Changed[i].Observed) {
 			return true
 		}
 	}
@@ -174,14 +173,14 @@ func (h *History) Repeated(key parent.Key, step *plan.Step) bool {
 }
 
 // written returns what the last syncs of a parent wrote at each place at which a step changes a child; zero where they did not.
-func (h *History) written(key parent.Key, step *plan.Step) []record.Hash {
+func (h *History) written(key parent.Key, step *plan.Step) []plan.Hash {
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
 	e, ok := h.parents[key]
 	if !ok {
 		return nil
 	}
-	list := make([]record.Hash, len(step.Changed))
+	list := make([]plan.Hash, len(step.Changed))
 	for i := range list {
 		list[i] = e.written(step.Key, step.Changed[i].Path)
 	}
@@ -190,7 +189,7 @@ func (h *History) written(key parent.Key, step *plan.Step) []record.Hash {
 
 // written returns what the last of the syncs that are looked at, and which changed a child at a place, wrote there; zero if there is none,
 // if it is not known whether it was written, or if the child is another one since. It is called with the lock held.
-func (e *entry) written(key children.Key, path string) record.Hash {
+func (e *entry) written(key children.Key, path string) plan.Hash {
 	s := e.last
 	for range lookBack {
 		if s == nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
@@ -179,7 +178,7 @@ func (r *Recording) step(step *plan.Step, action v1alpha1.ChildAction, reason st
 	c.ChangedBackBy, c.MoreFields = cloned(by), len(step.Changed) > maxFields
 	for i := range min(len(step.Changed), maxFields) {
 		c.Fields = append(c.Fields, strings.Clone(step.Changed[i].Path))
-		r.sync.desired = append(r.sync.desired, record.HashOf(step.Changed[i].Desired))
+		r.sync.desired = append(r.sync.desired, plan.HashOf(step.Changed[i].Desired))
 	}
 }
 

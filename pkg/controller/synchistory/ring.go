@@ -28,7 +28,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
@@ -56,7 +56,7 @@ type Ring struct {
 type remembered struct {
 	v1alpha1.ControllerSync
 	// desired stands for what was desired at each field of each child, in their order.
-	desired []record.Hash
+	desired []plan.Hash
 
 	of *entry
 	// size is how many bytes of the ring it takes.
@@ -137,7 +137,7 @@ func reference(key parent.Key) v1alpha1.ParentReference {
 
 // wrote returns what stands for what the sync wrote at a place of a child; zero if it did not, or if it is not known whether it did.
 // It is not settled if the sync says nothing about it, so that one before it may; it is if the child is another one since.
-func (s *remembered) wrote(key children.Key, path string) (hash record.Hash, settled bool) {
+func (s *remembered) wrote(key children.Key, path string) (hash plan.Hash, settled bool) {
 	desired := s.desired
 	for i := range s.Children {
 		c := &s.Children[i]

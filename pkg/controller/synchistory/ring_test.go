@@ -29,7 +29,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -99,7 +98,7 @@ func TestWhatIsAnsweredSharesNothingWithWhatIsRemembered(t *testing.T) {
 func TestOfASyncThatIsAbridgedTheFirstTriggerAndTheNumbersStay(t *testing.T) {
 	object := &v1alpha1.SyncObject{Kind: "Thing", Name: "a"}
 	list := []string{"a", "b"}
-	full := &remembered{desired: []record.Hash{1, 2}, ControllerSync: v1alpha1.ControllerSync{
+	full := &remembered{desired: []plan.Hash{1, 2}, ControllerSync: v1alpha1.ControllerSync{
 		ParentReference: reference(key("a")), Time: metav1.NowMicro(), WaitMilliseconds: 1, HookMilliseconds: 2, DurationMilliseconds: 3,
 		Triggers: []v1alpha1.SyncTrigger{{Reason: v1alpha1.SyncSpecChanged, Object: object, Fields: list, MoreFields: true}, {Reason: v1alpha1.SyncTimer}},
 		Children: []v1alpha1.SyncChild{{SyncObject: *object, Action: v1alpha1.ChildUpdate, Fields: list}}, MoreTriggers: 4, MoreChildren: 5,
@@ -119,7 +118,7 @@ func TestWhatASyncWroteIsFoundByChildAndPlace(t *testing.T) {
 	object := func(name string) v1alpha1.SyncObject {
 		return v1alpha1.SyncObject{Group: "g", Kind: "Thing", Namespace: "n", Name: name}
 	}
-	s := &remembered{desired: []record.Hash{1, 2, 3, 4, 5, 6}, ControllerSync: v1alpha1.ControllerSync{Children: []v1alpha1.SyncChild{
+	s := &remembered{desired: []plan.Hash{1, 2, 3, 4, 5, 6}, ControllerSync: v1alpha1.ControllerSync{Children: []v1alpha1.SyncChild{
 		{SyncObject: object("updated"), Action: v1alpha1.ChildUpdate, Fields: []string{"a", "b"}},
 		{SyncObject: object("created"), Action: v1alpha1.ChildCreate},
 		{SyncObject: object("left"), Action: v1alpha1.ChildLeave, Fields: []string{"a"}},
@@ -128,7 +127,7 @@ func TestWhatASyncWroteIsFoundByChildAndPlace(t *testing.T) {
 	}}}
 	for _, tc := range []struct {
 		name, path string
-		want       record.Hash
+		want       plan.Hash
 		settled    bool
 	}{
 		{"updated", "a", 1, true},

@@ -30,7 +30,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
@@ -329,17 +328,17 @@ func TestAdoptAndRelease(t *testing.T) {
 	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
 	s.create(t, s.decode(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app: a}}, data: {k: v}}`))
 	target := s.first()
-	parent := claim.Parent{UID: s.parent.UID(), Selector: labels.SelectorFromSet(labels.Set{"app": "a"})}
+	parent := children.Parent{UID: s.parent.UID(), Selector: labels.SelectorFromSet(labels.Set{"app": "a"})}
 	orphan, err := s.client.Get(t.Context(), target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	patch, err := claim.AdoptPatch(orphan, claim.OwnerOf(s.parent))
-	if err != nil || parent.Decide(orphan) != claim.Adopt {
+	patch, err := children.AdoptPatch(orphan, children.OwnerOf(s.parent))
+	if err != nil || parent.Decide(orphan) != children.Adopt {
 		t.Fatalf("decision %v, error %v", parent.Decide(orphan), err)
 	}
 	adopted, err := s.client.Patch(t.Context(), target, types.MergePatchType, patch)
-	if err != nil || parent.Decide(adopted) != claim.Claim {
+	if err != nil || parent.Decide(adopted) != children.Claim {
 		t.Fatalf("error %v", err)
 	}
 	if _, err := s.client.Patch(t.Context(), target, types.MergePatchType, patch); err == nil {
@@ -350,10 +349,10 @@ func TestAdoptAndRelease(t *testing.T) {
 
 	s.patchFirst(t, types.MergePatchType, `{"metadata":{"labels":{"app":"other"}}}`)
 	lost, err := s.client.Get(t.Context(), target)
-	if err != nil || parent.Decide(lost) != claim.Release {
+	if err != nil || parent.Decide(lost) != children.Release {
 		t.Fatalf("error %v", err)
 	}
-	if patch, err = claim.ReleasePatch(lost, s.parent.UID()); err != nil {
+	if patch, err = children.ReleasePatch(lost, s.parent.UID()); err != nil {
 		t.Fatal(err)
 	}
 	released, err := s.client.Patch(t.Context(), target, types.MergePatchType, patch)

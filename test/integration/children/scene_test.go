@@ -39,10 +39,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
@@ -58,7 +56,7 @@ type scene struct {
 	client    *client.Client
 	discovery *discovery.Discovery
 	applier   *apply.Applier
-	records   *record.Store
+	records   *plan.Store
 	// writes is the number of requests that write, without dry runs and without conflicts, which other clients cause.
 	writes *atomic.Int64
 	// tried is the number of children that were tried by dry runs.
@@ -84,7 +82,7 @@ func newScene(t *testing.T) *scene {
 		t.Fatal(err)
 	}
 	c = c.Knowing(plan.LegacyManager)
-	s := &scene{client: c, records: record.NewStore(), manager: manager, writes: writes}
+	s := &scene{client: c, records: plan.NewStore(), manager: manager, writes: writes}
 	s.applier = apply.New(apply.Options{Client: c})
 	builtInOnce.Do(func() {
 		s.rediscover(t)
@@ -223,7 +221,7 @@ func (s *scene) schema(ctx context.Context, kind schema.GroupVersionKind) merge.
 }
 
 // restart drops what the process remembers.
-func (s *scene) restart() { s.records = record.NewStore() }
+func (s *scene) restart() { s.records = plan.NewStore() }
 
 // input reads the children and returns what a plan is made from.
 func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string]any) plan.Input {
@@ -238,7 +236,7 @@ func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string
 		t.Fatal(err)
 	}
 	in := plan.Input{
-		Parent: s.parent.UID(), Owner: claim.OwnerContent(s.parent), Rules: rules, Desired: desired, Manager: s.manager,
+		Parent: s.parent.UID(), Owner: children.OwnerContent(s.parent), Rules: rules, Desired: desired, Manager: s.manager,
 		ParentName: s.parent.String(), Now: time.Now(), Records: s.records.Of(s.parent.UID()),
 		Schemas: map[schema.GroupVersionKind]merge.Schema{},
 	}

@@ -14,13 +14,13 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package owned_test
+package plan_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 )
 
 func TestManagersOfAPlace(t *testing.T) {
@@ -42,13 +42,13 @@ func TestManagersOfAPlace(t *testing.T) {
 		{"what is around owned places", "spec", []string{"late", "early", "ports"}},
 	} {
 		t.Run(test.why, func(t *testing.T) {
-			got, err := owned.Managers([]byte(managed), test.place)
+			got, err := plan.Managers([]byte(managed), test.place)
 			if err != nil || !slices.Equal(got, test.want) {
 				t.Errorf("managers of %s are %q, error %v, want %q", test.place, got, err, test.want)
 			}
 		})
 	}
-	if _, err := owned.Managers([]byte(`{}`), "spec"); err == nil {
+	if _, err := plan.Managers([]byte(`{}`), "spec"); err == nil {
 		t.Error("managedFields that are no list are no error")
 	}
 }

@@ -14,14 +14,14 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package claim_test
+package children_test
 
 import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/claim"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
@@ -50,25 +50,25 @@ func TestDecide(t *testing.T) {
 		name     string
 		metadata string
 		deleting bool
-		want     claim.Decision
+		want     children.Decision
 	}{
-		{"ours and selected", selected + "," + ours, false, claim.Claim},
-		{"ours and selected, parent deleting", selected + "," + ours, true, claim.Claim},
-		{"ours, selected and deleting", selected + "," + ours + "," + deleting, false, claim.Claim},
-		{"ours and not selected", other + "," + ours, false, claim.Release},
-		{"ours and not selected, parent deleting", other + "," + ours, true, claim.Ignore},
-		{"ours, not selected and a decorator's attachment", other + "," + ours + "," + attached, false, claim.Ignore},
-		{"ours, selected and a decorator's attachment", selected + "," + ours + "," + attached, false, claim.Claim},
-		{"another's and selected", selected + "," + theirs, false, claim.Ignore},
-		{"another's and not selected", other + "," + theirs, false, claim.Ignore},
-		{"nobody's and selected", selected, false, claim.Adopt},
-		{"nobody's with an owner that does not control it", selected + "," + friends, false, claim.Adopt},
-		{"nobody's and not selected", other, false, claim.Ignore},
-		{"nobody's and selected, parent deleting", selected, true, claim.Ignore},
-		{"nobody's, selected and deleting", selected + "," + deleting, false, claim.Ignore},
+		{"ours and selected", selected + "," + ours, false, children.Claim},
+		{"ours and selected, parent deleting", selected + "," + ours, true, children.Claim},
+		{"ours, selected and deleting", selected + "," + ours + "," + deleting, false, children.Claim},
+		{"ours and not selected", other + "," + ours, false, children.Release},
+		{"ours and not selected, parent deleting", other + "," + ours, true, children.Ignore},
+		{"ours, not selected and a decorator's attachment", other + "," + ours + "," + attached, false, children.Ignore},
+		{"ours, selected and a decorator's attachment", selected + "," + ours + "," + attached, false, children.Claim},
+		{"another's and selected", selected + "," + theirs, false, children.Ignore},
+		{"another's and not selected", other + "," + theirs, false, children.Ignore},
+		{"nobody's and selected", selected, false, children.Adopt},
+		{"nobody's with an owner that does not control it", selected + "," + friends, false, children.Adopt},
+		{"nobody's and not selected", other, false, children.Ignore},
+		{"nobody's and selected, parent deleting", selected, true, children.Ignore},
+		{"nobody's, selected and deleting", selected + "," + deleting, false, children.Ignore},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			parent := claim.Parent{UID: "parent", Deleting: test.deleting, Selector: labels.SelectorFromSet(labels.Set{"app": "a"})}
+			parent := children.Parent{UID: "parent", Deleting: test.deleting, Selector: labels.SelectorFromSet(labels.Set{"app": "a"})}
 			if got := parent.Decide(parse(t, test.metadata)); got != test.want {
 				t.Errorf("decision %v, want %v", got, test.want)
 			}
@@ -77,7 +77,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestWithoutSelectorNothingIsAdopted(t *testing.T) {
-	if got := (claim.Parent{UID: "parent"}).Decide(parse(t, selected)); got != claim.Ignore {
+	if got := (children.Parent{UID: "parent"}).Decide(parse(t, selected)); got != children.Ignore {
 		t.Errorf("decision %v", got)
 	}
 }
@@ -93,8 +93,8 @@ func TestPatches(t *testing.T) {
 		owner  = `{"apiVersion":"example.com/v1","kind":"P","name":"p","uid":"parent","controller":true,"blockOwnerDeletion":true}`
 		friend = `{"apiVersion":"v1","kind":"P","name":"q","uid":"other"}`
 	)
-	adopt := func(o *object.Object) ([]byte, error) { return claim.AdoptPatch(o, claim.OwnerOf(parent)) }
-	release := func(o *object.Object) ([]byte, error) { return claim.ReleasePatch(o, parent.UID()) }
+	adopt := func(o *object.Object) ([]byte, error) { return children.AdoptPatch(o, children.OwnerOf(parent)) }
+	release := func(o *object.Object) ([]byte, error) { return children.ReleasePatch(o, parent.UID()) }
 	for _, test := range []struct {
 		name     string
 		patch    func(*object.Object) ([]byte, error)

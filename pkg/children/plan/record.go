@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package record
+package plan
 
 import (
 	"encoding/json"
@@ -79,19 +79,19 @@ func FingerprintOf(array []byte, scope string) Fingerprint {
 	return Fingerprint(max(1, h.Sum64()))
 }
 
-// Reason says why a child needed nothing.
-type Reason uint8
+// State says why a child needed nothing.
+type State uint8
 
-// The reasons.
+// The states.
 const (
-	// Unknown: it is not known that the child needed nothing.
-	Unknown Reason = iota
-	// Same: the child was as desired.
-	Same
-	// OnDelete: the child differed, and its update strategy does not allow to change it.
-	OnDelete
-	// Deleted: the controller itself deleted the child.
-	Deleted
+	// StateUnknown: it is not known that the child needed nothing.
+	StateUnknown State = iota
+	// StateSame: the child was as desired.
+	StateSame
+	// StateOnDelete: the child differed, and its update strategy does not allow to change it.
+	StateOnDelete
+	// StateDeleted: the controller itself deleted the child.
+	StateDeleted
 )
 
 // Returned is a place at which the API server returned another value than it was sent.
@@ -109,7 +109,7 @@ type Record struct {
 	Key children.Key
 	// Desired is the hash of the desired state that the record belongs to. Returned outlives it.
 	Desired Hash
-	// Version is the resourceVersion at which the child needed nothing, for Reason; empty if there is none, and for Deleted.
+	// Version is the resourceVersion at which the child needed nothing, for State; empty if there is none, and for StateDeleted.
 	Version string
 	// Fingerprint is that of the last response of which Desired was a part, with Siblings children.
 	Fingerprint Fingerprint
@@ -119,7 +119,7 @@ type Record struct {
 	// More is what few children have; nil if there is nothing of it.
 	More     *More
 	Siblings int32
-	Reason   Reason
+	State    State
 }
 
 // More is the part of a record that few children need.
@@ -129,7 +129,7 @@ type More struct {
 	// Breaker counts writes. It is zero for a child that was not written since its desired state changed.
 	Breaker Breaker
 	// Untried says that the child could not be tried; zero if it could.
-	Untried Untried
+	Untried Postponed
 	// Compared is another desired state, from which the child is known to differ; zero if there is none.
 	Compared Compared
 }
@@ -141,8 +141,8 @@ type Compared struct {
 	Version string
 }
 
-// Untried is what a child was that could not be tried, and until when it is not tried again.
-type Untried struct {
+// Postponed is what a child was that could not be tried, and until when it is not tried again.
+type Postponed struct {
 	// Desired is the hash of the desired state, Version the resourceVersion, and Epoch that of schema and admission.
 	Desired Hash
 	Version string
@@ -176,24 +176,24 @@ func (r *Record) Current(epoch int64, now time.Time) bool {
 // Held reports whether the child was as desired in a version, for the desired state of the record, but for what the API server
 // returned. It did not for nil.
 func (r *Record) Held(version string) bool {
-	return r != nil && r.Reason == Same && r.Version != "" && r.Version == version
+	return r != nil && r.State == StateSame && r.Version != "" && r.Version == version
 }
 
-// NeedsNothing returns the reason why a child needs nothing in a version, for a desired state; Unknown if it may need something.
+// NeedsNothing returns the state in which a child needs nothing in a version, for a desired state; StateUnknown if it may need something.
 // That ends with no epoch, but with Unsettled.
-func (r *Record) NeedsNothing(desired Hash, version string, now time.Time) Reason {
+func (r *Record) NeedsNothing(desired Hash, version string, now time.Time) State {
 	if r == nil || r.Desired != desired || r.Version == "" || r.Version != version {
-		return Unknown
+		return StateUnknown
 	}
-	if r.Reason == Same && len(r.Returned()) > 0 && !r.Current(r.Epoch, now) {
-		return Unknown
+	if r.State == StateSame && len(r.Returned()) > 0 && !r.Current(r.Epoch, now) {
+		return StateUnknown
 	}
-	return r.Reason
+	return r.State
 }
 
 // Taken reports whether, if the child is not there, somebody else deleted it: it was there, and the controller did not delete it. It is
 // false for nil.
-func (r *Record) Taken() bool { return r != nil && r.Reason != Deleted }
+func (r *Record) Taken() bool { return r != nil && r.State != StateDeleted }
 
 // For returns a copy of the record, for a desired state: what belongs to another one is left out. It may be called on nil.
 func (r *Record) For(key children.Key, desired Hash) *Record {
@@ -202,14 +202,14 @@ func (r *Record) For(key children.Key, desired Hash) *Record {
 	}
 	next := *r
 	if next.Desired != desired {
-		next.Desired, next.Version, next.Reason, next.Fingerprint, next.Siblings = desired, "", Unknown, 0, 0
+		next.Desired, next.Version, next.State, next.Fingerprint, next.Siblings = desired, "", StateUnknown, 0, 0
 		next.set(r.Returned(), Breaker{})
 	}
 	return &next
 }
 
 // Waits returns until when a child, whose other fields u has, is not to be tried; false if it may be tried.
-func (r *Record) Waits(u Untried, now time.Time) (until time.Time, waits bool) {
+func (r *Record) Waits(u Postponed, now time.Time) (until time.Time, waits bool) {
 	if r == nil || r.More == nil {
 		return time.Time{}, false
 	}
@@ -219,7 +219,7 @@ func (r *Record) Waits(u Untried, now time.Time) (until time.Time, waits bool) {
 }
 
 // NotTried returns the record with a child that could not be tried. It may be called on nil.
-func (r *Record) NotTried(key children.Key, u Untried) *Record {
+func (r *Record) NotTried(key children.Key, u Postponed) *Record {
 	if r != nil && r.More != nil && r.More.Untried == u {
 		return r
 	}
@@ -266,17 +266,17 @@ func (r *Record) set(returned []Returned, b Breaker) {
 	}
 }
 
-// NeededNothing puts into a new record that its child needed nothing in a version; for Unknown, that this is not known of any.
-func (r *Record) NeededNothing(version string, reason Reason) {
+// NeededNothing puts into a new record that its child needed nothing in a version; for StateUnknown, that this is not known of any.
+func (r *Record) NeededNothing(version string, state State) {
 	if r.Version != version {
 		// The version may be a part of an object's JSON.
 		r.Version = strings.Clone(version)
 	}
-	r.Reason = reason
+	r.State = state
 }
 
 // Gone puts into a new record that the controller deleted the child.
-func (r *Record) Gone() { r.Version, r.Reason = "", Deleted }
+func (r *Record) Gone() { r.Version, r.State = "", StateDeleted }
 
 // Learnt puts into a new record what the API server returned in place of what it was sent, in an epoch.
 func (r *Record) Learnt(returned []Returned, epoch int64, now time.Time) {
@@ -297,7 +297,7 @@ func (r *Record) Doubted() *Record {
 // Unsettled returns a copy of the record in which the child may need something. What was learnt counts as before.
 func (r *Record) Unsettled() *Record {
 	next := *r
-	next.NeededNothing("", Unknown)
+	next.NeededNothing("", StateUnknown)
 	return &next
 }
 
@@ -428,12 +428,12 @@ func (b Breaker) over(now time.Time) bool { return now.Sub(b.windowStart) > wind
 
 // Contested reports whether the record is about a child that no response wants, or about a kind: it only counts what others undo. It is false for nil.
 // A record that only has what a child was compared with is not: the child may be one of this process.
-func (r *Record) Contested() bool { return r != nil && r.Desired == 0 && r.Reason == Deleted }
+func (r *Record) Contested() bool { return r != nil && r.Desired == 0 && r.State == StateDeleted }
 
 // Contend returns a copy of the record for counting what others undo. It may be called on nil.
 func (r *Record) Contend(key children.Key) *Record {
 	if r == nil {
-		return &Record{Key: own(key), Reason: Deleted}
+		return &Record{Key: own(key), State: StateDeleted}
 	}
 	next := *r
 	return &next
@@ -543,7 +543,7 @@ func (r Records) Settled(f Fingerprint, observed []*object.Object, now time.Time
 		if known == nil || known.Fingerprint != f || int(known.Siblings) != len(observed) || o.Deleting() {
 			return false
 		}
-		if known.NeedsNothing(known.Desired, o.ResourceVersion(), now) == Unknown {
+		if known.NeedsNothing(known.Desired, o.ResourceVersion(), now) == StateUnknown {
 			return false
 		}
 	}
@@ -559,9 +559,9 @@ func (r Records) Outdated(followed func(schema.GroupKind) int64) (keys []childre
 		}
 		u, now := known.More.Untried, followed(known.Key.GroupKind())
 		switch {
-		case u != (Untried{}) && u.Epoch < now:
+		case u != (Postponed{}) && u.Epoch < now:
 			keys = append(keys, known.Key)
-		case u != (Untried{}) && u.Desired == known.Desired:
+		case u != (Postponed{}) && u.Desired == known.Desired:
 			// It was to be tried in this epoch, and will be again after a while.
 		case len(known.More.Returned) > 0 && known.Epoch < now:
 			keys = append(keys, known.Key)

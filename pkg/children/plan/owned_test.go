@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package owned_test
+package plan_test
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/owned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
@@ -61,7 +61,7 @@ func TestExtractReturnsWhatIsOwned(t *testing.T) {
 		"Strange": {"Elements of no known kind own nothing.", `{"x":{},"f:spec":{"f:ports":{"k:[]":{},"q:1":{},"i:x":{}}}}`, `{"spec":{"ports":[]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := owned.Extract(parsed(t, service), []byte(test.fields))
+			got, err := plan.Extract(parsed(t, service), []byte(test.fields))
 			if err != nil || !reflect.DeepEqual(got, parsed(t, test.want)) {
 				t.Errorf("%s\ngot %v, %v, want %s", test.reason, got, err, test.want)
 			}
@@ -72,7 +72,7 @@ func TestExtractReturnsWhatIsOwned(t *testing.T) {
 func TestOutlineLeavesValuesThatAreOwnedAsAWholeEmpty(t *testing.T) {
 	const fields = `{"f:metadata":{"f:labels":{}},"f:spec":{"f:externalIPs":{},"f:clusterIP":{},"f:ports":{"k:{\"port\":80}":{".":{},"f:port":{}}}}}`
 	const want = `{"metadata":{"labels":{}},"spec":{"externalIPs":[],"clusterIP":"10.0.0.1","ports":[{"port":80}]}}`
-	got, err := owned.Outline(parsed(t, service), []byte(fields))
+	got, err := plan.Outline(parsed(t, service), []byte(fields))
 	if err != nil || !reflect.DeepEqual(got, parsed(t, want)) {
 		t.Errorf("got %v, %v, want %s", got, err, want)
 	}
@@ -95,7 +95,7 @@ func TestOutlineKeepsWhatNamesAnItem(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := parsed(t, pod)
-			got, err := owned.Outline(whole, []byte(test.fields))
+			got, err := plan.Outline(whole, []byte(test.fields))
 			if err != nil || !reflect.DeepEqual(got, parsed(t, test.want)) {
 				t.Errorf("got %v, %v, want %s", got, err, test.want)
 			}
@@ -108,7 +108,7 @@ func TestOutlineKeepsWhatNamesAnItem(t *testing.T) {
 
 func TestExtractRefusesWhatIsNoFieldSet(t *testing.T) {
 	for _, fields := range []string{"", "[]", "1", "{"} {
-		if got, err := owned.Extract(parsed(t, service), []byte(fields)); err == nil {
+		if got, err := plan.Extract(parsed(t, service), []byte(fields)); err == nil {
 			t.Errorf("%q: got %v, want an error", fields, got)
 		}
 	}
@@ -118,7 +118,7 @@ func FuzzExtract(f *testing.F) {
 	f.Add(`{"f:spec":{"f:ports":{"k:{\"port\":53}":{".":{},"f:name":{}},"v:1":{},"i:2":{}}}}`)
 	f.Fuzz(func(t *testing.T, fields string) {
 		whole := parsed(t, service)
-		if _, err := owned.Extract(whole, []byte(fields)); err == nil && !reflect.DeepEqual(whole, parsed(t, service)) {
+		if _, err := plan.Extract(whole, []byte(fields)); err == nil && !reflect.DeepEqual(whole, parsed(t, service)) {
 			t.Error("the object was changed")
 		}
 	})
@@ -148,7 +148,7 @@ func TestOfALongListIsOwnedWhatOfAShortOneIs(t *testing.T) {
 					fmt.Fprintf(&others, `,"k:{\"other\":%d}":{},"v:\"other-%d\"":{},"i:%d":{}`, i, i, 1000+i)
 				}
 				whole := parsed(t, `{"list":`+test.list+`}`)
-				got, err := owned.Extract(whole, []byte(`{"f:list":{`+test.fields+others.String()+`}}`))
+				got, err := plan.Extract(whole, []byte(`{"f:list":{`+test.fields+others.String()+`}}`))
 				if want := parsed(t, `{"list":`+test.want+`}`); err != nil || !merge.Equal(got, want) {
 					t.Errorf("beside %d others: got %v, %v, want %v", more, got, err, want)
 				}
@@ -170,7 +170,7 @@ func keyedItems(tb testing.TB, n int) func() {
 		tb.Fatal(err)
 	}
 	return func() {
-		part, err := owned.Extract(map[string]any{"ports": list}, encoded)
+		part, err := plan.Extract(map[string]any{"ports": list}, encoded)
 		if ports, _ := part["ports"].([]any); err != nil || len(ports) != n {
 			tb.Fatal(part, err)
 		}

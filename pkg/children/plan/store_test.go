@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package record_test
+package plan_test
 
 import (
 	"fmt"
@@ -24,12 +24,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
 func TestRecordsAreCounted(t *testing.T) {
-	s := record.NewStore()
+	s := plan.NewStore()
 	for i, step := range []struct {
 		reason           string
 		parent           types.UID
@@ -43,7 +43,7 @@ func TestRecordsAreCounted(t *testing.T) {
 		{"A parent has no children any more.", "a", 0, 1, 1},
 		{"A parent without records is not counted.", "a", 0, 1, 1},
 	} {
-		s.Commit(step.parent, make(record.Records, step.records))
+		s.Commit(step.parent, make(plan.Records, step.records))
 		if parents, counted := s.Len(); parents != step.parents || counted != step.counted {
 			t.Errorf("step %d: %d parents, %d records; want %d, %d: %s", i, parents, counted, step.parents, step.counted, step.reason)
 		}
@@ -55,26 +55,26 @@ func TestRecordsAreCounted(t *testing.T) {
 }
 
 func TestKnowledgeIsOutdatedByAnotherEpoch(t *testing.T) {
-	var none *record.Record
-	learnt := func(epoch int64, returned ...record.Returned) *record.Record {
+	var none *plan.Record
+	learnt := func(epoch int64, returned ...plan.Returned) *plan.Record {
 		r := none.For(key, 1)
 		r.Learnt(returned, epoch, now)
 		return r
 	}
-	pruned := record.Returned{Path: 1, Sent: 2}
+	pruned := plan.Returned{Path: 1, Sent: 2}
 	for name, tc := range map[string]struct {
-		records record.Records
+		records plan.Records
 		want    bool
 	}{
 		"nothing":                           {nil, false},
-		"stored as it was sent":             {record.Records{learnt(1)}, false},
-		"another value, in this epoch":      {record.Records{learnt(2, pruned)}, false},
-		"another value, in a former epoch":  {record.Records{learnt(2), learnt(1, pruned)}, true},
-		"it could not be tried":             {record.Records{none.NotTried(key, record.Untried{Desired: 1, Epoch: 2})}, false},
-		"it could not be tried before that": {record.Records{none.NotTried(key, record.Untried{Desired: 1, Epoch: 1})}, true},
-		"both, the one in this epoch":       {record.Records{learnt(1, pruned).NotTried(key, record.Untried{Epoch: 2})}, true},
-		"both, for what is desired":         {record.Records{learnt(1, pruned).NotTried(key, record.Untried{Desired: 1, Epoch: 2})}, false},
-		"another value, in a later epoch":   {record.Records{learnt(3, pruned)}, false},
+		"stored as it was sent":             {plan.Records{learnt(1)}, false},
+		"another value, in this epoch":      {plan.Records{learnt(2, pruned)}, false},
+		"another value, in a former epoch":  {plan.Records{learnt(2), learnt(1, pruned)}, true},
+		"it could not be tried":             {plan.Records{none.NotTried(key, plan.Postponed{Desired: 1, Epoch: 2})}, false},
+		"it could not be tried before that": {plan.Records{none.NotTried(key, plan.Postponed{Desired: 1, Epoch: 1})}, true},
+		"both, the one in this epoch":       {plan.Records{learnt(1, pruned).NotTried(key, plan.Postponed{Epoch: 2})}, true},
+		"both, for what is desired":         {plan.Records{learnt(1, pruned).NotTried(key, plan.Postponed{Desired: 1, Epoch: 2})}, false},
+		"another value, in a later epoch":   {plan.Records{learnt(3, pruned)}, false},
 	} {
 		if got := tc.records.Outdated(func(schema.GroupKind) int64 { return 2 }); len(got) == 1 != tc.want {
 			t.Errorf("%s: %v", name, got)
@@ -84,11 +84,11 @@ func TestKnowledgeIsOutdatedByAnotherEpoch(t *testing.T) {
 
 // allUnsettled prepares that all of so many children may need something.
 func allUnsettled(_ testing.TB, n int) func() {
-	var records record.Records
+	var records plan.Records
 	keys := make([]children.Key, n)
 	for i := range n {
 		keys[i] = children.Key{Kind: "ConfigMap", Namespace: "ns", Name: fmt.Sprintf("child-%05d", i)}
-		records = append(records, &record.Record{Key: keys[i], Desired: 1, Version: "5", Reason: record.Same})
+		records = append(records, &plan.Record{Key: keys[i], Desired: 1, Version: "5", State: plan.StateSame})
 	}
 	return func() { records.With(records.Unsettled(keys...)) }
 }

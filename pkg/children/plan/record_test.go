@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package record_test
+package plan_test
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ import (
 	"unsafe"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/record"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 )
 
 var (
@@ -32,62 +32,62 @@ var (
 )
 
 func TestARecordIsSmall(t *testing.T) {
-	if size := unsafe.Sizeof(record.Record{}); size > 128 {
+	if size := unsafe.Sizeof(plan.Record{}); size > 128 {
 		t.Errorf("a record has %d bytes; there is one for every child", size)
 	}
 }
 
 func TestWhatWasReturnedOutlivesADesiredState(t *testing.T) {
-	returned := []record.Returned{{Path: 1, Sent: 2, Got: 3}}
-	var none *record.Record
+	returned := []plan.Returned{{Path: 1, Sent: 2, Got: 3}}
+	var none *plan.Record
 	first := none.For(key, 1)
 	first.Learnt(returned, 7, now)
-	first.NeededNothing("5", record.Same)
+	first.NeededNothing("5", plan.StateSame)
 	first.Counted(first.Breaker().Count(false, now))
 	second := first.For(key, 2)
-	if second.Version != "" || second.Breaker() != (record.Breaker{}) || len(second.Returned()) != 1 {
+	if second.Version != "" || second.Breaker() != (plan.Breaker{}) || len(second.Returned()) != 1 {
 		t.Errorf("%+v", second)
 	}
-	if first.NeedsNothing(1, "5", now) != record.Same || first.Breaker() == (record.Breaker{}) {
+	if first.NeedsNothing(1, "5", now) != plan.StateSame || first.Breaker() == (plan.Breaker{}) {
 		t.Errorf("the first record changed: %+v", first)
 	}
 }
 
 func TestKnowledgeEndsWithItsEpochAndWithTime(t *testing.T) {
-	var none *record.Record
+	var none *plan.Record
 	r := none.For(key, 1)
 	if r.Current(0, now) || none.Current(0, now) {
 		t.Error("nothing was learnt")
 	}
-	r.Learnt([]record.Returned{{Path: 1}}, 7, now)
-	r.NeededNothing("5", record.Same)
+	r.Learnt([]plan.Returned{{Path: 1}}, 7, now)
+	r.NeededNothing("5", plan.StateSame)
 	for _, test := range []struct {
 		epoch int64
 		after time.Duration
 		want  bool
-	}{{7, 0, true}, {8, 0, false}, {7, record.MaxAge - time.Second, true}, {7, record.MaxAge, false}} {
+	}{{7, 0, true}, {8, 0, false}, {7, plan.MaxAge - time.Second, true}, {7, plan.MaxAge, false}} {
 		at := now.Add(test.after)
 		if r.Current(test.epoch, at) != test.want {
 			t.Errorf("epoch %d after %v: current is %t", test.epoch, test.after, !test.want)
 		}
-		if got, want := r.NeedsNothing(1, "5", at) == record.Same, test.after < record.MaxAge; got != want {
+		if got, want := r.NeedsNothing(1, "5", at) == plan.StateSame, test.after < plan.MaxAge; got != want {
 			t.Errorf("after %v: needs nothing is %t", test.after, got)
 		}
 	}
-	if u := r.Unsettled(); u.NeedsNothing(1, "5", now) != record.Unknown || !u.Current(7, now) || r.NeedsNothing(1, "5", now) != record.Same {
+	if u := r.Unsettled(); u.NeedsNothing(1, "5", now) != plan.StateUnknown || !u.Current(7, now) || r.NeedsNothing(1, "5", now) != plan.StateSame {
 		t.Errorf("unsettled is %+v, from %+v", u, r)
 	}
 	r.Learnt(nil, 7, now)
-	if r.NeedsNothing(1, "5", now.Add(10*record.MaxAge)) != record.Same {
+	if r.NeedsNothing(1, "5", now.Add(10*plan.MaxAge)) != plan.StateSame {
 		t.Error("a child that is stored as it was sent depends on time")
 	}
 }
 
 func TestAStoreForgetsParents(t *testing.T) {
-	s := record.NewStore()
-	var none *record.Record
+	s := plan.NewStore()
+	var none *plan.Record
 	for i := range 10 {
-		s.Commit("p", record.Records{none.For(children.Key{Name: fmt.Sprint(i)}, 1)})
+		s.Commit("p", plan.Records{none.For(children.Key{Name: fmt.Sprint(i)}, 1)})
 	}
 	if parents, records := s.Len(); parents != 1 || records != 1 || len(s.Of("p")) != 1 || s.Of("p").Get(children.Key{Name: "9"}) == nil {
 		t.Errorf("%d parents, %d records %v", parents, records, s.Of("p"))
@@ -99,9 +99,9 @@ func TestAStoreForgetsParents(t *testing.T) {
 }
 
 func TestFingerprintsDependOnTheResponseAndTheScope(t *testing.T) {
-	f := record.FingerprintOf([]byte(`[{}]`), "a=b")
-	if f == 0 || f != record.FingerprintOf([]byte(`[{}]`), "a=b") || f == record.FingerprintOf([]byte(`[]`), "a=b") ||
-		f == record.FingerprintOf([]byte(`[{}]`), "") {
+	f := plan.FingerprintOf([]byte(`[{}]`), "a=b")
+	if f == 0 || f != plan.FingerprintOf([]byte(`[{}]`), "a=b") || f == plan.FingerprintOf([]byte(`[]`), "a=b") ||
+		f == plan.FingerprintOf([]byte(`[{}]`), "") {
 		t.Error("fingerprints do not tell responses apart")
 	}
 }
