@@ -35,7 +35,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
@@ -44,6 +43,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/obstacles"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
@@ -88,7 +88,7 @@ type Controller struct {
 	expectations *expectations.Expectations
 	ownWrites    expectations.OwnWrites
 	children     *childcontrol.Control
-	customizer   *customize.Customizer
+	customizer   *related.Customizer
 	pool         *worker.Pool
 	deferred     *deferredstatus.Store
 
@@ -194,7 +194,7 @@ func (c *Controller) assemble() {
 	c.informers = informers.New(c.expectations)
 	c.informers.NotifyProblem(c.active)
 	c.guard = deletionguard.New(c.countChildren)
-	c.customizer = customize.New(customize.Config{
+	c.customizer = related.New(related.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers, Access: c.shared.Access,
 		Enqueue: c.relatedChanged, Triggers: c.triggers(), Gone: c.relatedGone,
 	})

@@ -31,7 +31,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
@@ -161,7 +160,7 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 		return nil, errors.New("a response of the customize hook is taken only together with those of the sync or finalize hook")
 	}
 	confined := p.confined(s.Parent)
-	asking := customize.Asking{
+	asking := related.Asking{
 		Hook: called, Given: given,
 		Ask: func(ctx context.Context) (*wire.CustomizeResponse, error) {
 			if given {

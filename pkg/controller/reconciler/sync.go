@@ -34,10 +34,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
@@ -319,8 +319,8 @@ func relate(ctx context.Context, s *Sync) error {
 }
 
 // asked is what the customize hook is asked about; controller is the controller as hooks see it.
-func (s *Sync) asked(controller []byte) customize.Asked {
-	return customize.Asked{Key: s.Key, Root: s.Root, Parent: s.Parent, Controller: controller, Finalizing: s.finalizing()}
+func (s *Sync) asked(controller []byte) related.Asked {
+	return related.Asked{Key: s.Key, Root: s.Root, Parent: s.Parent, Controller: controller, Finalizing: s.finalizing()}
 }
 
 // Handled reports whether the controller handles the parent still: its event may have come during the sync, after which nothing may be

@@ -17,10 +17,8 @@ limitations under the License.
 // Package related finds the related objects of a parent, and the parents to which a changed object is related, by the rules
 // that customize hooks return (docs/reference/contract.md#s16).
 //
-// Compile validates the rules of a response for the parent's scope and resolves their types; Select finds their objects in
-// informers for one parent; Index, the inverse, finds the parents whose rules select an object that changed; Responses caches
-// compiled responses as long as they are valid. Package customize calls all of them: the Index in event handlers, the rest in
-// a parent's sync.
-//
-// The package never calls a hook, starts no informer and has no client.
+// A Customizer calls the customize hook when a parent is synced, never in an event handler, and keeps the response until the parent,
+// the controller or a kind that its rules name changes: Responses has it. Compile validates the rules of a response for the parent's
+// scope and resolves their types; Select finds their objects in informers for one parent; Index, the inverse, finds the parents whose
+// rules select an object that changed.
 package related

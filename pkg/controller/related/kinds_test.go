@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package customize_test
+package related_test
 
 import (
 	"maps"
@@ -26,7 +26,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -238,7 +237,7 @@ func TestAParentThatIsFinalizedNeedsNoKindThatIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var told []related.Type
-			s := newSceneWith(t, customize.Config{Gone: func(_ parent.Key, _ *object.Object, gone []related.Type) { told = append(told, gone...) }},
+			s := newSceneWith(t, related.Config{Gone: func(_ parent.Key, _ *object.Object, gone []related.Type) { told = append(told, gone...) }},
 				hook.RelatedResourceRule{APIVersion: betaVersion, Resource: "gadgets", Namespace: "ns"},
 				hook.RelatedResourceRule{APIVersion: "v1", Resource: "configmaps", Namespace: "ns"})
 			s.show(configMaps, parse(t, "ConfigMap", "ns", "a", 2, ""))

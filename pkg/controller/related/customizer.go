@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package customize
+package related
 
 import (
 	"context"
@@ -32,7 +32,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -57,14 +56,14 @@ type Config struct {
 	// Triggers says that Enqueue is told how the object changed. False: it is told the zero Trigger.
 	Triggers bool
 	// Gone is told of the types that a response names, and the cluster does not serve, about a parent that is finalized.
-	Gone func(key parent.Key, o *object.Object, gone []related.Type)
+	Gone func(key parent.Key, o *object.Object, gone []Type)
 }
 
 // Customizer finds related objects. It is safe for concurrent use.
 type Customizer struct {
 	config    Config
-	responses *related.Responses[parent.Key]
-	index     *related.Index[parent.Key]
+	responses *Responses[parent.Key]
+	index     *Index[parent.Key]
 
 	// namespaces is the informer of namespaces, from before the index has rules that need it. Handlers use it, which must not acquire it.
 	namespaces atomic.Pointer[watching]
@@ -78,10 +77,10 @@ type Customizer struct {
 // New returns a customizer.
 func New(c Config) *Customizer {
 	z := &Customizer{
-		config: c, responses: related.NewResponses[parent.Key](),
+		config: c, responses: NewResponses[parent.Key](),
 		watches: map[schema.GroupVersionResource]*watch{}, parents: map[parent.Key]uses{},
 	}
-	z.index = related.NewIndex[parent.Key](z.namespaceLabels)
+	z.index = NewIndex[parent.Key](z.namespaceLabels)
 	return z
 }
 
@@ -125,8 +124,8 @@ func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error)
 	defer z.keep(a.Key, used)
 	// The index comes first: what changes from here on enqueues the parent.
 	z.index.Update(a.Key, rules)
-	groups, err := related.Select(rules, used.informers(rules))
-	if missing, ok := errors.AsType[*related.NotSyncedError](err); ok {
+	groups, err := Select(rules, used.informers(rules))
+	if missing, ok := errors.AsType[*NotSyncedError](err); ok {
 		return nil, wait(missing, used)
 	}
 	if err != nil {
@@ -159,7 +158,7 @@ func (z *Customizer) Forget(key parent.Key) {
 }
 
 // groups returns the resources that rules need, without their versions.
-func groups(rules related.Rules) []schema.GroupResource {
+func groups(rules Rules) []schema.GroupResource {
 	var list []schema.GroupResource
 	for _, r := range resources(rules) {
 		list = append(list, r.GroupResource())
@@ -168,7 +167,7 @@ func groups(rules related.Rules) []schema.GroupResource {
 }
 
 // resources returns the resources that rules need, which may be there twice.
-func resources(rules related.Rules) []schema.GroupVersionResource {
+func resources(rules Rules) []schema.GroupVersionResource {
 	list := rules.Resources()
 	if rules.SelectsNamespaces() {
 		list = append(list, namespaces)
@@ -177,24 +176,24 @@ func resources(rules related.Rules) []schema.GroupVersionResource {
 }
 
 // compile reads the rules of a response of hook.
-func (z *Customizer) compile(ctx context.Context, called *hookclient.Hook, a Asked, response *wire.CustomizeResponse) (related.Rules, error) {
+func (z *Customizer) compile(ctx context.Context, called *hookclient.Hook, a Asked, response *wire.CustomizeResponse) (Rules, error) {
 	resolve := z.resolve
 	if a.Finalizing {
 		resolve = z.resolveOrGone
 	}
-	rules, err := related.Compile(ctx, response.Rules, related.Scope{Version: called.Version, Namespace: a.Parent.Namespace()}, resolve)
-	if refused, ok := errors.AsType[*related.RuleError](err); ok {
-		return related.Rules{}, called.Reject(a.Root, &hook.RejectedError{Detail: refused.Error()})
+	rules, err := Compile(ctx, response.Rules, Scope{Version: called.Version, Namespace: a.Parent.Namespace()}, resolve)
+	if refused, ok := errors.AsType[*RuleError](err); ok {
+		return Rules{}, called.Reject(a.Root, &hook.RejectedError{Detail: refused.Error()})
 	}
 	called.Used()
 	if err != nil {
-		return related.Rules{}, called.Failed(err)
+		return Rules{}, called.Failed(err)
 	}
 	return rules, nil
 }
 
 // wait lets the parent be synced as soon as the informers are filled.
-func wait(missing *related.NotSyncedError, used uses) error {
+func wait(missing *NotSyncedError, used uses) error {
 	return &worker.WaitError{For: missing.Error(), Done: func(ctx context.Context) bool {
 		for _, r := range missing.Resources {
 			select {
@@ -277,8 +276,8 @@ type watching struct {
 type uses map[schema.GroupVersionResource]*watch
 
 // informers gives access to those that rules need.
-func (u uses) informers(rules related.Rules) related.Informers[*object.Object] {
-	informers := related.Informers[*object.Object]{Of: func(r schema.GroupVersionResource) related.Informer[*object.Object] {
+func (u uses) informers(rules Rules) Informers[*object.Object] {
+	informers := Informers[*object.Object]{Of: func(r schema.GroupVersionResource) Informer[*object.Object] {
 		return u.informer(r)
 	}}
 	if rules.SelectsNamespaces() {
@@ -291,7 +290,7 @@ func (u uses) informer(r schema.GroupVersionResource) *cache.Informer { return u
 
 // use takes the informers that rules need. A declared child kind may be related too, so an informer may be there already for another
 // purpose.
-func (z *Customizer) use(rules related.Rules) uses {
+func (z *Customizer) use(rules Rules) uses {
 	u := z.count(resources(rules))
 	for _, w := range u {
 		w.start()

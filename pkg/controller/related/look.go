@@ -14,19 +14,16 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package customize
+package related
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
@@ -39,22 +36,12 @@ type Asking struct {
 	// Given says that Ask counts even where a response is remembered.
 	Given bool
 	// Permit is asked before objects are looked for by what Ask returned. Its error is that of Look. Nil: all is permitted.
-	Permit func(ctx context.Context, reaches []related.Reach) error
-}
-
-// Group is the related objects of one resource.
-type Group struct {
-	// Key is the type, as [hook.TypeKey] writes it.
-	Key string
-	// Resource is that of the objects.
-	Resource schema.GroupVersionResource
-	// Objects are the objects.
-	Objects []*object.Object
+	Permit func(ctx context.Context, reaches []Reach) error
 }
 
 // Look returns the related objects of a parent as [Customizer.Related] does, and remembers nothing of it: neither the response, nor that
 // the parent is related to objects. It waits for caches that are not filled until ctx ends.
-func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group, error) {
+func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group[*object.Object], error) {
 	if z.config.Hook == nil {
 		return nil, nil
 	}
@@ -78,21 +65,14 @@ func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group, err
 	}
 	used := z.use(rules)
 	defer z.unuse(used)
-	selected, err := related.Select(rules, used.informers(rules))
-	if missing, ok := errors.AsType[*related.NotSyncedError](err); ok {
+	groups, err := Select(rules, used.informers(rules))
+	if missing, ok := errors.AsType[*NotSyncedError](err); ok {
 		if !z.await(ctx, missing, used) {
 			return nil, fmt.Errorf("%w: %w", missing, context.Cause(ctx))
 		}
-		selected, err = related.Select(rules, used.informers(rules))
+		groups, err = Select(rules, used.informers(rules))
 	}
-	if err != nil {
-		return nil, err
-	}
-	result := make([]Group, len(selected))
-	for i, g := range selected {
-		result[i] = Group(g)
-	}
-	return result, nil
+	return groups, err
 }
 
 // Remembers reports whether a sync of a parent would not call the hook, because its response is remembered.
@@ -102,7 +82,7 @@ func (z *Customizer) Remembers(key parent.Key, controller []byte, parent *object
 }
 
 // await waits until the caches are filled. It reports whether they are.
-func (z *Customizer) await(ctx context.Context, missing *related.NotSyncedError, used uses) bool {
+func (z *Customizer) await(ctx context.Context, missing *NotSyncedError, used uses) bool {
 	for _, r := range missing.Resources {
 		select {
 		case <-used.informer(r).Synced():

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package customize
+package related
 
 import (
 	"context"
@@ -27,7 +27,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
@@ -37,7 +36,7 @@ import (
 //
 // A sync that is under way may remember what it read before. Discovery notifies several times after a change, and the next call finds that.
 func (z *Customizer) KindsChanged(ctx context.Context) []parent.Key {
-	outdated := map[related.Type]struct{}{}
+	outdated := map[Type]struct{}{}
 	for _, t := range z.responses.Types() {
 		if served, err := z.resolve(ctx, t.Resource.GroupVersion().String(), t.Resource.Resource); unserved(err) && !t.Gone || err == nil && served != t {
 			outdated[t] = struct{}{}
@@ -59,16 +58,16 @@ func (z *Customizer) KindsChanged(ctx context.Context) []parent.Key {
 var errNotListed = errors.New("its objects cannot be listed; name another resource")
 
 // resolve finds the type that a rule names.
-func (z *Customizer) resolve(ctx context.Context, apiVersion, resource string) (related.Type, error) {
+func (z *Customizer) resolve(ctx context.Context, apiVersion, resource string) (Type, error) {
 	r, err := z.config.Cluster.Discovery.Resource(ctx, apiVersion, resource)
 	if err == nil && len(r.Verbs) > 0 && !slices.Contains(r.Verbs, rights.List) {
 		err = errNotListed // An informer of them would never be filled.
 	}
-	return related.Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err
+	return Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err
 }
 
 // resolveOrGone finds the type that a rule names, or that it is gone: an API server that serves it in another version has objects of it.
-func (z *Customizer) resolveOrGone(ctx context.Context, apiVersion, resource string) (related.Type, error) {
+func (z *Customizer) resolveOrGone(ctx context.Context, apiVersion, resource string) (Type, error) {
 	found, err := z.resolve(ctx, apiVersion, resource)
 	if !unserved(err) {
 		return found, err

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package customize_test
+package related_test
 
 import (
 	"context"
@@ -28,7 +28,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -38,7 +37,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/customize"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
@@ -51,8 +49,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 var (
 	configMaps = cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}
 	secrets    = cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}}
@@ -61,7 +57,7 @@ var (
 
 // scene is a customizer with a hook and a cluster whose informers the test feeds.
 type scene struct {
-	*customize.Customizer
+	*related.Customizer
 
 	t            *testing.T
 	cluster      *cluster.Cluster
@@ -81,11 +77,11 @@ type scene struct {
 
 func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
 	t.Helper()
-	return newSceneWith(t, customize.Config{}, rules...)
+	return newSceneWith(t, related.Config{}, rules...)
 }
 
 // newSceneWith takes what is not the same for all from config.
-func newSceneWith(t *testing.T, config customize.Config, rules ...hook.RelatedResourceRule) *scene {
+func newSceneWith(t *testing.T, config related.Config, rules ...hook.RelatedResourceRule) *scene {
 	t.Helper()
 	s := &scene{t: t, rules: rules, apis: map[string]string{"/api/v1": `{"name":"secrets","kind":"Secret","namespaced":true},
 		{"name":"configmaps","kind":"ConfigMap","namespaced":true},{"name":"namespaces","kind":"Namespace"}`}}
@@ -117,7 +113,7 @@ func newSceneWith(t *testing.T, config customize.Config, rules ...hook.RelatedRe
 		defer s.mu.Unlock()
 		s.enqueued, s.triggers = append(s.enqueued, key.Name), append(s.triggers, why)
 	}
-	s.Customizer = customize.New(config)
+	s.Customizer = related.New(config)
 	return s
 }
 
@@ -163,8 +159,8 @@ func (s *scene) relatedFor(controller string, p *object.Object) ([]string, error
 }
 
 // asked is what the hook is asked about a parent, of a controller object as given.
-func (s *scene) asked(controller string, p *object.Object) customize.Asked {
-	return customize.Asked{
+func (s *scene) asked(controller string, p *object.Object) related.Asked {
+	return related.Asked{
 		Key: keyOf(p), Root: webhook.RootKey{Kind: "Thing", Namespace: "ns", Name: p.Name()}, Parent: p, Controller: []byte(controller), Finalizing: p.Deleting(),
 	}
 }
@@ -290,7 +286,7 @@ func TestChangesOfRelatedObjectsEnqueueTheirParents(t *testing.T) {
 func TestItIsSaidHowARelatedObjectChangedIfThatIsRecorded(t *testing.T) {
 	for _, recorded := range []bool{true, false} {
 		t.Run(fmt.Sprintf("recorded %t", recorded), func(t *testing.T) {
-			s := newSceneWith(t, customize.Config{Triggers: recorded}, hook.RelatedResourceRule{APIVersion: "v1", Resource: "configmaps"})
+			s := newSceneWith(t, related.Config{Triggers: recorded}, hook.RelatedResourceRule{APIVersion: "v1", Resource: "configmaps"})
 			s.show(configMaps, parse(t, "ConfigMap", "ns", "a", 1, ""))
 			if _, err := s.related(parse(t, "Thing", "ns", "p", 1, "")); err != nil {
 				t.Fatal(err)
@@ -338,8 +334,8 @@ func TestRulesThatCannotBeUsed(t *testing.T) {
 }
 
 func TestWithoutAHookNothingIsRelated(t *testing.T) {
-	z := customize.New(customize.Config{})
-	groups, err := z.Related(t.Context(), customize.Asked{})
+	z := related.New(related.Config{})
+	groups, err := z.Related(t.Context(), related.Asked{})
 	if err != nil || len(groups) != 0 {
 		t.Errorf("related objects are %v, %v", groups, err)
 	}
