@@ -21,8 +21,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -35,7 +35,7 @@ func (c *Control) hold(key parent.Key, owner *object.Object, p plan.Plan) (plan.
 	}
 	if held, ok := c.config.Guard.Held(); ok && news {
 		message := held.Explain(c.config.KubectlName)
-		c.config.Recorder.Warning(Reference(owner), nil, eventrecorder.ReasonDeletionsHeld, deletionguard.Count(len(deletions))+" held. "+message)
+		c.config.Recorder.Warning(Reference(owner), nil, eventrecorder.ReasonDeletionsHeld, loopguard.CountDeletions(len(deletions))+" held. "+message)
 		if first {
 			c.config.Recorder.Warning(c.config.Controller, nil, eventrecorder.ReasonDeletionsHeld, message)
 		}

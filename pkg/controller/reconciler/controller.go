@@ -36,15 +36,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/obstacles"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
@@ -93,9 +91,9 @@ type Controller struct {
 	deferred     *deferredstatus.Store
 
 	recorder  *eventrecorder.Controller
-	settling  settling.Tracker
+	settling  loopguard.Tracker
 	unsettled unsettled
-	obstacles obstacles.Set
+	obstacles obstacles
 	noticed   notices
 	history   *synchistory.History
 	tracer    *tracing.Tracer
@@ -108,7 +106,7 @@ type Controller struct {
 	// encoded is the controller as hooks see it.
 	encoded    atomic.Pointer[[]byte]
 	paused     atomic.Bool
-	guard      *deletionguard.Guard
+	guard      *loopguard.DeletionGuard
 	started    chan struct{}
 	finalizing finalizing
 	// recheck asks for a look at the credentials of the hooks.
@@ -193,7 +191,7 @@ func (c *Controller) assemble() {
 	c.metrics.CountRemembered(c.remembered)
 	c.informers = informers.New(c.expectations)
 	c.informers.NotifyProblem(c.active)
-	c.guard = deletionguard.New(c.countChildren)
+	c.guard = loopguard.NewDeletionGuard(c.countChildren)
 	c.customizer = related.New(related.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers, Access: c.shared.Access,
 		Enqueue: c.relatedChanged, Triggers: c.triggers(), Gone: c.relatedGone,

@@ -37,8 +37,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
@@ -327,7 +327,7 @@ func (c *Controller) stateIs(key parent.Key, synced bool, err error, waits bool)
 		return v1alpha1.ParentWaiting, "the controller is starting: its caches are being filled"
 	}
 	if n := c.guard.HeldOf(key); n > 0 {
-		return v1alpha1.ParentHeld, deletionguard.Count(n) + " held; see the condition DeletionsHeld of the controller"
+		return v1alpha1.ParentHeld, loopguard.CountDeletions(n) + " held; see the condition DeletionsHeld of the controller"
 	}
 	if until := c.settling.HeldUntil(key, time.Now()); !until.IsZero() {
 		return v1alpha1.ParentHeld, "it does not settle, and is held back until " + until.UTC().Format(time.RFC3339) + "; see its events"

@@ -39,8 +39,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -73,15 +73,15 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 		}
 	}
 	after.Children, after.Deleting, after.Leaving = s.left(before.Children), before.Deleting, before.Leaving
-	cause, pause := c.settling.Wrote(s.Key, settling.Sync{
+	cause, pause := c.settling.Wrote(s.Key, loopguard.Sync{
 		Before: before, After: after, Places: places, Children: there, Related: s.related(), WroteParent: s.writesParent(),
 		Overwrote: s.result.Overwrote, Deleted: s.deletes(), Rolling: s.moved, Ends: s.ends(), Again: s.Decision.ResyncAfter,
 	}, time.Now())
-	if cause == settling.None {
+	if cause == loopguard.None {
 		return 0
 	}
 	text, reason, last := s.differs(cause), eventrecorder.ReasonResponseDiffers, &c.unsettled.differs
-	if cause == settling.ChangedBack {
+	if cause == loopguard.ChangedBack {
 		text, reason, last = c.changedBack(s), eventrecorder.ReasonParentFlapping, &c.unsettled.changedBack
 	}
 	c.recorder.Warning(childcontrol.Reference(s.Parent), nil, reason, text)
@@ -93,7 +93,7 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 
 // holdsBack reports whether a parent that does not settle is held back still. It is queued again when that ends.
 func (c *Controller) holdsBack(key parent.Key) bool {
-	wait := c.settling.Held(key, time.Now(), func() (settling.State, bool) { return c.stateOf(key) })
+	wait := c.settling.Held(key, time.Now(), func() (loopguard.State, bool) { return c.stateOf(key) })
 	if wait <= 0 {
 		return false
 	}
@@ -134,14 +134,14 @@ func (c *Controller) strippedBy(key parent.Key, e cache.Event) {
 }
 
 // stateOf returns what a sync of a parent would see now.
-func (c *Controller) stateOf(key parent.Key) (settling.State, bool) {
+func (c *Controller) stateOf(key parent.Key) (loopguard.State, bool) {
 	s, ok := c.byResource[key.Resource()]
 	if !ok {
-		return settling.State{}, false
+		return loopguard.State{}, false
 	}
 	p, ok := s.informer.Get(key.Namespace, key.Name)
 	if !ok {
-		return settling.State{}, false
+		return loopguard.State{}, false
 	}
 	state := parentState(c.shown(key, p))
 	for informer := range c.observed() {
@@ -155,7 +155,7 @@ func (c *Controller) stateOf(key parent.Key) (settling.State, bool) {
 }
 
 // parentState returns the state of a parent without its children.
-func parentState(o *object.Object) settling.State {
+func parentState(o *object.Object) loopguard.State {
 	var written, content maphash.Hash
 	written.SetSeed(seed)
 	content.SetSeed(seed)
@@ -184,11 +184,11 @@ func parentState(o *object.Object) settling.State {
 	if o.Deleting() {
 		add(&content, o.DeletionTime().String(), nil)
 	}
-	return settling.State{Written: written.Sum64(), Content: content.Sum64()}
+	return loopguard.State{Written: written.Sum64(), Content: content.Sum64()}
 }
 
 // count adds a child to a state.
-func count(state *settling.State, o *object.Object) {
+func count(state *loopguard.State, o *object.Object) {
 	if !o.Deleting() {
 		state.Children += trigger.Version(o)
 		return
@@ -258,9 +258,9 @@ func (s *Sync) relatesToItself() bool {
 }
 
 // differs says which place of the responses differs each time.
-func (s *Sync) differs(cause settling.Cause) string {
+func (s *Sync) differs(cause loopguard.Cause) string {
 	tail := "although the hook is shown nothing new but what it returned. Calls for this object are slowed down until something else changes. "
-	if cause == settling.Restless {
+	if cause == loopguard.Restless {
 		tail = "although this object is as it was: nothing but its children has changed, or related objects that this server writes. Calls for it are slowed " +
 			"down until it changes, too. "
 	}
@@ -279,9 +279,9 @@ func (s *Sync) differs(cause settling.Cause) string {
 			deleted = o
 		case len(o.Changed) > 0:
 			at := o.Changed[0]
-			d, ok := settling.First(at.Path, at.Observed, at.Desired)
+			d, ok := loopguard.First(at.Path, at.Observed, at.Desired)
 			if !ok {
-				d = settling.Difference{Path: at.Path, Before: at.Observed, After: at.Desired}
+				d = loopguard.Difference{Path: at.Path, Before: at.Observed, After: at.Desired}
 			}
 			return fmt.Sprintf("%s of %s differs in each response of the hook (%s), %s%s", d.Path, o.Key, d.Kinds(), tail, d.Advice())
 		}
@@ -337,13 +337,13 @@ func (c *Controller) others(key parent.Key) []string {
 }
 
 // difference returns the first place at which what syncs write differs between two states of a parent.
-func difference(before, after *object.Object) settling.Difference {
+func difference(before, after *object.Object) loopguard.Difference {
 	for _, path := range [][]string{{"status"}, {"metadata", "labels"}, {"metadata", "annotations"}} {
-		if d, differs := settling.First(strings.Join(path, "."), decoded(before, path), decoded(after, path)); differs {
+		if d, differs := loopguard.First(strings.Join(path, "."), decoded(before, path), decoded(after, path)); differs {
 			return d
 		}
 	}
-	return settling.Difference{Path: "metadata"}
+	return loopguard.Difference{Path: "metadata"}
 }
 
 func decoded(o *object.Object, path []string) any {

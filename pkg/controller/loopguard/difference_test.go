@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package settling_test
+package loopguard_test
 
 import (
 	"strings"
@@ -22,7 +22,7 @@ import (
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 )
 
 func TestDifferencesAreToldWithoutTheirValues(t *testing.T) {
@@ -43,7 +43,7 @@ func TestDifferencesAreToldWithoutTheirValues(t *testing.T) {
 		{`{"o":1}`, `{"o":1}`, "", "", ""},
 	} {
 		t.Run(test.before+test.after, func(t *testing.T) {
-			d, differs := settling.First("status", decode(t, test.before), decode(t, test.after))
+			d, differs := loopguard.First("status", decode(t, test.before), decode(t, test.after))
 			if d.Path != test.path || differs != (test.path != "") {
 				t.Fatalf("differs: %t, at %s", differs, d.Path)
 			}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package deletionguard
+package loopguard
 
 import (
 	"fmt"
@@ -39,8 +39,8 @@ const (
 	format = "2006-01-02T15:04:05.000Z07:00"
 )
 
-// Guard holds deletions of one controller. It is safe for concurrent use. Nil holds nothing.
-type Guard struct {
+// DeletionGuard holds deletions of one controller. It is safe for concurrent use. Nil holds nothing.
+type DeletionGuard struct {
 	// children returns the number of children that the controller has.
 	children func() int
 
@@ -105,22 +105,22 @@ func (h Hold) Explain(controller string) string {
 		"--overwrite %s %s=%s", controller, h.Confirmation, h.Limit, controller, v1alpha1.AnnotationConfirmDeletions, h.Confirmation)
 }
 
-// Count begins a sentence about deletions of children: "1 deletion of a child is", "2 deletions of children are".
-func Count(deletions int) string {
+// CountDeletions begins a sentence about deletions of children: "1 deletion of a child is", "2 deletions of children are".
+func CountDeletions(deletions int) string {
 	if deletions == 1 {
 		return "1 deletion of a child is"
 	}
 	return fmt.Sprintf("%d deletions of children are", deletions)
 }
 
-// New returns a guard without a limit. The function returns how many children the controller has; it must not call the guard.
-func New(children func() int) *Guard {
-	return &Guard{children: children, counted: map[types.UID]deletion{}}
+// NewDeletionGuard returns a guard without a limit. The function returns how many children the controller has; it must not call the guard.
+func NewDeletionGuard(children func() int) *DeletionGuard {
+	return &DeletionGuard{children: children, counted: map[types.UID]deletion{}}
 }
 
 // Configure takes the limit, nil for none, and the confirmation on the controller object. It returns the parents whose deletions are no
 // longer held for one of these reasons, which are to be synced.
-func (g *Guard) Configure(limit *intstr.IntOrString, confirmation string) []parent.Key {
+func (g *DeletionGuard) Configure(limit *intstr.IntOrString, confirmation string) []parent.Key {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	same := g.limit == limit || g.limit != nil && limit != nil && *g.limit == *limit
@@ -143,7 +143,7 @@ func (g *Guard) Configure(limit *intstr.IntOrString, confirmation string) []pare
 
 // Admit reports whether a sync of a parent may carry out all the deletions of children that it has planned; none says that it wants none. If
 // not, it must carry out none of them. First says that this begins a hold, and news that none of the parent's deletions was held before.
-func (g *Guard) Admit(key parent.Key, deletions []types.UID, now time.Time) (admitted, first, news bool) {
+func (g *DeletionGuard) Admit(key parent.Key, deletions []types.UID, now time.Time) (admitted, first, news bool) {
 	if g == nil {
 		return true, false, false
 	}
@@ -176,7 +176,7 @@ func (g *Guard) Admit(key parent.Key, deletions []types.UID, now time.Time) (adm
 
 // Undone says that the deletion of a child, which was admitted, was not carried out. One before it may have been: the child is deleted again
 // while an informer still shows it, and is not there.
-func (g *Guard) Undone(child types.UID, now time.Time) {
+func (g *DeletionGuard) Undone(child types.UID, now time.Time) {
 	if g == nil {
 		return
 	}
@@ -193,7 +193,7 @@ func (g *Guard) Undone(child types.UID, now time.Time) {
 
 // Done says that the deletion of a child, which was admitted, was carried out, or that this is not known, since its response was lost. It
 // counts, and does not count again when it is tried again.
-func (g *Guard) Done(child types.UID) {
+func (g *DeletionGuard) Done(child types.UID) {
 	if g == nil {
 		return
 	}
@@ -206,21 +206,21 @@ func (g *Guard) Done(child types.UID) {
 }
 
 // Forget drops a parent that is gone, with its held deletions.
-func (g *Guard) Forget(key parent.Key) {
+func (g *DeletionGuard) Forget(key parent.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.release(key)
 }
 
 // Len returns how many children are counted, and parents with deletions that are held.
-func (g *Guard) Len() int {
+func (g *DeletionGuard) Len() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.counted) + len(g.held)
 }
 
 // Held returns what is held, and whether anything is.
-func (g *Guard) Held() (Hold, bool) {
+func (g *DeletionGuard) Held() (Hold, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.held) == 0 || g.limit == nil {
@@ -230,14 +230,14 @@ func (g *Guard) Held() (Hold, bool) {
 }
 
 // HeldOf returns how many deletions of a parent are held.
-func (g *Guard) HeldOf(key parent.Key) int {
+func (g *DeletionGuard) HeldOf(key parent.Key) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.held[key]
 }
 
 // Would reports whether Admit would admit deletions now. It changes nothing.
-func (g *Guard) Would(deletions []types.UID, now time.Time) bool {
+func (g *DeletionGuard) Would(deletions []types.UID, now time.Time) bool {
 	if g == nil {
 		return true
 	}
@@ -260,7 +260,7 @@ func (g *Guard) Would(deletions []types.UID, now time.Time) bool {
 
 // lockFor takes the lock, with the children counted if deletions are asked for of which a share of them is allowed. They are counted without
 // the lock, for which every sync of the controller waits: it takes time where there are many.
-func (g *Guard) lockFor(deletions []types.UID, now time.Time) {
+func (g *DeletionGuard) lockFor(deletions []types.UID, now time.Time) {
 	g.mu.Lock()
 	for len(deletions) > 0 && g.outdated(now) {
 		g.mu.Unlock()
@@ -274,7 +274,7 @@ func (g *Guard) lockFor(deletions []types.UID, now time.Time) {
 
 // outdated reports whether it depends on the number of children what is admitted, and they were not counted for that: now, if no deletion
 // counts, or else a moment ago.
-func (g *Guard) outdated(now time.Time) bool {
+func (g *DeletionGuard) outdated(now time.Time) bool {
 	if g.limit == nil || g.limit.Type == intstr.Int || g.opening || now.Before(g.open) || len(g.held) > 0 || g.presentAt.Equal(now) {
 		return false
 	}
@@ -282,7 +282,7 @@ func (g *Guard) outdated(now time.Time) bool {
 }
 
 // begin begins a hold. No two of them have one time, by which they are confirmed.
-func (g *Guard) begin(now time.Time) {
+func (g *DeletionGuard) begin(now time.Time) {
 	at := now.Truncate(time.Millisecond)
 	if !at.After(g.began) {
 		at = g.began.Add(time.Millisecond)
@@ -290,15 +290,15 @@ func (g *Guard) begin(now time.Time) {
 	g.began, g.held = at, map[parent.Key]int{}
 }
 
-func (g *Guard) confirmation() string { return g.began.UTC().Format(format) }
+func (g *DeletionGuard) confirmation() string { return g.began.UTC().Format(format) }
 
-func (g *Guard) release(key parent.Key) {
+func (g *DeletionGuard) release(key parent.Key) {
 	g.total -= g.held[key]
 	delete(g.held, key)
 }
 
 // expire forgets the deletions of more than a minute ago.
-func (g *Guard) expire(now time.Time) {
+func (g *DeletionGuard) expire(now time.Time) {
 	old := 0
 	for ; old < len(g.admitted) && now.Sub(g.admitted[old].at) >= window; old++ {
 		if a := g.admitted[old]; g.counted[a.child].at.Equal(a.at) {
@@ -310,7 +310,7 @@ func (g *Guard) expire(now time.Time) {
 
 // before returns how many children there were before the first of the deletions that count, and how many there are if none does. It is 0
 // where the limit is no share of them.
-func (g *Guard) before(now time.Time) int {
+func (g *DeletionGuard) before(now time.Time) int {
 	if before := g.beforeCounted(now); before > 0 && g.limit.Type != intstr.Int {
 		return before
 	}
@@ -318,7 +318,7 @@ func (g *Guard) before(now time.Time) int {
 }
 
 // beforeCounted returns how many children there were before the first of the deletions that count, 0 if none does.
-func (g *Guard) beforeCounted(now time.Time) int {
+func (g *DeletionGuard) beforeCounted(now time.Time) int {
 	for _, a := range g.admitted {
 		if d := g.counted[a.child]; d.before > 0 && d.at.Equal(a.at) && now.Sub(a.at) < window {
 			return d.before
@@ -328,21 +328,21 @@ func (g *Guard) beforeCounted(now time.Time) int {
 }
 
 // share returns how many children there are, or were a moment ago. It is 0 where the limit is no share of them.
-func (g *Guard) share() int {
+func (g *DeletionGuard) share() int {
 	if g.limit.Type == intstr.Int {
 		return 0
 	}
 	return g.present
 }
 
-func (g *Guard) count(child types.UID, d deletion) {
+func (g *DeletionGuard) count(child types.UID, d deletion) {
 	child = types.UID(strings.Clone(string(child))) // It may be a part of the whole object.
 	g.counted[child] = d
 	g.admitted = append(g.admitted, admission{child, d.at})
 }
 
 // uncounted returns how many of these deletions do not count yet.
-func (g *Guard) uncounted(deletions []types.UID, now time.Time) int {
+func (g *DeletionGuard) uncounted(deletions []types.UID, now time.Time) int {
 	n := 0
 	for _, child := range deletions {
 		if d, ok := g.counted[child]; !ok || now.Sub(d.at) >= window {

@@ -14,15 +14,15 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package settling_test
+package loopguard_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
 )
 
 // TestHonestHooksAreNeverHeldBack has hooks do, with few and with many children, what comes to an end, each sync a millisecond after the one before.
@@ -30,43 +30,43 @@ func TestHonestHooksAreNeverHeldBack(t *testing.T) {
 	for name, play := range map[string]func(*honest){
 		"children are created one by one": func(h *honest) {
 			for n := range h.many {
-				h.write(settling.Sync{Places: h.fresh(), Children: n})
+				h.write(loopguard.Sync{Places: h.fresh(), Children: n})
 			}
 		},
-		"children are created at once": func(h *honest) { h.write(settling.Sync{Places: h.fresh(), Children: h.many}) },
+		"children are created at once": func(h *honest) { h.write(loopguard.Sync{Places: h.fresh(), Children: h.many}) },
 		"children are updated one by one": func(h *honest) {
 			for range h.many {
-				h.write(settling.Sync{Places: h.fresh(), Children: h.many})
+				h.write(loopguard.Sync{Places: h.fresh(), Children: h.many})
 			}
 		},
 		"children that their own controllers write are updated one by one": func(h *honest) {
 			for range h.many {
 				h.state.Children = h.fresh()
-				h.write(settling.Sync{Places: h.fresh(), Children: h.many, Overwrote: true})
+				h.write(loopguard.Sync{Places: h.fresh(), Children: h.many, Overwrote: true})
 			}
 		},
 		"children are deleted one by one, and gone at once": func(h *honest) {
 			for left := h.many; left > 0; left-- {
-				h.write(settling.Sync{Places: h.fresh(), Children: left, Overwrote: true, Deleted: true})
+				h.write(loopguard.Sync{Places: h.fresh(), Children: left, Overwrote: true, Deleted: true})
 			}
 		},
 		"children are deleted one by one, of which the status has the number": func(h *honest) {
 			for left := h.many; left > 0; left-- {
-				h.record(settling.Sync{Places: h.fresh(), Children: left, Overwrote: true, Deleted: true}, func(s *settling.State) {
+				h.record(loopguard.Sync{Places: h.fresh(), Children: left, Overwrote: true, Deleted: true}, func(s *loopguard.State) {
 					s.Children, s.Written = h.fresh(), h.fresh()
 				})
 			}
 		},
 		"children are deleted at once, and go one by one, of which the status has the number": func(h *honest) {
-			h.write(settling.Sync{Places: h.fresh(), Children: h.many, Deleted: true})
+			h.write(loopguard.Sync{Places: h.fresh(), Children: h.many, Deleted: true})
 			for range h.many {
 				h.state.Deleting, h.state.Leaving = h.fresh(), h.fresh()
-				h.record(settling.Sync{Places: 1}, h.status)
+				h.record(loopguard.Sync{Places: 1}, h.status)
 			}
 		},
 		"children with finalizers are deleted one by one": func(h *honest) {
 			for left := h.many; left > 0; left-- {
-				h.write(settling.Sync{Places: h.fresh(), Children: left, Deleted: true})
+				h.write(loopguard.Sync{Places: h.fresh(), Children: left, Deleted: true})
 				h.state.Deleting, h.state.Leaving = h.fresh(), h.fresh()
 				h.tracker.Rested(key, h.now)
 				h.state.Deleting, h.state.Leaving = 0, 0
@@ -75,37 +75,37 @@ func TestHonestHooksAreNeverHeldBack(t *testing.T) {
 		"somebody deletes children, of which the status has the number": func(h *honest) {
 			for range h.many {
 				h.state.Children, h.state.Leaving = h.fresh(), h.fresh()
-				h.record(settling.Sync{Places: 1, Children: h.many}, h.status)
+				h.record(loopguard.Sync{Places: 1, Children: h.many}, h.status)
 			}
 		},
 		"a rolling update moves children one by one": func(h *honest) {
 			for range h.many {
-				h.write(settling.Sync{Places: h.fresh(), Children: h.many, Overwrote: true, Rolling: true})
+				h.write(loopguard.Sync{Places: h.fresh(), Children: h.many, Overwrote: true, Rolling: true})
 			}
 		},
 		"a child rolls out so many Pods, and another one has the number of those that are ready": func(h *honest) {
 			for range h.many {
 				h.state.Children = h.fresh()
-				h.write(settling.Sync{Places: 1, Children: 2})
+				h.write(loopguard.Sync{Places: 1, Children: 2})
 			}
 		},
 		"children become ready one by one, of which the status has the number": func(h *honest) {
 			for range h.many {
 				h.state.Children = h.fresh()
-				h.record(settling.Sync{Places: 1, Children: h.many}, h.status)
+				h.record(loopguard.Sync{Places: 1, Children: h.many}, h.status)
 			}
 		},
 		"so many related objects change one by one": func(h *honest) {
 			for range h.many {
 				h.tracker.Related(key, h.fresh())
-				h.write(settling.Sync{Places: 1, Children: 1, Related: h.many})
+				h.write(loopguard.Sync{Places: 1, Children: 1, Related: h.many})
 			}
 		},
 		"so many related objects are created one by one as answers": func(h *honest) {
 			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			for n := range h.many {
 				h.tracker.Related(key, h.fresh())
-				h.write(settling.Sync{Places: 1, Children: 1, Related: n})
+				h.write(loopguard.Sync{Places: 1, Children: 1, Related: n})
 			}
 		},
 	} {
@@ -130,12 +130,12 @@ type honest struct {
 }
 
 // write is a sync that writes children.
-func (h *honest) write(s settling.Sync) { h.record(s, h.child) }
+func (h *honest) write(s loopguard.Sync) { h.record(s, h.child) }
 
-func (h *honest) record(s settling.Sync, change func(*settling.State)) {
+func (h *honest) record(s loopguard.Sync, change func(*loopguard.State)) {
 	h.history.record(s, change)
 	h.syncs++
-	if h.cause != settling.None {
+	if h.cause != loopguard.None {
 		h.blamed++
 	}
 }
@@ -143,7 +143,7 @@ func (h *honest) record(s settling.Sync, change func(*settling.State)) {
 // TestALoopIsHeldBackWithManyChildrenToo has one of the children be another one in each response.
 func TestALoopIsHeldBackWithManyChildrenToo(t *testing.T) {
 	for _, children := range []int{0, 1, 60, 1000, 5000} {
-		for name, sync := range map[string]settling.Sync{
+		for name, sync := range map[string]loopguard.Sync{
 			"one child":              {Places: 1, Children: children},
 			"one that others write":  {Places: 1, Children: children, Overwrote: true},
 			"the status":             {Places: 2, Children: children},
@@ -153,7 +153,7 @@ func TestALoopIsHeldBackWithManyChildrenToo(t *testing.T) {
 			t.Run(fmt.Sprintf("%s of %d", name, children), func(t *testing.T) {
 				h := newHistory(t)
 				syncs := 0
-				for h.cause == settling.None && syncs < 100_000 {
+				for h.cause == loopguard.None && syncs < 100_000 {
 					sync := sync
 					if sync.Places == 0 {
 						sync.Places = h.fresh()
@@ -176,7 +176,7 @@ func TestARecreatedParentBeginsAnew(t *testing.T) {
 	h := differing(t)
 	h.tracker.Forget(key)
 	h.pause = 0
-	if h.sync(2, 0, h.status); h.cause != settling.None || h.held() != 0 {
+	if h.sync(2, 0, h.status); h.cause != loopguard.None || h.held() != 0 {
 		t.Errorf("cause %d, held back for %v", h.cause, h.held())
 	}
 }

@@ -14,14 +14,14 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package settling_test
+package loopguard_test
 
 import (
 	"testing"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/settling"
 )
 
 var key = parent.Key{Namespace: "ns", Name: "p"}
@@ -29,12 +29,12 @@ var key = parent.Key{Namespace: "ns", Name: "p"}
 // history is the syncs of a parent, one after the other.
 type history struct {
 	t       *testing.T
-	tracker settling.Tracker
+	tracker loopguard.Tracker
 	now     time.Time
 	// state is what is there; number makes values that were never there.
-	state  settling.State
+	state  loopguard.State
 	number uint64
-	cause  settling.Cause
+	cause  loopguard.Cause
 	pause  time.Duration
 }
 
@@ -48,11 +48,11 @@ func (h *history) fresh() uint64 {
 }
 
 // sync is a sync that writes the children and the parent as change says, at places.
-func (h *history) sync(places uint64, children int, change func(*settling.State)) {
-	h.record(settling.Sync{Places: places, Children: children}, change)
+func (h *history) sync(places uint64, children int, change func(*loopguard.State)) {
+	h.record(loopguard.Sync{Places: places, Children: children}, change)
 }
 
-func (h *history) record(s settling.Sync, change func(*settling.State)) {
+func (h *history) record(s loopguard.Sync, change func(*loopguard.State)) {
 	h.now = h.now.Add(time.Millisecond + h.pause)
 	s.Before = h.state
 	change(&h.state)
@@ -63,14 +63,14 @@ func (h *history) record(s settling.Sync, change func(*settling.State)) {
 
 // steps is a sync that writes one of so many children, which others have written.
 func (h *history) steps(children int) {
-	h.record(settling.Sync{Places: 1, Children: children, Overwrote: true}, h.child)
+	h.record(loopguard.Sync{Places: 1, Children: children, Overwrote: true}, h.child)
 }
 
-func (h *history) child(s *settling.State)  { s.Children = h.fresh() }
-func (h *history) status(s *settling.State) { s.Written = h.fresh() }
+func (h *history) child(s *loopguard.State)  { s.Children = h.fresh() }
+func (h *history) status(s *loopguard.State) { s.Written = h.fresh() }
 
 func (h *history) held() time.Duration {
-	return h.tracker.Held(key, h.now, func() (settling.State, bool) { return h.state, true })
+	return h.tracker.Held(key, h.now, func() (loopguard.State, bool) { return h.state, true })
 }
 
 func TestWhichParentsDoNotSettle(t *testing.T) {
@@ -78,214 +78,214 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 	for _, test := range []struct {
 		why  string
 		play func(*history)
-		want settling.Cause
+		want loopguard.Cause
 	}{
 		{"a time in a child", func(h *history) {
 			for range 20 {
 				h.sync(1, 1, h.child)
 			}
-		}, settling.Differs},
+		}, loopguard.Differs},
 		{"a time in the status", func(h *history) {
 			for range 20 {
 				h.sync(2, 0, h.status)
 			}
-		}, settling.Differs},
+		}, loopguard.Differs},
 		{"a hook that converges in a few steps", func(h *history) {
 			for range 10 {
 				h.sync(1, 1, h.child)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a child with another name each time", func(h *history) {
 			for range 30 {
 				h.sync(h.fresh(), 1, h.child)
 			}
-		}, settling.Differs},
+		}, loopguard.Differs},
 		{"many children, created one by one", func(h *history) {
 			for n := range many {
 				h.sync(h.fresh(), n, h.child)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"many children, created, updated and deleted one by one", func(h *history) {
 			for range 3 * many {
 				h.sync(h.fresh(), many, h.child)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a parent whose spec changes all the time", func(h *history) {
 			for range many {
 				h.state.Content = h.fresh()
 				h.sync(1, 1, h.child)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a parent whose annotations change all the time", func(h *history) {
 			for range many {
 				h.state.Written = h.fresh()
 				h.sync(1, 1, h.child)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a child whose own controller writes its status", func(h *history) {
 			for range many {
 				h.state.Children = h.fresh()
 				h.sync(2, 1, h.status)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a time in a child whose own controller writes its status", func(h *history) {
 			for range 100 {
 				h.state.Children = h.fresh()
 				h.steps(1)
 			}
-		}, settling.Restless},
+		}, loopguard.Restless},
 		{"children with other names each time, which their own controllers write", func(h *history) {
 			for range 100 {
 				h.state.Children = h.fresh()
-				h.record(settling.Sync{Places: h.fresh(), Children: 3, Overwrote: true}, h.child)
+				h.record(loopguard.Sync{Places: h.fresh(), Children: 3, Overwrote: true}, h.child)
 			}
-		}, settling.Restless},
+		}, loopguard.Restless},
 		{"a child that follows what its own controller reports", func(h *history) {
 			for range many {
 				h.now = h.now.Add(time.Second)
 				h.state.Children = h.fresh()
 				h.steps(1)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a child that follows a label of the parent, while its own controller writes its status", func(h *history) {
 			for range many {
 				h.state.Written, h.state.Children = h.fresh(), h.fresh()
 				h.steps(1)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"many children that their own controllers write, created and updated one by one", func(h *history) {
 			for n := range 3 * many {
 				h.state.Children = h.fresh()
 				h.steps(min(n, many))
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a related object that changes all the time", func(h *history) {
 			for range many {
 				h.tracker.Outside(key)
 				h.sync(2, 1, h.status)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"the controller's own labels change", func(h *history) {
 			for range many {
 				h.tracker.AllOutside(h.now)
 				h.sync(2, 1, h.status)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a child that follows what the own controller of another one reports", func(h *history) {
 			for range many {
 				h.state.Children = h.fresh()
 				h.sync(1, 2, h.child)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"children that go, of which the hook reports how many there are", func(h *history) {
 			for range many {
 				h.state.Deleting = h.fresh()
 				h.sync(2, 0, h.status)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"related objects with which other parents answer, and it rests in between", func(h *history) {
 			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			for range many {
 				h.tracker.Related(key, h.fresh())
-				h.record(settling.Sync{Places: 2, Children: 1, Related: 1}, h.child)
+				h.record(loopguard.Sync{Places: 2, Children: 1, Related: 1}, h.child)
 				h.tracker.Rested(key, h.now)
 			}
-		}, settling.Restless},
+		}, loopguard.Restless},
 		{"related objects with which other parents answer", func(h *history) {
 			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			for range many {
 				h.tracker.Related(key, h.fresh())
-				h.record(settling.Sync{Places: 2, Children: 1, Related: 1}, h.child)
+				h.record(loopguard.Sync{Places: 2, Children: 1, Related: 1}, h.child)
 			}
-		}, settling.Restless},
+		}, loopguard.Restless},
 		{"and now and then a client that does not belong to it", func(h *history) {
 			h.tracker.Answers = func(_ parent.Key, version uint64) bool { return version%30 != 0 }
 			for n := range uint64(many) {
 				h.tracker.Related(key, n)
-				h.record(settling.Sync{Places: 2, Children: 1, Related: 1}, h.child)
+				h.record(loopguard.Sync{Places: 2, Children: 1, Related: 1}, h.child)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"many related objects that other parents create and delete one by one as answers", func(h *history) {
 			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			for n := range many {
 				h.tracker.Related(key, h.fresh())
-				h.record(settling.Sync{Places: 2, Related: n}, h.status)
+				h.record(loopguard.Sync{Places: 2, Related: n}, h.status)
 			}
 			for n := range many {
 				h.tracker.Related(key, h.fresh())
-				h.record(settling.Sync{Places: 2, Related: many - n}, h.status)
+				h.record(loopguard.Sync{Places: 2, Related: many - n}, h.status)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a hook of which every other call fails, and every other one says something new", func(h *history) {
 			for range many {
 				h.sync(2, 0, h.status)
 				h.tracker.Failed(key)
 			}
-		}, settling.Differs},
+		}, loopguard.Differs},
 		{"a rolling update", func(h *history) {
 			for range many {
-				h.record(settling.Sync{Places: 1, Children: 1, Rolling: true}, h.child)
+				h.record(loopguard.Sync{Places: 1, Children: 1, Rolling: true}, h.child)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a hook that asks to be called again, and then says something new once", func(h *history) {
 			for range many {
 				h.now = h.now.Add(time.Second)
 				h.sync(2, 0, h.status)
 				h.tracker.Rested(key, h.now)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a hook that says something new each time, and fails now and then", func(h *history) {
 			for n := range 30 {
 				if h.sync(2, 0, h.status); n%3 == 0 {
 					h.tracker.Failed(key)
 				}
 			}
-		}, settling.Differs},
+		}, loopguard.Differs},
 		{"a hook that is called again because a child fails, and then says something new once", func(h *history) {
 			for range many {
 				h.now = h.now.Add(3 * time.Second)
 				h.sync(2, 0, h.status)
 				h.tracker.Failed(key)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a hook that says something new each time, from which nothing follows", func(h *history) {
 			for range many {
 				h.now = h.now.Add(time.Second)
-				h.record(settling.Sync{Places: 2, Ends: true}, h.status)
+				h.record(loopguard.Sync{Places: 2, Ends: true}, h.status)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"a time in a child, and in the status, from which nothing follows", func(h *history) {
 			for range 20 {
 				h.sync(1, 1, h.child)
-				h.record(settling.Sync{Places: 2, Ends: true}, h.status)
+				h.record(loopguard.Sync{Places: 2, Ends: true}, h.status)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"another client writes its own status back, and nothing follows", func(h *history) {
 			for range 20 {
 				h.state.Written = 1
-				h.record(settling.Sync{Places: 2, Ends: true}, func(s *settling.State) { s.Written = 2 })
+				h.record(loopguard.Sync{Places: 2, Ends: true}, func(s *loopguard.State) { s.Written = 2 })
 			}
-		}, settling.ChangedBack},
+		}, loopguard.ChangedBack},
 		{"another client writes its own status back", func(h *history) {
 			for range 20 {
 				h.state.Written = 1
-				h.sync(2, 0, func(s *settling.State) { s.Written = 2 })
+				h.sync(2, 0, func(s *loopguard.State) { s.Written = 2 })
 				h.tracker.Rested(key, h.now)
 			}
-		}, settling.ChangedBack},
+		}, loopguard.ChangedBack},
 		{"another client writes another status each time, to which the hook adds", func(h *history) {
 			for range many {
 				h.state.Written = h.fresh()
 				h.sync(2, 0, h.status)
 			}
-		}, settling.None},
+		}, loopguard.None},
 		{"another client writes it back now and then", func(h *history) {
 			for range many {
 				h.now = h.now.Add(2 * time.Minute)
 				h.state.Written = 1
-				h.sync(2, 0, func(s *settling.State) { s.Written = 2 })
+				h.sync(2, 0, func(s *loopguard.State) { s.Written = 2 })
 			}
-		}, settling.None},
+		}, loopguard.None},
 	} {
 		t.Run(test.why, func(t *testing.T) {
 			h := newHistory(t)
@@ -294,7 +294,7 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 				t.Errorf("cause %d, want %d", h.cause, test.want)
 			}
 			differing, changedBack := h.tracker.Unsettled(h.now)
-			if (differing == 1) != (test.want == settling.Differs || test.want == settling.Restless) || (changedBack == 1) != (test.want == settling.ChangedBack) {
+			if (differing == 1) != (test.want == loopguard.Differs || test.want == loopguard.Restless) || (changedBack == 1) != (test.want == loopguard.ChangedBack) {
 				t.Errorf("%d parents differ and %d are changed back", differing, changedBack)
 			}
 		})
@@ -323,13 +323,13 @@ func TestARestlessParentIsHeldBackWhateverItsChildrenDo(t *testing.T) {
 	h = restless()
 	h.tracker.Rested(key, h.now)
 	h.state.Children = h.fresh()
-	if h.steps(1); h.cause != settling.None {
+	if h.steps(1); h.cause != loopguard.None {
 		t.Error("a sync that wrote nothing does not end it")
 	}
 	h = restless()
 	h.tracker.Outside(key)
 	h.state.Children = h.fresh()
-	if h.steps(1); h.cause != settling.None {
+	if h.steps(1); h.cause != loopguard.None {
 		t.Error("a related object that changes does not end it")
 	}
 }
@@ -365,7 +365,7 @@ func TestPausesGrowToALimit(t *testing.T) {
 func TestAHookThatAsksToBeCalledAgainIsNotCalledLater(t *testing.T) {
 	h := newHistory(t)
 	for range 30 {
-		h.record(settling.Sync{Places: 2, Again: 5 * time.Second}, h.status)
+		h.record(loopguard.Sync{Places: 2, Again: 5 * time.Second}, h.status)
 	}
 	if h.pause != 5*time.Second {
 		t.Errorf("held back for %s", h.pause)
@@ -410,7 +410,7 @@ func TestWhatIsChangedBackIsHeldBackWhileItIs(t *testing.T) {
 	h := newHistory(t)
 	for range 20 {
 		h.state.Written = 1
-		h.sync(2, 0, func(s *settling.State) { s.Written = 2 })
+		h.sync(2, 0, func(s *loopguard.State) { s.Written = 2 })
 	}
 	if !h.tracker.Contended(key) {
 		t.Error("it is not known that the parent is changed back")
@@ -426,11 +426,11 @@ func TestWhatIsChangedBackIsHeldBackWhileItIs(t *testing.T) {
 }
 
 func TestWhatIsRememberedIsDropped(t *testing.T) {
-	var tracker settling.Tracker
+	var tracker loopguard.Tracker
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for n := range 100_000 {
 		now = now.Add(time.Second)
-		tracker.Wrote(parent.Key{Name: string(rune(n))}, settling.Sync{}, now)
+		tracker.Wrote(parent.Key{Name: string(rune(n))}, loopguard.Sync{}, now)
 	}
 	if n := tracker.Len(); n > 5000 {
 		t.Errorf("%d parents are remembered, one of which was written each second for a minute", n)
@@ -438,7 +438,7 @@ func TestWhatIsRememberedIsDropped(t *testing.T) {
 }
 
 func BenchmarkRested(b *testing.B) {
-	var tracker settling.Tracker
+	var tracker loopguard.Tracker
 	now := time.Now()
 	b.ReportAllocs()
 	for b.Loop() {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package obstacles
+package reconciler
 
 import (
 	"errors"
@@ -64,7 +64,7 @@ func TestAParentIsBlockedByWhatTheErrorOfItsLastSyncNames(t *testing.T) {
 		"the other succeeds":    {"Each has its own.", []sync{{"a", conflict("w")}, {"b", conflict("w")}, {"b", nil}}, nil, []string{"a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var s Set
+			var s obstacles
 			for _, sync := range tc.syncs {
 				s.Record(parent.Key{Namespace: "ns", Name: sync.parent}, sync.err)
 			}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package deletionguard_test
+package loopguard_test
 
 import (
 	"fmt"
@@ -27,15 +27,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deletionguard"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
-func key(name string) parent.Key { return parent.Key{Name: name} }
+func parentKey(name string) parent.Key { return parent.Key{Name: name} }
 
 // bench is a guard whose time a test moves.
 type bench struct {
-	*deletionguard.Guard
+	*loopguard.DeletionGuard
 
 	t        *testing.T
 	now      time.Time
@@ -47,7 +47,7 @@ type bench struct {
 func newBench(t *testing.T, limit intstr.IntOrString) *bench {
 	t.Helper()
 	b := &bench{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), children: 50}
-	b.Guard = deletionguard.New(func() int { return b.children })
+	b.DeletionGuard = loopguard.NewDeletionGuard(func() int { return b.children })
 	b.configure(&limit, "")
 	return b
 }
@@ -79,7 +79,7 @@ func (b *bench) wantThese(name string, deletions []types.UID, admitted bool) {
 	if got := b.Would(deletions, b.now); got != admitted {
 		b.t.Errorf("%s: %d deletions of %s would be admitted: %v, want %v", b.now.Format(time.TimeOnly), len(deletions), name, got, admitted)
 	}
-	if got, _, _ := b.Admit(key(name), deletions, b.now); got != admitted {
+	if got, _, _ := b.Admit(parentKey(name), deletions, b.now); got != admitted {
 		b.t.Errorf("%s: %d deletions of %s are admitted: %v, want %v", b.now.Format(time.TimeOnly), len(deletions), name, got, admitted)
 	}
 }
@@ -97,7 +97,7 @@ func (b *bench) done(deletions []types.UID) {
 }
 
 // holds compares what is held.
-func (b *bench) holds(deletions, parents int) deletionguard.Hold {
+func (b *bench) holds(deletions, parents int) loopguard.Hold {
 	b.t.Helper()
 	held, ok := b.Held()
 	if ok != (deletions > 0) || held.Deletions != deletions || held.Parents != parents {
@@ -146,8 +146,8 @@ func TestWithoutALimitNothingIsHeld(t *testing.T) {
 	b.configure(nil, "")
 	b.want("a", 1000, true)
 	b.holds(0, 0)
-	var none *deletionguard.Guard
-	if admitted, _, _ := none.Admit(key("a"), b.some(1000), b.now); !admitted {
+	var none *loopguard.DeletionGuard
+	if admitted, _, _ := none.Admit(parentKey("a"), b.some(1000), b.now); !admitted {
 		t.Error("no guard holds deletions")
 	}
 	none.Undone("1", b.now)
@@ -174,7 +174,7 @@ func TestWhatIsHeldStaysHeldUntilNobodyWantsIt(t *testing.T) {
 	b.holds(3, 2)
 	b.want("a", 0, true)
 	b.holds(2, 1)
-	b.Forget(key("b"))
+	b.Forget(parentKey("b"))
 	b.holds(0, 0)
 	b.want("c", 3, true)
 }
@@ -186,7 +186,7 @@ func TestTwoParentsAtTheEdgeAtTheSameTime(t *testing.T) {
 		var admitted, first atomic.Int64
 		for n := range 8 {
 			asking.Go(func() {
-				passed, begins, _ := b.Admit(key(fmt.Sprint(n)), b.some(4), b.now)
+				passed, begins, _ := b.Admit(parentKey(fmt.Sprint(n)), b.some(4), b.now)
 				if passed {
 					admitted.Add(1)
 				}
@@ -351,7 +351,7 @@ func TestOneEventForEachParentThatIsHeld(t *testing.T) {
 		n           int
 		first, news bool
 	}{{"a", 1, true, true}, {"a", 2, false, false}, {"b", 1, false, true}, {"a", 1, false, false}} {
-		if _, first, news := b.Admit(key(want.parent), b.some(want.n), b.now); first != want.first || news != want.news {
+		if _, first, news := b.Admit(parentKey(want.parent), b.some(want.n), b.now); first != want.first || news != want.news {
 			t.Errorf("%d: first %v, news %v", n, first, news)
 		}
 	}
@@ -359,11 +359,11 @@ func TestOneEventForEachParentThatIsHeld(t *testing.T) {
 
 func TestWhatIsHeldIsCounted(t *testing.T) {
 	for n, want := range map[int]string{1: "1 deletion of a child is", 2: "2 deletions of children are"} {
-		if got := deletionguard.Count(n); got != want {
+		if got := loopguard.CountDeletions(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
-	for want, hold := range map[string]deletionguard.Hold{
+	for want, hold := range map[string]loopguard.Hold{
 		"1 deletion, of 1 parent. ":   {Deletions: 1, Parents: 1},
 		"3 deletions, of 1 parent. ":  {Deletions: 3, Parents: 1},
 		"4 deletions, of 2 parents. ": {Deletions: 4, Parents: 2},
@@ -428,7 +428,7 @@ func TestAShareIsOfTheChildrenBeforeTheFirstDeletionOfTheMinute(t *testing.T) {
 func TestNoSyncWaitsWhileTheChildrenAreCounted(t *testing.T) {
 	for name, ask := range map[string]func(b *bench) bool{
 		"to admit deletions": func(b *bench) bool {
-			admitted, _, _ := b.Admit(key("a"), b.some(1), b.now)
+			admitted, _, _ := b.Admit(parentKey("a"), b.some(1), b.now)
 			return admitted
 		},
 		"to say what would be admitted": func(b *bench) bool { return b.Would(b.some(1), b.now) },
@@ -436,12 +436,12 @@ func TestNoSyncWaitsWhileTheChildrenAreCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, intstr.FromInt32(0))
 			counted := 0
-			b.Guard = deletionguard.New(func() int {
+			b.DeletionGuard = loopguard.NewDeletionGuard(func() int {
 				counted++
 				others := make(chan struct{})
 				go func() {
 					defer close(others)
-					b.Admit(key("b"), nil, b.now)
+					b.Admit(parentKey("b"), nil, b.now)
 					b.Held()
 				}()
 				select {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package obstacles
+package reconciler
 
 import (
 	"errors"
@@ -25,9 +25,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
-// Set is the objects that have the name of a child and are not the parent's, so that syncs of the parent fail. The zero value is empty. It is
+// obstacles is the objects that have the name of a child and are not the parent's, so that syncs of the parent fail. The zero value is empty. It is
 // safe for concurrent use.
-type Set struct {
+type obstacles struct {
 	mu sync.Mutex
 	// parents are those that an object blocks, objects those that block a parent.
 	parents map[children.Key]map[parent.Key]struct{}
@@ -35,14 +35,14 @@ type Set struct {
 }
 
 // Len returns how many parents something blocks.
-func (s *Set) Len() int {
+func (s *obstacles) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.objects)
 }
 
 // Record replaces what blocks a parent by what the error of its last sync names; nil for a parent that nothing blocks.
-func (s *Set) Record(p parent.Key, err error) {
+func (s *obstacles) Record(p parent.Key, err error) {
 	blocking := conflicts(nil, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Set) Record(p parent.Key, err error) {
 }
 
 // Blocked returns the parents that an object blocks.
-func (s *Set) Blocked(key children.Key) []parent.Key {
+func (s *obstacles) Blocked(key children.Key) []parent.Key {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.parents[key]) == 0 {
