@@ -18,7 +18,9 @@ package apply
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
+	"time"
 )
 
 // slots bound the writes of all controllers together. Controllers that wait have turns: one that waits for many writes does not hold up
@@ -162,3 +164,49 @@ func (s *slots) grant() {
 		}
 	}
 }
+
+// paceInterval is the time that a trial is given on average for which nobody waits: about 17 in a second.
+const paceInterval = 60 * time.Millisecond
+
+// pace spreads trials for which nobody waits over time, those of all controllers together: each goes through the webhooks of the cluster. It is
+// safe for concurrent use.
+type pace struct {
+	random func() float64
+
+	mu sync.Mutex
+	// next is when the next trial may begin.
+	next time.Time
+}
+
+func newPace(random func() float64) *pace {
+	if random == nil {
+		random = rand.Float64
+	}
+	return &pace{random: random}
+}
+
+// await waits for the turn of a trial. The error is that of ctx.
+func (p *pace) await(ctx context.Context) error {
+	timer := time.NewTimer(p.take(time.Now()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err() //nolint:wrapcheck // The caller only wants to know that it is over.
+	case <-timer.C:
+		return nil
+	}
+}
+
+// take returns after what time the turn of a trial is: half of the interval to one and a half after the one before.
+func (p *pace) take(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next.Before(now) {
+		p.next = now
+	}
+	p.next = p.next.Add(paceInterval/2 + time.Duration(p.random()*float64(paceInterval)))
+	return p.next.Sub(now)
+}
+
+// AwaitTurn waits until a child may be tried once more for which nobody waits. The error is that of ctx.
+func (a *Applier) AwaitTurn(ctx context.Context) error { return a.pace.await(ctx) }
