@@ -317,3 +317,13 @@ func (q Query) restrict(o *metav1.ListOptions) {
 func backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: math.MaxInt32, Cap: 10 * time.Second}
 }
+
+// ListMetadata reads the metadata of all objects of a resource from the API server, whether or not an informer watches them:
+// it shows every write that ended before the call.
+func (c *Cache) ListMetadata(ctx context.Context, r schema.GroupVersionResource) ([]*object.Object, error) {
+	list, err := c.list(ctx, c.metadata.Get().AbsPath(Query{Resource: r}.path()...).SetHeader("Accept", metadataOnlyList))
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", r.GroupResource(), err)
+	}
+	return list.Items, nil
+}

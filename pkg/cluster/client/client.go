@@ -19,6 +19,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -217,4 +218,28 @@ func (t Target) path(base string) string {
 	segment(t.Name)
 	segment(t.Subresource)
 	return b.String()
+}
+
+// ErrUnread marks errors of reading a response: the API server did something, and the response does not tell what.
+var ErrUnread = errors.New("reading the API server's response")
+
+// A RepeatedError is the end of a request that was sent more than once, because an API server failed and wanted it to be sent again at
+// once. What failed may have been done all the same, so that even a refusal does not say that nothing was.
+type RepeatedError struct {
+	// Err is the error of the last attempt.
+	Err error
+}
+
+// Error returns the last error.
+func (e *RepeatedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the last error.
+func (e *RepeatedError) Unwrap() error { return e.Err }
+
+// repeated returns the error of a request, of which an earlier attempt has failed or not.
+func repeated(failed bool, err error) error {
+	if failed && err != nil {
+		return &RepeatedError{Err: err}
+	}
+	return err
 }

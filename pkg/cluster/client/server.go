@@ -28,6 +28,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -244,4 +245,36 @@ func IsGone(err error) bool {
 	}
 	details := status.ErrStatus.Details
 	return details == nil || details.Name != ""
+}
+
+// Warnings are what the API server said about the writes of one context that it accepted, for example that it does not know a field, or
+// that a version is deprecated. It is safe for concurrent use; the zero value is ready.
+type Warnings struct {
+	mu   sync.Mutex
+	list []string
+}
+
+type warningsKey struct{}
+
+// Collect returns a context for writes whose warnings are collected.
+func (w *Warnings) Collect(ctx context.Context) context.Context {
+	return context.WithValue(ctx, warningsKey{}, w)
+}
+
+// All returns the texts of the warnings so far, nil if there are none.
+func (w *Warnings) All() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.list
+}
+
+// collect adds a warning to those of a context that collects them.
+func collect(ctx context.Context, code int, text string) {
+	w, ok := ctx.Value(warningsKey{}).(*Warnings)
+	if !ok || code != warningCode || text == "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(w.list, text)
 }

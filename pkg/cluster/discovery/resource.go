@@ -17,11 +17,18 @@ limitations under the License.
 package discovery
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // Resource is a kind of objects that the cluster serves.
@@ -81,4 +88,130 @@ func resourcesOf(version schema.GroupVersion, list *metav1.APIResourceList) map[
 		resources[r.Name] = entry
 	}
 	return resources
+}
+
+// Serving returns a resource in the first version, by the preference of its group, in which the API server serves it. It asks
+// the API server every time. A *NotFoundError says that the resource is served in no version.
+func (d *Discovery) Serving(ctx context.Context, r schema.GroupResource) (Resource, error) {
+	versions, err := d.askVersions(ctx, r.Group)
+	if err != nil {
+		return Resource{}, err
+	}
+	var failure error
+	for _, version := range versions {
+		resources, err := d.ask(ctx, schema.GroupVersion{Group: r.Group, Version: version})
+		failure = errors.Join(failure, err)
+		if found, ok := resources[r.Resource]; ok && found.Kind != "" {
+			return found, nil
+		}
+	}
+	if failure != nil {
+		return Resource{}, failure
+	}
+	return Resource{}, &NotFoundError{APIVersion: r.Group, Resource: r.Resource}
+}
+
+// askVersions returns the versions of a group, the preferred one first, none if the group is not served.
+func (d *Discovery) askVersions(ctx context.Context, group string) ([]string, error) {
+	path := []string{"api"}
+	if group != "" {
+		path = []string{"apis", group}
+	}
+	data, err := d.client.Get().AbsPath(path...).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for the versions of the group %q: %w", group, err)
+	}
+	// The core group has a list of names, every other one a list of objects.
+	if group == "" {
+		var core metav1.APIVersions
+		if err := json.Unmarshal(data, &core); err != nil {
+			return nil, fmt.Errorf("decoding the versions of the core group: %w", err)
+		}
+		return core.Versions, nil
+	}
+	var served metav1.APIGroup
+	if err := json.Unmarshal(data, &served); err != nil {
+		return nil, fmt.Errorf("decoding the versions of the group %q: %w", group, err)
+	}
+	var versions []string
+	for _, v := range served.Versions {
+		versions = append(versions, v.Version)
+	}
+	return versions, nil
+}
+
+// Origin is where the kinds of a group-version come from.
+type Origin int
+
+// Origins of kinds.
+const (
+	// Unknown: the cluster does not say, or may not be asked.
+	Unknown Origin = iota
+	// BuiltIn kinds are the kube-apiserver's own.
+	BuiltIn
+	// Custom kinds are defined by CustomResourceDefinitions.
+	Custom
+	// Aggregated kinds are those of another API server.
+	Aggregated
+)
+
+// automanagedLabel is on APIServices that kube-apiserver itself makes. Its value says for which kinds.
+const automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
+
+// Origin returns where the kinds of a group-version come from. It costs no request.
+func (d *Discovery) Origin(version schema.GroupVersion) Origin {
+	if !strings.Contains(version.Group, ".") {
+		return BuiltIn // The group of a CustomResourceDefinition has a dot.
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.origin(version)
+}
+
+// origin is called with the lock held.
+func (d *Discovery) origin(version schema.GroupVersion) Origin {
+	o, ok := d.definition(apiServiceResource, version.Version+"."+version.Group)
+	if !ok {
+		return Unknown
+	}
+	switch value, _ := o.Label(automanagedLabel); value {
+	case "true":
+		return Custom
+	case "onstart":
+		return BuiltIn
+	}
+	return Aggregated
+}
+
+// Definition returns a number that changes when the CustomResourceDefinition of a resource is edited, and once more when the edit is served
+// for certain. It is 0 for a resource without one.
+func (d *Discovery) Definition(resource schema.GroupResource) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	o, ok := d.definition(crdResource, resource.String())
+	if !ok {
+		return 0
+	}
+	const first = 1 // What is defined for the first time is served already, since its objects are there.
+	number := 2 * o.Generation()
+	if g := d.groups[resource.Group]; o.Generation() > first && g != nil && g.repeating {
+		number--
+	}
+	return number
+}
+
+// definition returns an object that defines kinds, unless no event would show a change of it. It is called with the lock held.
+func (d *Discovery) definition(kind schema.GroupVersionResource, name string) (*object.Object, bool) {
+	if d.now("") < 0 {
+		return nil, false
+	}
+	for _, definitions := range d.definitions {
+		if definitions.Query().Resource == kind {
+			return definitions.Get("", name)
+		}
+	}
+	return nil, false
 }

@@ -20,12 +20,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unique"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -198,4 +201,369 @@ func (t typeMeta) prefix(empty bool) string {
 		b.WriteByte(',')
 	}
 	return b.String()
+}
+
+// OwnerReference is an owner of an object. Its strings are parts of the object's JSON.
+type OwnerReference struct {
+	// APIVersion and Kind are the owner's type, as the reference says.
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Name of the owner.
+	Name string `json:"name"`
+	// UID of the owner.
+	UID types.UID `json:"uid"`
+	// Controller is true for the owner that manages the object.
+	Controller bool `json:"controller,omitempty"`
+	// BlockOwnerDeletion is the reference's field of that name.
+	BlockOwnerDeletion bool `json:"blockOwnerDeletion,omitempty"`
+}
+
+// Labels decodes the object's labels into a new map, nil if it has none. For matching, [Object.LabelSet] costs nothing.
+func (o *Object) Labels() map[string]string { return o.textMap(o.labels) }
+
+// AllLabels yields the labels' keys and values without decoding them into a map.
+func (o *Object) AllLabels() iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		more := true
+		texts(o.json[o.labels.start:o.labels.end], func(key, value string) {
+			more = more && yield(key, value)
+		})
+	}
+}
+
+// LabelSet returns the labels for selectors to match, without allocating.
+func (o *Object) LabelSet() labels.Labels { return (*labelSet)(o) }
+
+// Label returns the value of a label, and whether the object has it.
+func (o *Object) Label(key string) (string, bool) {
+	return lookup(o.json[o.labels.start:o.labels.end], key)
+}
+
+// Annotations decodes the object's annotations into a new map, nil if it has none.
+func (o *Object) Annotations() map[string]string { return o.textMap(o.annotations) }
+
+// Annotation returns the value of an annotation, and whether the object has it.
+func (o *Object) Annotation(key string) (string, bool) {
+	return lookup(o.json[o.annotations.start:o.annotations.end], key)
+}
+
+// Finalizers decodes the object's finalizers into a new slice, nil if it has none.
+func (o *Object) Finalizers() []string {
+	if o.finalizers.none() {
+		return nil
+	}
+	var finalizers []string
+	data := o.json[o.finalizers.start:o.finalizers.end]
+	s := scanner{data: bytesOf(data)}
+	err := s.elements(func() error {
+		at, err := s.value()
+		if err == nil {
+			finalizers = append(finalizers, textOrNull(data[at.start:at.end]))
+		}
+		return err
+	})
+	if err != nil {
+		// Not reached: the scanner accepted the data before.
+		return nil
+	}
+	return finalizers
+}
+
+// ControllerUID is the UID of the first owner that is marked as the controller, and whether there is such an owner.
+func (o *Object) ControllerUID() (uid types.UID, controlled bool) {
+	return types.UID(o.textAt(o.controllerUID)), !o.controllerUID.none()
+}
+
+// ControlledBy reports whether the first owner that is marked as the controller has a UID.
+func (o *Object) ControlledBy(uid types.UID) bool {
+	owner, controlled := o.ControllerUID()
+	return controlled && owner == uid
+}
+
+// Controller decodes the first owner that is marked as the controller, nil if there is none. [Object.ControllerUID] costs less.
+func (o *Object) Controller() (controller *OwnerReference) {
+	if o.controllerUID.none() {
+		return nil
+	}
+	_ = o.eachOwner(func(owner OwnerReference, _ span) { // Parse read them before.
+		if owner.Controller && controller == nil {
+			found := owner
+			controller = &found
+		}
+	})
+	return controller
+}
+
+// OwnerReferences decodes all owners into a new slice, nil if there are none.
+func (o *Object) OwnerReferences() []OwnerReference {
+	var owners []OwnerReference
+	if err := o.eachOwner(func(owner OwnerReference, _ span) { owners = append(owners, owner) }); err != nil {
+		// Not reached: Parse read them before.
+		return nil
+	}
+	return owners
+}
+
+func (o *Object) readController() error {
+	err := o.eachOwner(func(owner OwnerReference, uid span) {
+		if owner.Controller && o.controllerUID.none() {
+			o.controllerUID = uid
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("reading metadata.ownerReferences: %w", err)
+	}
+	return nil
+}
+
+// eachOwner calls each for every owner, with where its UID is in the object's JSON; without a UID that is an empty span, which is more than none.
+func (o *Object) eachOwner(each func(owner OwnerReference, uid span)) error {
+	if o.owners.none() {
+		return nil
+	}
+	data := o.json[:o.owners.end]
+	s := scanner{data: bytesOf(data), pos: int(o.owners.start)}
+	return s.elements(func() error {
+		var owner OwnerReference
+		switch s.space() {
+		case '{':
+		case 'n':
+			each(owner, span{})
+			return s.literal("null")
+		default:
+			return s.fail("an object as owner")
+		}
+		uid, err := s.owner(data, &owner)
+		each(owner, uid)
+		return err
+	})
+}
+
+// owner reads an owner reference, and where its UID is in the data; an empty span for none.
+func (s *scanner) owner(data string, owner *OwnerReference) (uid span, err error) {
+	empty := span{uint32(s.pos), uint32(s.pos)} //nolint:gosec // parse checked the length.
+	uid = empty
+	err = s.members(func(at span, _ bool) error {
+		value, err := s.value()
+		if err != nil {
+			return err
+		}
+		key, raw := unquote(data[at.start:at.end]), data[value.start:value.end]
+		if key == "uid" {
+			if uid = value; isNull(raw) {
+				uid = empty
+			}
+		}
+		return owner.set(key, raw)
+	})
+	return uid, err
+}
+
+func (r *OwnerReference) set(key, raw string) error {
+	switch key {
+	case "apiVersion":
+		return setText(&r.APIVersion, key, raw)
+	case "kind":
+		return setText(&r.Kind, key, raw)
+	case "name":
+		return setText(&r.Name, key, raw)
+	case "uid":
+		return setText((*string)(&r.UID), key, raw)
+	case "controller":
+		return setBool(&r.Controller, key, raw)
+	case "blockOwnerDeletion":
+		return setBool(&r.BlockOwnerDeletion, key, raw)
+	default:
+		return nil
+	}
+}
+
+func setText(to *string, key, raw string) error {
+	if raw[0] != '"' && !isNull(raw) {
+		return fmt.Errorf("%s is not a string", key)
+	}
+	*to = textOrNull(raw)
+	return nil
+}
+
+func setBool(to *bool, key, raw string) error {
+	if raw != "true" && raw != "false" && !isNull(raw) {
+		return fmt.Errorf("%s is not a boolean", key)
+	}
+	*to = raw == "true"
+	return nil
+}
+
+func (o *Object) textMap(at span) map[string]string {
+	if at.none() {
+		return nil
+	}
+	var m map[string]string
+	texts(o.json[at.start:at.end], func(key, value string) {
+		if m == nil {
+			m = map[string]string{}
+		}
+		m[key] = value
+	})
+	return m
+}
+
+func lookup(data, key string) (string, bool) {
+	if data == "" {
+		return "", false
+	}
+	raw, ok := member(data, key)
+	if !ok {
+		return "", false
+	}
+	return textOrNull(raw), true
+}
+
+// labelSet shows an object's labels to selectors.
+type labelSet Object
+
+// Has implements labels.Labels.
+func (l *labelSet) Has(key string) bool {
+	_, ok := (*Object)(l).Label(key)
+	return ok
+}
+
+// Get implements labels.Labels.
+func (l *labelSet) Get(key string) string {
+	value, _ := (*Object)(l).Label(key)
+	return value
+}
+
+// Lookup implements labels.Labels.
+func (l *labelSet) Lookup(key string) (string, bool) { return (*Object)(l).Label(key) }
+
+// String is the labels as JSON.
+func (l *labelSet) String() string { return l.json[l.labels.start:l.labels.end] }
+
+// Members yields the names and the JSON of the object's fields, such as "spec", in the order in which the API server sent them. The
+// bytes must not be modified.
+func (o *Object) Members() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		s := scanner{data: bytesOf(o.json)}
+		more := true
+		err := s.members(func(at span, _ bool) error {
+			value, err := s.value()
+			if err == nil {
+				more = more && yield(unquote(o.json[at.start:at.end]), bytesOf(o.json[value.start:value.end]))
+			}
+			return err
+		})
+		if err != nil {
+			// Not reached: the scanner accepted the data before.
+			return
+		}
+	}
+}
+
+// WithStatus returns the object as it is with another status, which is given as JSON. All else is the same, its version included.
+func (o *Object) WithStatus(status []byte) (*Object, error) {
+	s := scanner{data: bytesOf(o.json)}
+	var at span
+	first := true
+	err := s.members(func(key span, _ bool) error {
+		first = false
+		value, err := s.value()
+		if unquote(o.json[key.start:key.end]) == "status" {
+			at = value
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the fields of %s: %w", o, err)
+	}
+	const name = `"status":`
+	data := make([]byte, 0, len(o.json)+len(name)+len(status)+1)
+	if at.none() {
+		data = append(data, o.json[:len(o.json)-1]...)
+		if !first {
+			data = append(data, ',')
+		}
+		data = append(append(append(data, name...), status...), '}')
+	} else {
+		data = append(append(append(data, o.json[:at.start]...), status...), o.json[at.end:]...)
+	}
+	changed, err := Parse(data, ParseOptions{APIVersion: o.APIVersion(), Kind: o.Kind(), KeepManagedFields: true})
+	if err != nil {
+		return nil, err
+	}
+	changed.applied = o.applied
+	return changed, nil
+}
+
+// RawLabels returns the JSON of the labels, empty if the object has none. The bytes must not be modified.
+func (o *Object) RawLabels() []byte { return bytesOf(o.json[o.labels.start:o.labels.end]) }
+
+// RawAnnotations returns the JSON of the annotations, empty if the object has none. The bytes must not be modified.
+func (o *Object) RawAnnotations() []byte {
+	return bytesOf(o.json[o.annotations.start:o.annotations.end])
+}
+
+// appliedOperation is how managedFields mark what was sent by server-side apply.
+var appliedOperation = []byte(`"operation":"Apply"`)
+
+// managedEntry is an entry of metadata.managedFields.
+type managedEntry struct {
+	Manager     string          `json:"manager"`
+	Operation   string          `json:"operation"`
+	Subresource string          `json:"subresource"`
+	FieldsV1    json.RawMessage `json:"fieldsV1"`
+}
+
+// appliedIn returns, as a JSON object by field manager, the fields that managers whose names begin with one of prefixes have
+// applied to the object itself. It is nil if there are none, as in most objects.
+func appliedIn(managedFields []byte, prefixes []string) *string {
+	if len(prefixes) == 0 || !bytes.Contains(managedFields, appliedOperation) {
+		return nil
+	}
+	var entries []managedEntry
+	if json.Unmarshal(managedFields, &entries) != nil {
+		return nil
+	}
+	kept := map[string]json.RawMessage{}
+	for _, e := range entries {
+		begins := func(prefix string) bool { return strings.HasPrefix(e.Manager, prefix) }
+		if e.Operation == "Apply" && e.Subresource == "" && len(e.FieldsV1) > 0 && slices.ContainsFunc(prefixes, begins) {
+			kept[e.Manager] = e.FieldsV1
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	encoded, err := json.Marshal(kept)
+	if err != nil {
+		// What was decoded a moment ago can be encoded.
+		return nil
+	}
+	text := string(encoded)
+	return &text
+}
+
+// AppliedFields returns the fields that manager owns by server-side apply, as FieldsV1, and whether it owns any. It knows of the
+// managers that [ParseOptions] name.
+func (o *Object) AppliedFields(manager string) (fields json.RawMessage, ok bool) {
+	if o.applied == nil {
+		return nil, false
+	}
+	at, ok := member(*o.applied, manager)
+	return bytesOf(at), ok
+}
+
+// Appliers returns the field managers of which [Object.AppliedFields] knows that they own fields.
+func (o *Object) Appliers() []string {
+	if o.applied == nil {
+		return nil
+	}
+	var managers []string
+	s := scanner{data: bytesOf(*o.applied)}
+	_ = s.members(func(at span, _ bool) error { // It was encoded here.
+		managers = append(managers, unquote((*o.applied)[at.start:at.end]))
+		_, err := s.value()
+		return err
+	})
+	return managers
 }
