@@ -19,18 +19,24 @@ package access
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/review"
 )
 
 const (
@@ -394,4 +400,93 @@ func (a *Access) learn(reviewed, missing []rights.Right) {
 func IsNotPermitted(err error) bool {
 	_, ok := errors.AsType[*NotPermittedError](err)
 	return ok
+}
+
+// maxLines is how many resources with missing rights a text names.
+const maxLines = 10
+
+// State is what a service account may do, as far as its controller needs it.
+type State struct {
+	// Account is the service account, as namespace/name. Empty: the controller has none, and the rest says nothing.
+	Account string
+	// Known says that the cluster was asked, and not too long ago.
+	Known bool
+	// Held says that hooks are shown nothing.
+	Held bool
+	// Problem is why the last review failed, nil if it did not.
+	Problem error
+	// NotFound says that the account does not exist, NotImpersonated that this server may not act as it.
+	NotFound, NotImpersonated bool
+	// Missing are the rights that the account lacks.
+	Missing []rights.Right
+}
+
+// State returns the present state. That of nil is empty.
+func (a *Access) State() State {
+	if a == nil {
+		return State{}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.state
+}
+
+// Lacks says which rights are missing, as in "list, watch pods; create pods in namespace team". Empty: none.
+func (s *State) Lacks() string { return lines(s.Missing) }
+
+func lines(missing []rights.Right) string {
+	list := rights.Lines(missing)
+	if more := len(list) - maxLines; more > 0 {
+		list = append(list[:maxLines:maxLines], fmt.Sprintf("rights on %d more resources", more))
+	}
+	return strings.Join(list, "; ")
+}
+
+// parallel is how many reviews are made at the same time, for all controllers of the process together.
+const parallel = 8
+
+var serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+
+// asked implements Cluster with requests in the server's own name.
+type asked struct {
+	reviewer *review.Reviewer
+	self     authorizationclient.SelfSubjectAccessReviewInterface
+	objects  *client.Client
+}
+
+// OfCluster returns what asks a cluster, for all controllers.
+func OfCluster(reviews authorizationclient.AuthorizationV1Interface, objects *client.Client) Cluster {
+	return &asked{
+		reviewer: review.New(reviews.SubjectAccessReviews(), parallel), self: reviews.SelfSubjectAccessReviews(), objects: objects,
+	}
+}
+
+// Exists implements Cluster. API servers authorize and impersonate accounts that do not exist, as long as roles are bound to them.
+func (c *asked) Exists(ctx context.Context, a rights.Account) (bool, error) {
+	_, err := c.objects.Get(ctx, client.Target{Resource: serviceAccounts, Namespace: a.Namespace, Name: a.Name})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading the service account %s: %w", a, err)
+	}
+	return true, nil
+}
+
+// Impersonates implements Cluster.
+func (c *asked) Impersonates(ctx context.Context, a rights.Account) (bool, error) {
+	allowed, err := review.Own(ctx, c.self, a.Impersonate())
+	if err != nil {
+		return false, fmt.Errorf("asking whether the server may impersonate the service account %s: %w", a, err)
+	}
+	return allowed, nil
+}
+
+// Missing implements Cluster.
+func (c *asked) Missing(ctx context.Context, a rights.Account, wanted []rights.Right) ([]rights.Right, error) {
+	missing, err := c.reviewer.Missing(ctx, review.OfAccount(a), wanted)
+	if err != nil {
+		return nil, fmt.Errorf("asking what the service account %s may do: %w", a, err)
+	}
+	return missing, nil
 }

@@ -17,10 +17,13 @@ limitations under the License.
 package childcontrol
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +43,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
@@ -454,4 +458,81 @@ func staleStep(p plan.Plan, outcomes []plan.Outcome) *plan.Step {
 		}
 	}
 	return nil
+}
+
+// hold takes the deletions out of a plan unless they may be carried out. It reports whether it did.
+func (c *Control) hold(key parent.Key, owner *object.Object, p plan.Plan) (plan.Plan, bool) {
+	deletions := p.Deletions()
+	admitted, first, news := c.config.Guard.Admit(key, deletions, time.Now())
+	if admitted {
+		return p, false
+	}
+	if held, ok := c.config.Guard.Held(); ok && news {
+		message := held.Explain(c.config.KubectlName)
+		c.config.Recorder.Warning(Reference(owner), nil, eventrecorder.ReasonDeletionsHeld, loopguard.CountDeletions(len(deletions))+" held. "+message)
+		if first {
+			c.config.Recorder.Warning(c.config.Controller, nil, eventrecorder.ReasonDeletionsHeld, message)
+		}
+	}
+	return p.WithoutDeletions(), true
+}
+
+// deleted tells the guard which deletions were carried out, or may have been, and which were not.
+func (c *Control) deleted(outcomes []plan.Outcome) {
+	for i := range outcomes {
+		switch o := &outcomes[i]; {
+		case !o.Deletes():
+		case o.Done || o.Unknown:
+			c.config.Guard.Done(o.Observed.UID())
+		default:
+			c.config.Guard.Undone(o.Observed.UID(), time.Now())
+		}
+	}
+}
+
+// verifyVariable is the environment variable that, with the value "plans", has every plan made twice: a plan is a value, so
+// the two must be equal, and making them must change nothing. A difference panics, which the worker reports as a failed sync. It is
+// for tests (docs/design/0013-plans-and-records.md).
+const verifyVariable = "METACONTROLLER_VERIFY"
+
+// makeTwice makes a plan, and panics unless that is a value.
+func makeTwice(in plan.Input) (plan.Plan, error) {
+	before := copyOf(in.Records)
+	p, err := plan.Make(in)
+	encoded, printed := encode(p)
+	again, errAgain := plan.Make(in)
+	encodedAgain, printedAgain := encode(again)
+	var violated string
+	switch {
+	case fmt.Sprint(err) != fmt.Sprint(errAgain):
+		violated = fmt.Sprintf("two plans from one input fail differently: %v, %v", err, errAgain)
+	case !bytes.Equal(encoded, encodedAgain) || printed != printedAgain:
+		violated = "two plans from one input differ: " + printed + printedAgain
+	case !reflect.DeepEqual(before, copyOf(in.Records)):
+		violated = "making a plan changed the records of " + in.ParentName
+	}
+	if violated != "" {
+		panic(violated) //nolint:forbidigo // It is for tests, which look for panics.
+	}
+	return p, err
+}
+
+func encode(p plan.Plan) ([]byte, string) {
+	encoded, err := json.Marshal(p)
+	if err != nil {
+		panic(fmt.Sprintf("a plan cannot be encoded: %v", err)) //nolint:forbidigo // It is for tests, which look for panics.
+	}
+	return encoded, p.String()
+}
+
+func copyOf(records plan.Records) []plan.Record {
+	list := make([]plan.Record, len(records))
+	for i, r := range records {
+		list[i] = *r
+		if r.More != nil {
+			more := *r.More
+			list[i].More = &more
+		}
+	}
+	return list
 }

@@ -21,7 +21,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -284,4 +286,103 @@ func revisionObject(r *v1alpha1.ControllerRevision) (*object.Object, error) {
 		return nil, fmt.Errorf("encoding ControllerRevision %s/%s: %w", r.Namespace, r.Name, err)
 	}
 	return object.Parse(data, object.ParseOptions{})
+}
+
+var _ reconciler.Reviser = &kind{}
+
+// Former implements reconciler.Reviser.
+func (k *kind) Former(s *reconciler.Sync, name string) (reconciler.Former, error) {
+	if !k.planner.Active() {
+		return reconciler.Former{}, fmt.Errorf("%w: no kind of children is updated by a rolling method, so that there are no revisions",
+			reconciler.ErrNoRevision)
+	}
+	content, err := s.Parent.Decode()
+	if err != nil {
+		return reconciler.Former{}, err
+	}
+	stored, err := k.storedRevisions(s)
+	if err != nil {
+		return reconciler.Former{}, err
+	}
+	revisions, err := k.planner.Revisions(content, stored)
+	if err != nil {
+		return reconciler.Former{}, fmt.Errorf("reading the revisions: %w", err)
+	}
+	former, err := rollout.Former(revisions, name)
+	if errors.Is(err, rollout.ErrNoFormer) || errors.Is(err, rollout.ErrUnknown) {
+		return reconciler.Former{}, fmt.Errorf("%w: %w", reconciler.ErrNoRevision, err)
+	}
+	if err != nil {
+		return reconciler.Former{}, err
+	}
+	return reconciler.Former{Name: former.Object.Name, Latest: revisions[0].Object.Name, Parent: former.Parent}, nil
+}
+
+// doubts are the revisions whose parents are synced again with their next event. Of some it is not known whether the last write was done: its
+// response was lost, for one, and a sync that follows may succeed on what the informer showed before that write. Others cannot be read until
+// somebody deletes them. It is safe for concurrent use; the zero value is ready.
+type doubts struct {
+	mu   sync.Mutex
+	list map[types.NamespacedName]doubt
+}
+
+// doubt is one about a revision.
+type doubt struct {
+	parent parent.Key
+	// reason is why the parent is synced when it ends.
+	reason v1alpha1.SyncReason
+}
+
+// wrote says how a write of a parent's revision ended.
+func (d *doubts) wrote(revision types.NamespacedName, key parent.Key, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil {
+		// It would be a conflict if one before it had been done and not been shown.
+		delete(d.list, revision)
+		return
+	}
+	d.put(revision, doubt{key, v1alpha1.SyncOwnWrite})
+}
+
+// unreadable says that a parent's revision was shown and cannot be read. It returns false if there was a doubt about it, so that no event of it has
+// been missed since it was shown.
+func (d *doubts) unreadable(revision types.NamespacedName, key parent.Key) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, ok := d.list[revision]; ok {
+		return false
+	}
+	d.put(revision, doubt{key, v1alpha1.SyncRetry})
+	return true
+}
+
+// put is called with the lock held.
+func (d *doubts) put(revision types.NamespacedName, of doubt) {
+	if d.list == nil {
+		d.list = map[types.NamespacedName]doubt{}
+	}
+	d.list[revision] = of
+}
+
+// end ends the doubt about a revision of which there is an event. It returns false if there was none.
+func (d *doubts) end(revision types.NamespacedName) (doubt, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ended, ok := d.list[revision]
+	delete(d.list, revision)
+	return ended, ok
+}
+
+func (d *doubts) len() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.list)
+}
+
+// forget drops a parent that is gone.
+func (d *doubts) forget(key parent.Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.list, func(_ types.NamespacedName, of doubt) bool { return of.parent == key })
 }

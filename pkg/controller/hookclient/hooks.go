@@ -278,3 +278,61 @@ func (s slots) release() {
 // same time: while hooks are called for some parents, the responses for as many others are applied. With one worker one parent
 // is synced after the other.
 func Syncs(workers int) int { return 2*workers - 1 }
+
+// Quiet returns the hooks of which nothing is remembered when they are called: neither in the statistics nor by entity tags. They share
+// the connections, and the limit of calls at the same time, with those of s, and are not closed.
+func (s *Set) Quiet() *Set {
+	return &Set{Sync: s.Sync.quieted(), Finalize: s.Finalize.quieted(), Customize: s.Customize.quieted()}
+}
+
+func (h *Hook) quieted() *Hook {
+	if h == nil {
+		return nil
+	}
+	return &Hook{Name: h.Name, Version: h.Version, strict: h.strict, client: h.client, calls: h.calls, quiet: true}
+}
+
+// Given returns a response that the hook did not give as if it had: the body is read, and rejected, as that of a call. See Call.
+func (h *Hook) Given(
+	parent webhook.RootKey, body []byte, decode func([]byte, wire.ResponseOptions) (wire.Response, error),
+) (*Response, error) {
+	decoded, err := decode(body, wire.ResponseOptions{Strict: h.strict, ContentType: "application/json"})
+	if err != nil {
+		return nil, h.Failed(err)
+	}
+	return &Response{Response: decoded, hook: h.quieted(), parent: parent}, nil
+}
+
+// Shown sends a body and returns what people may see of the response's: what read returns of it, which must be JSON, without the
+// credentials that the hook was sent.
+func (h *Hook) Shown(ctx context.Context, body []byte, read func([]byte, wire.ResponseOptions) ([]byte, error)) ([]byte, error) {
+	response, err := h.send(ctx, webhook.RootKey{}, body)
+	if err != nil {
+		return nil, h.Failed(err)
+	}
+	defer response.Release()
+	shown, err := read(response.Body, h.options(response))
+	if err == nil {
+		shown, err = response.HideJSON(shown)
+	}
+	if err != nil {
+		return nil, h.Failed(response.Hide(err))
+	}
+	return shown, nil
+}
+
+// GivenRelated is Given for a customize hook.
+func (h *Hook) GivenRelated(body []byte) (*wire.CustomizeResponse, error) {
+	decoded, err := wire.DecodeCustomize(body, wire.ResponseOptions{Strict: h.strict, ContentType: "application/json"})
+	if err != nil {
+		return nil, h.Failed(err)
+	}
+	return decoded, nil
+}
+
+// forget drops the entity tag of a parent.
+func (h *Hook) forget(parent webhook.RootKey) {
+	if !h.quiet {
+		h.client.Forget(parent)
+	}
+}

@@ -17,17 +17,22 @@ limitations under the License.
 package preview
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -155,4 +160,208 @@ func edited(o *object.Object, field string, value any) (*object.Object, error) {
 		return nil, fmt.Errorf("encoding %s: %w", o, err)
 	}
 	return object.Parse(encoded, object.ParseOptions{KeepManagedFields: true})
+}
+
+// Verdicts are what is known about a plan of children beside the plan.
+type Verdicts struct {
+	// Observed are the children that the parent has, and Rules the declared kinds.
+	Observed []*object.Object
+	Rules    children.Rules
+	// Err is about the children for which no step could be worked out.
+	Err error
+	// Held says that deletions would be held.
+	Held bool
+	// Refused are the errors of a dry run.
+	Refused map[children.Key]error
+	// Untried are the children for which no dry run could be made, since the plan creates their namespace.
+	Untried sets.Set[children.Key]
+	// Conflict returns why a child cannot be created, nil if it can be.
+	Conflict func(child children.Key) error
+	// Text is the text of an error for people.
+	Text func(error) string
+}
+
+// Children takes note of what would be done with the children. The error is that of the sync.
+func (n *Notes) Children(made plan.Plan, v *Verdicts) error {
+	errs := []error{v.Err}
+	for i := range made.Steps {
+		step := &made.Steps[i]
+		child := stepPlan(step)
+		cause := v.Refused[step.Key]
+		if step.Action == plan.Create {
+			if conflict := v.Conflict(step.Key); conflict != nil {
+				cause, child.Reason = conflict, reasonConflict
+			}
+		}
+		switch {
+		case v.Held && step.Deletes():
+			child.Action, child.Reason = v1alpha1.ChildRefuse, reasonHeld
+			child.Message = "spec.deletionGuard.maxDeletions does not allow it now: the deletion would be held until it is confirmed"
+		case cause != nil:
+			child.Action, child.Message = v1alpha1.ChildRefuse, v.Text(cause)
+			if child.Reason == "" {
+				child.Reason = reasonRefused
+			}
+			errs = append(errs, cause)
+		case v.Untried.Has(step.Key):
+			child.Message = "no dry run was made: its namespace is created first"
+		}
+		n.Plan.Children = append(n.Plan.Children, child)
+	}
+	n.rest(made, v)
+	return errors.Join(errs...)
+}
+
+// Reasons of a refusal, beside those of plans.
+const (
+	reasonConflict = "Conflict"
+	reasonHeld     = "DeletionsHeld"
+	reasonRefused  = "RefusedByDryRun"
+	reasonFailed   = "Failed"
+	reasonRollout  = "Rollout"
+)
+
+// rest takes note of the children that a plan does not deal with.
+func (n *Notes) rest(made plan.Plan, v *Verdicts) {
+	for _, key := range made.Failed {
+		failed := v1alpha1.ChildPlan{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name, Action: v1alpha1.ChildRefuse, Reason: reasonFailed}
+		if rule, ok := v.Rules.For(key.GroupKind()); ok {
+			failed.APIVersion = rule.Kind.GroupVersion().String()
+		}
+		failed.Message = v.Text(v.Err)
+		n.Plan.Children = append(n.Plan.Children, failed)
+	}
+	left := sets.New(made.Kept...)
+	for _, o := range v.Observed {
+		if left.Has(children.KeyOf(o)) {
+			kept := of(o, v1alpha1.ChildLeave)
+			kept.Reason, kept.Message = reasonRollout, "the rolling update has not reached it"
+			n.Plan.Children = append(n.Plan.Children, kept)
+		}
+	}
+}
+
+// messages explain why a child is left as it is.
+var messages = map[plan.Reason]string{
+	plan.OnDelete: "it differs, and its update method OnDelete leaves it until it is deleted",
+	plan.Deleting: "it is being deleted",
+	plan.Flapping: "it is changed back after every write, and is left alone for a while",
+	plan.Stale:    "it changed after it was observed, and is looked at again",
+	plan.Untried:  "it would have to be deleted, and it cannot be tried whether the differences are the API server's doing",
+}
+
+// stepPlan returns a step as people see it.
+func stepPlan(s *plan.Step) v1alpha1.ChildPlan {
+	child := v1alpha1.ChildPlan{
+		APIVersion: s.Resource.GroupVersion().String(), Kind: s.Kind, Namespace: s.Namespace, Name: s.Name,
+		Action: v1alpha1.ChildAction(s.Action), Reason: string(s.Reason), Message: messages[s.Reason], FieldManager: s.Manager,
+	}
+	for _, c := range s.ShownChanges() {
+		child.Changes = append(child.Changes, fieldChange(c.Path, c.Observed, c.Desired))
+	}
+	if s.Action == plan.Create {
+		body := slices.Clone(s.Body)
+		if s.Secret() {
+			body = redact(body)
+		}
+		child.Object = &runtime.RawExtension{Raw: bytes.TrimSpace(body)}
+	}
+	return child
+}
+
+// plainOf returns a value as it is decoded from JSON.
+func plainOf(value any) any {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return nil // Not reached: it was decoded from JSON.
+	}
+	var plain any
+	if utiljson.Unmarshal(encoded, &plain) != nil {
+		return nil // Likewise.
+	}
+	return plain
+}
+
+// differences returns the places at which two values differ. Lists are one value.
+func differences(path string, before, after any) []v1alpha1.FieldChange {
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	one, isMap := before.(map[string]any)
+	other, areMaps := after.(map[string]any)
+	if !isMap && before != nil || !areMaps && after != nil || len(one)+len(other) == 0 {
+		return []v1alpha1.FieldChange{fieldChange(path, before, after)}
+	}
+	keys := map[string]any{}
+	maps.Copy(keys, one)
+	maps.Copy(keys, other)
+	var list []v1alpha1.FieldChange
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		below := path + "." + key
+		if strings.ContainsAny(key, "./") {
+			below = path + "[" + key + "]"
+		}
+		list = append(list, differences(below, one[key], other[key])...)
+	}
+	return list
+}
+
+func fieldChange(path string, before, after any) v1alpha1.FieldChange {
+	return v1alpha1.FieldChange{Path: path, Observed: textOf(before), Desired: textOf(after)}
+}
+
+// textOf returns a value as JSON, nil for none.
+func textOf(value any) *string {
+	if value == nil {
+		return nil
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return nil // Not reached: it was decoded from JSON.
+	}
+	return new(string(encoded))
+}
+
+// decoded returns a field of an object, nil if it is not there.
+func decoded(o *object.Object, path []string) any {
+	var value any
+	raw, ok := o.Field(path...)
+	if !ok || utiljson.Unmarshal(raw, &value) != nil {
+		return nil
+	}
+	return value
+}
+
+// Differences returns the places at which an object changes to what after is, as people may see them: values of Secrets are hidden.
+func Differences(o *object.Object, after map[string]any) ([]v1alpha1.FieldChange, error) {
+	before, err := o.Decode()
+	if err != nil {
+		return nil, err
+	}
+	list := []v1alpha1.FieldChange{}
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		list = append(list, differences(key, before[key], after[key])...)
+	}
+	for _, key := range slices.Sorted(maps.Keys(before)) {
+		if _, stays := after[key]; !stays {
+			list = append(list, differences(key, before[key], nil)...)
+		}
+	}
+	if isSecret(o) {
+		for i := range list {
+			hideValues(&list[i])
+		}
+	}
+	return list, nil
+}
+
+func isSecret(o *object.Object) bool { return o.GroupVersionKind().Group == "" && o.Kind() == "Secret" }
+
+// hideValues says that there are values and not which.
+func hideValues(c *v1alpha1.FieldChange) {
+	for _, value := range []**string{&c.Observed, &c.Desired} {
+		if *value != nil {
+			*value = textOf(plan.Hidden)
+		}
+	}
 }

@@ -19,12 +19,15 @@ package preview
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
@@ -126,6 +129,165 @@ func hide(values any, by string) {
 	if m, ok := values.(map[string]any); ok {
 		for key := range m {
 			m[key] = by
+		}
+	}
+}
+
+// Decoder decodes the response of a sync or finalize hook.
+type Decoder = func([]byte, wire.ResponseOptions) (wire.Response, error)
+
+// Revealed returns a function that decodes as decode does the response of a hook that was sent requests as people may see them: what is hidden
+// of a Secret that the hook returns is that of the observed child. The namespace is that of the parent.
+func Revealed(decode Decoder, namespace string, observed []*object.Object) Decoder {
+	return func(body []byte, o wire.ResponseOptions) (wire.Response, error) {
+		response, err := decode(body, o)
+		if err != nil {
+			return response, err
+		}
+		list, err := response.Children()
+		if err != nil {
+			return response, nil //nolint:nilerr // Whoever decodes the children says so.
+		}
+		changed := false
+		for _, child := range list {
+			if before := observedSecret(child, namespace, observed); before != nil {
+				content, err := before.Decode()
+				if err != nil {
+					return response, fmt.Errorf("decoding %s: %w", before, err)
+				}
+				changed = reveal(child, content) || changed
+			}
+		}
+		if changed {
+			if response.RawChildren, err = json.Marshal(list); err != nil {
+				return response, fmt.Errorf("encoding the children: %w", err)
+			}
+		}
+		return response, nil
+	}
+}
+
+// observedSecret returns the observed child that a Secret would update, nil if there is none or the child is of another kind.
+func observedSecret(child map[string]any, namespace string, observed []*object.Object) *object.Object {
+	if child["apiVersion"] != "v1" || child["kind"] != "Secret" {
+		return nil
+	}
+	metadata, _ := child["metadata"].(map[string]any)
+	if given, ok := metadata["namespace"].(string); ok && given != "" {
+		namespace = given
+	}
+	for _, o := range observed {
+		if isSecret(o) && o.Name() == metadata["name"] && o.Namespace() == namespace {
+			return o
+		}
+	}
+	return nil
+}
+
+// reveal puts the values of a Secret in place of the hidden ones of another. It reports whether there were any.
+func reveal(secret, by map[string]any) (changed bool) {
+	values, _ := by["data"].(map[string]any)
+	changed = replace(secret["data"], base64.StdEncoding.EncodeToString([]byte(plan.Hidden)), values)
+	plain := map[string]any{}
+	for key, value := range values {
+		encoded, _ := value.(string)
+		if decoded, err := base64.StdEncoding.DecodeString(encoded); err == nil {
+			plain[key] = string(decoded)
+		}
+	}
+	changed = replace(secret["stringData"], plan.Hidden, plain) || changed
+	annotations := annotationsOf(by)
+	copies := map[string]any{}
+	for _, name := range lastApplied {
+		if value, ok := annotations[name]; ok {
+			copies[name] = value
+		}
+	}
+	return replace(annotationsOf(secret), plan.Hidden, copies) || changed
+}
+
+func annotationsOf(content map[string]any) map[string]any {
+	metadata, _ := content["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	return annotations
+}
+
+// replace replaces a value in a map by those of the same keys.
+func replace(in any, value string, by map[string]any) (changed bool) {
+	values, _ := in.(map[string]any)
+	for key := range values {
+		if other, ok := by[key]; ok && values[key] == value {
+			values[key], changed = other, true
+		}
+	}
+	return changed
+}
+
+// Response returns a function that returns the body of a response of a sync or finalize hook as people may see it: with the fields alone
+// that decode reads, and other values of Secrets. Its error rejects the response, as that of a sync does.
+func Response(decode Decoder) func([]byte, wire.ResponseOptions) ([]byte, error) {
+	return func(body []byte, o wire.ResponseOptions) ([]byte, error) {
+		decoded, err := decode(body, o)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := decoded.Children(); err != nil {
+			return nil, err
+		}
+		known, err := decoded.Known(body)
+		if err != nil {
+			return nil, err
+		}
+		return ResponseWithoutSecrets(known)
+	}
+}
+
+// fields are the names of those of an object, or of the objects in a list, that are read, each with what is read inside of it. Inside of
+// what has none, all is read.
+type fields map[string]fields
+
+// customizeFields are those of the response of a customize hook.
+func customizeFields() fields {
+	selector := fields{"matchLabels": nil, "matchExpressions": {"key": nil, "operator": nil, "values": nil}}
+	return fields{"relatedResources": {
+		"apiVersion": nil, "resource": nil, "labelSelector": selector, "namespaceSelector": selector, "namespace": nil, "names": nil,
+	}}
+}
+
+// CustomizeResponse returns the body of a response of a customize hook with the fields alone that are read, which are as the hook wrote them.
+// The error rejects the response.
+func CustomizeResponse(body []byte, o wire.ResponseOptions) ([]byte, error) {
+	if _, err := wire.DecodeCustomize(body, o); err != nil {
+		return nil, err
+	}
+	var response any
+	if err := utiljson.Unmarshal(body, &response); err != nil {
+		return nil, fmt.Errorf("decoding the response of a customize hook: %w", err)
+	}
+	customizeFields().keep(response)
+	encoded, err := json.Marshal(response)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the response of a customize hook: %w", err)
+	}
+	return encoded, nil
+}
+
+// keep takes all other fields out of a value.
+func (f fields) keep(value any) {
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			f.keep(element)
+		}
+	case map[string]any:
+		maps.DeleteFunc(value, func(name string, _ any) bool {
+			_, read := f[name]
+			return !read
+		})
+		for name, inside := range f {
+			if inside != nil {
+				inside.keep(value[name])
+			}
 		}
 	}
 }

@@ -420,3 +420,28 @@ func remove(object map[string]any, path []string) map[string]any {
 	}
 	return changed
 }
+
+// Errors of Former. They are told apart with errors.Is.
+var (
+	// ErrNoFormer says that the parent has no revision but its present one.
+	ErrNoFormer = errors.New("it has no former revision: a revision is kept only as long as children are on it")
+	// ErrUnknown says that the parent has no revision of a name.
+	ErrUnknown = errors.New("it has no such revision")
+)
+
+// Former returns one of the revisions that Planner.Revisions returned, by its name. [v1alpha1.RevisionPrevious] and an empty name stand for
+// the newest one that is not the latest. The latest is a revision like others.
+func Former(revisions []Revision, name string) (*Revision, error) {
+	if name == "" || name == v1alpha1.RevisionPrevious {
+		if len(revisions) < 2 {
+			return nil, ErrNoFormer
+		}
+		return &revisions[1], nil
+	}
+	for i := range revisions {
+		if r := &revisions[i]; r.Exists && r.Object.Name == name {
+			return r, nil
+		}
+	}
+	return nil, fmt.Errorf("%w as %s", ErrUnknown, name)
+}
