@@ -20,14 +20,11 @@ import (
 	"bytes"
 	"fmt"
 	"hash/maphash"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -35,6 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 )
 
@@ -53,14 +51,8 @@ type selectors struct {
 	parents   map[uint64]parent.Key
 	// entries has the selectors that are not generated.
 	entries map[parent.Key]*selectorEntry
-	// postings has, for a namespace and a label that they demand, the parents whose selectors demand it. Most have one parent each, for which
-	// a map would be large.
-	postings map[posting][]*selectorEntry
-}
-
-// posting is a value of a label in a namespace. One without a label is for selectors that demand no particular value.
-type posting struct {
-	namespace, label, value string
+	// postings has the selectors by what they demand.
+	postings *related.Postings[*selectorEntry]
 }
 
 type selectorEntry struct {
@@ -71,13 +63,13 @@ type selectorEntry struct {
 	raw      []byte
 	selector labels.Selector
 	err      error
-	posted   []posting
+	posted   []related.Post
 }
 
 func newSelectors(generate bool) *selectors {
 	return &selectors{
 		generate: generate, seed: maphash.MakeSeed(), generated: map[parent.Key]uint64{}, parents: map[uint64]parent.Key{},
-		entries: map[parent.Key]*selectorEntry{}, postings: map[posting][]*selectorEntry{},
+		entries: map[parent.Key]*selectorEntry{}, postings: related.NewPostings[*selectorEntry](),
 	}
 }
 
@@ -115,7 +107,7 @@ func (s *selectors) Remember(key parent.Key, o *object.Object) {
 			e.shown = o
 			return
 		}
-		s.drop(e)
+		s.postings.Remove(e, e.posted)
 	}
 	e := compile(o)
 	e.key, e.shown = key, o
@@ -123,10 +115,8 @@ func (s *selectors) Remember(key parent.Key, o *object.Object) {
 	if e.err != nil {
 		return
 	}
-	e.posted = s.demands(key.Namespace, e.selector)
-	for _, p := range e.posted {
-		s.postings[p] = append(s.postings[p], e)
-	}
+	e.posted = s.postings.Choose(key.Namespace, e.selector)
+	s.postings.Add(e, e.posted)
 }
 
 // Forget drops a parent.
@@ -135,7 +125,7 @@ func (s *selectors) Forget(key parent.Key) {
 	defer s.mu.Unlock()
 	s.forgetUID(key)
 	if e, ok := s.entries[key]; ok {
-		s.drop(e)
+		s.postings.Remove(e, e.posted)
 		delete(s.entries, key)
 	}
 }
@@ -170,11 +160,9 @@ func (s *selectors) Orphan(orphan *object.Object, enqueue func(parent.Key)) {
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	visit := func(p posting) {
-		for _, e := range s.postings[p] {
-			if e.selector.Matches(orphan.LabelSet()) {
-				enqueue(e.key)
-			}
+	visit := func(e *selectorEntry) {
+		if e.selector.Matches(orphan.LabelSet()) {
+			enqueue(e.key)
 		}
 	}
 	namespaces := []string{orphan.Namespace(), ""}
@@ -182,10 +170,7 @@ func (s *selectors) Orphan(orphan *object.Object, enqueue func(parent.Key)) {
 		namespaces = namespaces[:1]
 	}
 	for _, namespace := range namespaces {
-		visit(posting{namespace: namespace})
-		for label, value := range orphan.AllLabels() {
-			visit(posting{namespace, label, value})
-		}
+		s.postings.Visit(namespace, orphan.AllLabels(), visit)
 	}
 }
 
@@ -199,21 +184,6 @@ func (s *selectors) orphanOfUID(orphan *object.Object, enqueue func(parent.Key))
 	defer s.mu.RUnlock()
 	if key, ok := s.parents[maphash.String(s.seed, uid)]; ok && (key.Namespace == "" || key.Namespace == orphan.Namespace()) {
 		enqueue(key)
-	}
-}
-
-// drop takes a parent out of its postings, and each of them away with its last parent.
-func (s *selectors) drop(e *selectorEntry) {
-	for _, p := range e.posted {
-		left := s.postings[p]
-		if i := slices.Index(left, e); i >= 0 {
-			last := len(left) - 1
-			left[i], left[last] = left[last], nil
-			left = left[:last]
-		}
-		if s.postings[p] = left; len(left) == 0 {
-			delete(s.postings, p)
-		}
 	}
 }
 
@@ -250,36 +220,4 @@ func decodeSelector(raw []byte) (labels.Selector, error) {
 		return nil, fmt.Errorf("parsing .spec.selector: %w", err)
 	}
 	return compiled, nil
-}
-
-// demands returns the values of one label, one of which an object must have to match, or the posting of those that demand none: of the labels
-// that the selector demands the one with the fewest parents, so that a label that all parents have in common counts for few. A selector that
-// nothing matches has none.
-func (s *selectors) demands(namespace string, selector labels.Selector) []posting {
-	requirements, selectable := selector.Requirements()
-	if !selectable {
-		return nil
-	}
-	var best []posting
-	fewest := 0
-	for _, r := range requirements {
-		switch r.Operator() {
-		case selection.Equals, selection.DoubleEquals, selection.In:
-			var result []posting
-			parents := 0
-			for _, value := range slices.Sorted(maps.Keys(r.Values())) {
-				p := posting{namespace, r.Key(), value}
-				result = append(result, p)
-				parents += len(s.postings[p])
-			}
-			if best == nil || parents < fewest {
-				best, fewest = result, parents
-			}
-		default:
-		}
-	}
-	if best == nil {
-		return []posting{{namespace: namespace}}
-	}
-	return best
 }

@@ -78,8 +78,8 @@ func TestSelectorsFindTheParentsOfAnOrphan(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", step.what, got, step.want)
 		}
 	}
-	if len(s.entries)+len(s.postings) > 0 {
-		t.Errorf("left behind: %v, %v", s.entries, s.postings)
+	if len(s.entries)+s.postings.Len() > 0 {
+		t.Errorf("left behind: %v, %v", s.entries, *s.postings)
 	}
 }
 

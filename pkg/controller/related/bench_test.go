@@ -80,7 +80,7 @@ func selected(tb testing.TB, n int) func() {
 	}
 	rules := mustCompile(tb, v2Inside, relatedRule{APIVersion: "v1", Resource: "configmaps", LabelSelector: equals("app", "x")},
 		relatedRule{APIVersion: "v1", Resource: "configmaps", LabelSelector: equals("tier", "1")})
-	from := Informers[*thing]{Of: func(schema.GroupVersionResource) Informer[*thing] { return objects }}
+	from := func(schema.GroupVersionResource) Informer { return objects }
 	return func() {
 		groups, err := Select(rules, from)
 		if err != nil || len(groups) != 1 || len(groups[0].Objects) != n {

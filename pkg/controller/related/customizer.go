@@ -125,9 +125,9 @@ func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error)
 	defer z.keep(a.Key, used)
 	// The index comes first: what changes from here on enqueues the parent.
 	z.index.Update(a.Key, rules)
-	groups, err := Select(rules, used.informers(rules))
+	groups, err := Select(rules, used.informers)
 	if missing, ok := errors.AsType[*NotSyncedError](err); ok {
-		return nil, wait(missing, used)
+		return nil, &worker.WaitError{For: missing.Error(), Done: func(ctx context.Context) bool { return used.await(ctx, missing) }}
 	}
 	if err != nil {
 		return nil, err
@@ -161,17 +161,8 @@ func (z *Customizer) Forget(key parent.Key) {
 // groups returns the resources that rules need, without their versions.
 func groups(rules Rules) []schema.GroupResource {
 	var list []schema.GroupResource
-	for _, r := range resources(rules) {
+	for _, r := range rules.Resources() {
 		list = append(list, r.GroupResource())
-	}
-	return list
-}
-
-// resources returns the resources that rules need, which may be there twice.
-func resources(rules Rules) []schema.GroupVersionResource {
-	list := rules.Resources()
-	if rules.SelectsNamespaces() {
-		list = append(list, namespaces)
 	}
 	return list
 }
@@ -191,20 +182,6 @@ func (z *Customizer) compile(ctx context.Context, called *hookclient.Hook, a Ask
 		return Rules{}, called.Failed(err)
 	}
 	return rules, nil
-}
-
-// wait lets the parent be synced as soon as the informers are filled.
-func wait(missing *NotSyncedError, used uses) error {
-	return &worker.WaitError{For: missing.Error(), Done: func(ctx context.Context) bool {
-		for _, r := range missing.Resources {
-			select {
-			case <-used.informer(r).Synced():
-			case <-ctx.Done():
-				return false
-			}
-		}
-		return true
-	}}
 }
 
 // changed wakes the parents to which an object is related.
@@ -276,23 +253,26 @@ type watching struct {
 // uses are the watches that a parent's rules need, by resource.
 type uses map[schema.GroupVersionResource]*watch
 
-// informers gives access to those that rules need.
-func (u uses) informers(rules Rules) Informers[*object.Object] {
-	informers := Informers[*object.Object]{Of: func(r schema.GroupVersionResource) Informer[*object.Object] {
-		return u.informer(r)
-	}}
-	if rules.SelectsNamespaces() {
-		informers.Namespaces = u.informer(namespaces)
-	}
-	return informers
-}
+func (u uses) informers(r schema.GroupVersionResource) Informer { return u.informer(r) }
 
 func (u uses) informer(r schema.GroupVersionResource) *cache.Informer { return u[r].start().informer }
+
+// await waits until the informers are filled. It reports whether they are before ctx ends.
+func (u uses) await(ctx context.Context, missing *NotSyncedError) bool {
+	for _, r := range missing.Resources {
+		select {
+		case <-u.informer(r).Synced():
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
 
 // use takes the informers that rules need. A declared child kind may be related too, so an informer may be there already for another
 // purpose.
 func (z *Customizer) use(rules Rules) uses {
-	u := z.count(resources(rules))
+	u := z.count(rules.Resources())
 	for _, w := range u {
 		w.start()
 	}
@@ -304,9 +284,6 @@ func (z *Customizer) count(resources []schema.GroupVersionResource) uses {
 	defer z.mu.Unlock()
 	u := uses{}
 	for _, r := range resources {
-		if u[r] != nil {
-			continue
-		}
 		w, ok := z.watches[r]
 		if !ok {
 			w = &watch{resource: r}
@@ -379,7 +356,7 @@ type Asking struct {
 
 // Look returns the related objects of a parent as [Customizer.Related] does, and remembers nothing of it: neither the response, nor that
 // the parent is related to objects. It waits for caches that are not filled until ctx ends.
-func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group[*object.Object], error) {
+func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group, error) {
 	if z.config.Hook == nil {
 		return nil, nil
 	}
@@ -403,12 +380,12 @@ func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group[*obj
 	}
 	used := z.use(rules)
 	defer z.unuse(used)
-	groups, err := Select(rules, used.informers(rules))
+	groups, err := Select(rules, used.informers)
 	if missing, ok := errors.AsType[*NotSyncedError](err); ok {
-		if !z.await(ctx, missing, used) {
+		if !used.await(ctx, missing) {
 			return nil, fmt.Errorf("%w: %w", missing, context.Cause(ctx))
 		}
-		groups, err = Select(rules, used.informers(rules))
+		groups, err = Select(rules, used.informers)
 	}
 	return groups, err
 }
@@ -417,18 +394,6 @@ func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group[*obj
 func (z *Customizer) Remembers(key parent.Key, controller []byte, parent *object.Object) bool {
 	_, ok := z.responses.Get(key, controller, parent)
 	return ok
-}
-
-// await waits until the caches are filled. It reports whether they are.
-func (z *Customizer) await(ctx context.Context, missing *NotSyncedError, used uses) bool {
-	for _, r := range missing.Resources {
-		select {
-		case <-used.informer(r).Synced():
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
 }
 
 // unuse gives back what use took.

@@ -17,6 +17,8 @@ limitations under the License.
 package related
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"sync"
 
@@ -36,9 +38,9 @@ type Index[K comparable] struct {
 	mu      sync.RWMutex
 	parents map[K]indexed[K]
 	// resources holds the entries by what an object must have to match.
-	resources map[schema.GroupVersionResource]*postings[K]
+	resources map[schema.GroupVersionResource]*Postings[*entry[K]]
 	// namespaces holds the entries with a namespaceSelector by what a namespace must have.
-	namespaces *postings[K]
+	namespaces *Postings[*entry[K]]
 }
 
 // indexed is what the index holds for one parent.
@@ -52,7 +54,7 @@ type entry[K comparable] struct {
 	parent K
 	rule   *rule
 	// object and namespace are where the entry is posted.
-	object, namespace []post
+	object, namespace []Post
 }
 
 // NewIndex returns an empty index. The function returns the labels of a namespace, false when the informer does
@@ -61,8 +63,8 @@ func NewIndex[K comparable](namespaceLabels func(name string) (map[string]string
 	return &Index[K]{
 		namespaceLabels: namespaceLabels,
 		parents:         map[K]indexed[K]{},
-		resources:       map[schema.GroupVersionResource]*postings[K]{},
-		namespaces:      newPostings[K](),
+		resources:       map[schema.GroupVersionResource]*Postings[*entry[K]]{},
+		namespaces:      NewPostings[*entry[K]](),
 	}
 }
 
@@ -124,7 +126,7 @@ func (x *Index[K]) Affected(resource schema.GroupVersionResource, namespace, nam
 	if !ok {
 		return nil
 	}
-	l := lookup[K]{postings: p, found: func(e *entry[K]) bool {
+	l := lookup[K]{found: func(e *entry[K]) bool {
 		return e.rule.labelsMatch(states) && x.namespaceMatches(e.rule, namespace)
 	}}
 	scopes := []string{namespace, ""}
@@ -132,16 +134,15 @@ func (x *Index[K]) Affected(resource schema.GroupVersionResource, namespace, nam
 		scopes = scopes[:1]
 	}
 	for _, scope := range scopes {
-		l.visit(post{kind: byName, namespace: scope, key: name})
-		l.visit(post{kind: byNamespace, namespace: scope})
+		p.each(Post{kind: byName, namespace: scope, key: name}, l.visit)
+		p.each(Post{kind: byNamespace, namespace: scope}, l.visit)
 		for n, state := range states {
-			l.visitLabels(scope, state, states[:n])
+			p.eachOf(scope, newIn(state, states[:n]), l.visit)
 		}
 	}
 	if namespace != "" && p.ofNamespaces > 0 {
 		if set, ok := x.namespaceLabels(namespace); ok {
-			l.visit(post{kind: byNamespace, namespace: anyNamespace})
-			l.visitLabels(anyNamespace, set, nil)
+			p.Visit(anyNamespace, maps.All(set), l.visit)
 		}
 	}
 	return l.parents
@@ -164,10 +165,10 @@ func (x *Index[K]) NamespaceChanged(oldLabels, newLabels map[string]string) []K 
 func (x *Index[K]) namespaceChange(changes func(labels.Selector) bool, states ...map[string]string) []K {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	l := lookup[K]{postings: x.namespaces, found: func(e *entry[K]) bool { return changes(e.rule.namespaces) }}
-	l.visit(post{kind: byNamespace, namespace: anyNamespace})
+	l := lookup[K]{found: func(e *entry[K]) bool { return changes(e.rule.namespaces) }}
+	x.namespaces.each(Post{kind: byNamespace, namespace: anyNamespace}, l.visit)
 	for n, state := range states {
-		l.visitLabels(anyNamespace, state, states[:n])
+		x.namespaces.eachOf(anyNamespace, newIn(state, states[:n]), l.visit)
 	}
 	return l.parents
 }
@@ -190,14 +191,14 @@ func (x *Index[K]) namespaceMatches(r *rule, namespace string) bool {
 func (x *Index[K]) insert(parent K, r *rule) *entry[K] {
 	p, ok := x.resources[r.Resource]
 	if !ok {
-		p = newPostings[K]()
+		p = NewPostings[*entry[K]]()
 		x.resources[r.Resource] = p
 	}
-	e := &entry[K]{parent: parent, rule: r, object: p.choose(r)}
-	p.add(e, e.object)
+	e := &entry[K]{parent: parent, rule: r, object: choose(p, r)}
+	p.Add(e, e.object)
 	if r.namespaces != nil {
-		e.namespace = x.namespaces.chooseLabels(anyNamespace, r.namespaces)
-		x.namespaces.add(e, e.namespace)
+		e.namespace = x.namespaces.Choose(anyNamespace, r.namespaces)
+		x.namespaces.Add(e, e.namespace)
 	}
 	return e
 }
@@ -205,11 +206,11 @@ func (x *Index[K]) insert(parent K, r *rule) *entry[K] {
 func (x *Index[K]) remove(old indexed[K]) {
 	for _, e := range old.entries {
 		p := x.resources[e.rule.Resource]
-		p.remove(e, e.object)
+		p.Remove(e, e.object)
 		if len(p.lists) == 0 {
 			delete(x.resources, e.rule.Resource)
 		}
-		x.namespaces.remove(e, e.namespace)
+		x.namespaces.Remove(e, e.namespace)
 	}
 }
 
@@ -233,8 +234,8 @@ const (
 	byNamespace
 )
 
-// post is a property that an object must have for the rules posted there to select it.
-type post struct {
+// Post is a property that an object must have for what is posted there to select it.
+type Post struct {
 	kind postKind
 	// namespace is the object's namespace; empty for any; anyNamespace when key and value are about the labels of the
 	// namespace.
@@ -245,42 +246,45 @@ type post struct {
 	value string
 }
 
-// postings are entries by one property that they require. Every object that an entry selects has a post of the entry.
-type postings[K comparable] struct {
-	lists map[post][]*entry[K]
+// Postings are entries, such as rules or selectors, by one property that they require: every object that an entry selects has a post of the
+// entry. The caller locks.
+type Postings[E comparable] struct {
+	lists map[Post][]E
 	// ofNamespaces counts the entries posted by the labels of namespaces.
 	ofNamespaces int
 }
 
-func newPostings[K comparable]() *postings[K] {
-	return &postings[K]{lists: map[post][]*entry[K]{}}
-}
+// NewPostings returns empty postings.
+func NewPostings[E comparable]() *Postings[E] { return &Postings[E]{lists: map[Post][]E{}} }
+
+// Len returns the number of posts.
+func (p *Postings[E]) Len() int { return len(p.lists) }
 
 // choose returns where to post a rule of the resource.
-func (p *postings[K]) choose(r *rule) []post {
+func choose[E comparable](p *Postings[E], r *rule) []Post {
 	if len(r.names) > 0 {
-		posts := make([]post, len(r.names))
+		posts := make([]Post, len(r.names))
 		for n, name := range r.names {
-			posts[n] = post{kind: byName, namespace: r.namespace, key: name}
+			posts[n] = Post{kind: byName, namespace: r.namespace, key: name}
 		}
 		return posts
 	}
-	posts := p.chooseLabels(r.namespace, r.labels)
+	posts := p.Choose(r.namespace, r.labels)
 	if r.namespaces != nil && len(posts) == 1 && posts[0].kind == byNamespace {
-		return p.chooseLabels(anyNamespace, r.namespaces)
+		return p.Choose(anyNamespace, r.namespaces)
 	}
 	return posts
 }
 
-// chooseLabels returns where to post a selector: by the requirement for one of some values under which the fewest entries are
+// Choose returns where to post a selector of objects in a namespace, empty for all: by the requirement for one of some values under which the fewest entries are
 // posted, else by one that a label exists, else by namespace alone. So a label that differs between parents is preferred to
 // one that they share, such as the name of an application.
-func (p *postings[K]) chooseLabels(namespace string, selector labels.Selector) []post {
+func (p *Postings[E]) Choose(namespace string, selector labels.Selector) []Post {
 	requirements, selectable := selector.Requirements()
 	if !selectable {
 		return nil
 	}
-	var best []post
+	var best []Post
 	bestSize := 0
 	for _, r := range requirements {
 		posts := requirementPosts(namespace, r)
@@ -296,26 +300,26 @@ func (p *postings[K]) chooseLabels(namespace string, selector labels.Selector) [
 		}
 	}
 	if len(best) == 0 {
-		best = []post{{kind: byNamespace, namespace: namespace}}
+		best = []Post{{kind: byNamespace, namespace: namespace}}
 	}
 	return best
 }
 
 // requirementPosts returns posts of which an object that meets the requirement has at least one; nil when there are none.
-func requirementPosts(namespace string, r labels.Requirement) []post {
+func requirementPosts(namespace string, r labels.Requirement) []Post {
 	switch r.Operator() {
 	case selection.Equals, selection.DoubleEquals, selection.In:
 		values := r.ValuesUnsorted()
 		if len(values) > maxValues {
-			return []post{{kind: byLabelKey, namespace: namespace, key: r.Key()}}
+			return []Post{{kind: byLabelKey, namespace: namespace, key: r.Key()}}
 		}
-		posts := make([]post, len(values))
+		posts := make([]Post, len(values))
 		for n, value := range values {
-			posts[n] = post{kind: byLabelValue, namespace: namespace, key: r.Key(), value: value}
+			posts[n] = Post{kind: byLabelValue, namespace: namespace, key: r.Key(), value: value}
 		}
 		return posts
 	case selection.Exists, selection.GreaterThan, selection.LessThan:
-		return []post{{kind: byLabelKey, namespace: namespace, key: r.Key()}}
+		return []Post{{kind: byLabelKey, namespace: namespace, key: r.Key()}}
 	case selection.NotEquals, selection.NotIn, selection.DoesNotExist:
 		return nil
 	default:
@@ -323,7 +327,8 @@ func requirementPosts(namespace string, r labels.Requirement) []post {
 	}
 }
 
-func (p *postings[K]) add(e *entry[K], posts []post) {
+// Add posts an entry.
+func (p *Postings[E]) Add(e E, posts []Post) {
 	for _, at := range posts {
 		p.lists[at] = append(p.lists[at], e)
 		if at.namespace == anyNamespace {
@@ -332,7 +337,8 @@ func (p *postings[K]) add(e *entry[K], posts []post) {
 	}
 }
 
-func (p *postings[K]) remove(e *entry[K], posts []post) {
+// Remove takes an entry off its posts.
+func (p *Postings[E]) Remove(e E, posts []Post) {
 	for _, at := range posts {
 		list := p.lists[at]
 		n := slices.Index(list, e)
@@ -340,7 +346,8 @@ func (p *postings[K]) remove(e *entry[K], posts []post) {
 			continue
 		}
 		last := len(list) - 1
-		list[n], list[last] = list[last], nil
+		list[n] = list[last]
+		clear(list[last:])
 		if last == 0 {
 			delete(p.lists, at)
 		} else {
@@ -352,9 +359,28 @@ func (p *postings[K]) remove(e *entry[K], posts []post) {
 	}
 }
 
+// Visit calls visit for what is posted under a namespace, or under one of the labels there.
+func (p *Postings[E]) Visit(namespace string, set iter.Seq2[string, string], visit func(E)) {
+	p.each(Post{kind: byNamespace, namespace: namespace}, visit)
+	p.eachOf(namespace, set, visit)
+}
+
+// eachOf calls visit for what is posted under one of the labels.
+func (p *Postings[E]) eachOf(namespace string, set iter.Seq2[string, string], visit func(E)) {
+	for key, value := range set {
+		p.each(Post{kind: byLabelValue, namespace: namespace, key: key, value: value}, visit)
+		p.each(Post{kind: byLabelKey, namespace: namespace, key: key}, visit)
+	}
+}
+
+func (p *Postings[E]) each(at Post, visit func(E)) {
+	for _, e := range p.lists[at] {
+		visit(e)
+	}
+}
+
 // lookup collects the parents of entries under several posts.
 type lookup[K comparable] struct {
-	postings *postings[K]
 	// found reports whether an entry under a post selects the object.
 	found   func(*entry[K]) bool
 	parents []K
@@ -362,11 +388,9 @@ type lookup[K comparable] struct {
 	seen map[K]struct{}
 }
 
-func (l *lookup[K]) visit(at post) {
-	for _, e := range l.postings.lists[at] {
-		if !l.knows(e.parent) && l.found(e) {
-			l.add(e.parent)
-		}
+func (l *lookup[K]) visit(e *entry[K]) {
+	if !l.knows(e.parent) && l.found(e) {
+		l.add(e.parent)
 	}
 }
 
@@ -396,17 +420,17 @@ func (l *lookup[K]) add(parent K) {
 	}
 }
 
-// visitLabels visits the posts of labels, except those that an earlier state has as well.
-func (l *lookup[K]) visitLabels(namespace string, state map[string]string, earlier []map[string]string) {
-	for key, value := range state {
-		known := slices.ContainsFunc(earlier, func(s map[string]string) bool {
-			v, ok := s[key]
-			return ok && v == value
-		})
-		if known {
-			continue
+// newIn yields the labels of a state but for those that an earlier state has as well.
+func newIn(state map[string]string, earlier []map[string]string) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for key, value := range state {
+			known := slices.ContainsFunc(earlier, func(s map[string]string) bool {
+				v, ok := s[key]
+				return ok && v == value
+			})
+			if !known && !yield(key, value) {
+				return
+			}
 		}
-		l.visit(post{kind: byLabelValue, namespace: namespace, key: key, value: value})
-		l.visit(post{kind: byLabelKey, namespace: namespace, key: key})
 	}
 }

@@ -27,6 +27,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 func mustCompile(t testing.TB, scope Scope, rules ...relatedRule) Rules {
@@ -89,13 +91,13 @@ func TestAffected(t *testing.T) {
 			o := parse(tc.states[0])
 			var states []map[string]string
 			for _, s := range tc.states {
-				states = append(states, parse(s).labels)
+				states = append(states, parse(s).Labels())
 			}
 			var want []string
 			if tc.want {
 				want = []string{"p"}
 			}
-			if diff := cmp.Diff(want, x.Affected(tc.resource, o.namespace, o.name, states...)); diff != "" {
+			if diff := cmp.Diff(want, x.Affected(tc.resource, o.Namespace(), o.Name(), states...)); diff != "" {
 				t.Errorf("%s\naffected (-want +got):\n%s", tc.reason, diff)
 			}
 			x.Remove("p")
@@ -112,7 +114,7 @@ func TestNamespaceChanges(t *testing.T) {
 	x.Update("b", mustCompile(t, v2Inside, relatedRule{APIVersion: "v1", Resource: "configmaps", NamespaceSelector: equals("team", "b")}))
 	x.Update("none", mustCompile(t, v2Inside, relatedRule{APIVersion: "apps/v1", Resource: "deployments", NamespaceSelector: expression("team", metav1.LabelSelectorOpDoesNotExist), LabelSelector: equals("app", "x")}))
 	x.Update("plain", mustCompile(t, v2Inside, relatedRule{APIVersion: "v1", Resource: "configmaps"}))
-	set := func(s string) map[string]string { return parse("x " + s).labels }
+	set := func(s string) map[string]string { return parse("x " + s).Labels() }
 	cases := map[string]struct {
 		reason string
 		got    []string
@@ -237,7 +239,7 @@ func TestIndexAgreesWithSelection(t *testing.T) {
 				want = append(want, p)
 			}
 		}
-		got := x.Affected(configMaps, o.namespace, o.name, states...)
+		got := x.Affected(configMaps, o.Namespace(), o.Name(), states...)
 		slices.Sort(want)
 		slices.Sort(got)
 		if !slices.Equal(want, got) {
@@ -246,15 +248,15 @@ func TestIndexAgreesWithSelection(t *testing.T) {
 	}
 }
 
-func bruteForce(r rule, o *thing, states []map[string]string) bool {
-	if r.namespace != "" && r.namespace != o.namespace {
+func bruteForce(r rule, o *object.Object, states []map[string]string) bool {
+	if r.namespace != "" && r.namespace != o.Namespace() {
 		return false
 	}
 	if len(r.names) > 0 {
-		return slices.Contains(r.names, o.name)
+		return slices.Contains(r.names, o.Name())
 	}
 	if r.namespaces != nil {
-		set, ok := teams(o.namespace)
+		set, ok := teams(o.Namespace())
 		if !ok || !r.namespaces.Matches(labels.Set(set)) {
 			return false
 		}

@@ -18,6 +18,7 @@ package related
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,35 +26,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
-// thing is an object of the tests.
-type thing struct {
-	namespace, name string
-	labels          map[string]string
-}
-
-func (t *thing) Namespace() string { return t.namespace }
-func (t *thing) Name() string      { return t.name }
-func (t *thing) String() string    { return strings.TrimPrefix(t.namespace+"/"+t.name, "/") }
-
 // parse reads "namespace/name a=1 b=2"; without a slash the object is cluster-scoped.
-func parse(s string) *thing {
+func parse(s string) *object.Object {
 	fields := strings.Fields(s)
-	t := &thing{name: fields[0], labels: map[string]string{}}
+	metadata := map[string]any{"name": fields[0]}
 	if namespace, name, ok := strings.Cut(fields[0], "/"); ok {
-		t.namespace, t.name = namespace, name
+		metadata["namespace"], metadata["name"] = namespace, name
 	}
+	labels := map[string]string{}
 	for _, label := range fields[1:] {
 		k, v, _ := strings.Cut(label, "=")
-		t.labels[k] = v
+		labels[k] = v
 	}
-	return t
+	metadata["labels"] = labels
+	encoded, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		panic(err)
+	}
+	o, err := object.Parse(encoded, object.ParseOptions{})
+	if err != nil {
+		panic(err)
+	}
+	return o
 }
+
+func place(o *object.Object) string { return strings.TrimPrefix(o.Namespace()+"/"+o.Name(), "/") }
 
 // things is an informer of the tests. It counts how often it is walked.
 type things struct {
-	objects  []*thing
+	objects  []*object.Object
 	unsynced bool
 	lists    int
 }
@@ -68,29 +73,29 @@ func informerOf(objects ...string) *things {
 
 func (i *things) HasSynced() bool { return !i.unsynced }
 
-func (i *things) Get(namespace, name string) (*thing, bool) {
+func (i *things) Get(namespace, name string) (*object.Object, bool) {
 	for _, o := range i.objects {
-		if o.namespace == namespace && o.name == name {
+		if o.Namespace() == namespace && o.Name() == name {
 			return o, true
 		}
 	}
 	return nil, false
 }
 
-func (i *things) Named(names []string) []*thing {
+func (i *things) Named(names []string) []*object.Object {
 	i.lists++
-	return i.wanted(func(o *thing) bool { return slices.Contains(names, o.name) })
+	return i.wanted(func(o *object.Object) bool { return slices.Contains(names, o.Name()) })
 }
 
-func (i *things) Matching(namespace string, selector labels.Selector) []*thing {
+func (i *things) Matching(namespace string, selector labels.Selector) []*object.Object {
 	i.lists++
-	return i.wanted(func(o *thing) bool {
-		return (namespace == "" || o.namespace == namespace) && selector.Matches(labels.Set(o.labels))
+	return i.wanted(func(o *object.Object) bool {
+		return (namespace == "" || o.Namespace() == namespace) && selector.Matches(o.LabelSet())
 	})
 }
 
-func (i *things) wanted(want func(*thing) bool) []*thing {
-	var out []*thing
+func (i *things) wanted(want func(*object.Object) bool) []*object.Object {
+	var out []*object.Object
 	for _, o := range i.objects {
 		if want(o) {
 			out = append(out, o)

@@ -30,21 +30,21 @@ import (
 
 var controller = []byte(`{"metadata":{"name":"c"}}`)
 
-type parent struct {
+type subject struct {
 	uid                 types.UID
 	generation          int64
 	version, json       string
 	labels, annotations map[string]string
 }
 
-func (p *parent) UID() types.UID                 { return p.uid }
-func (p *parent) Generation() int64              { return p.generation }
-func (p *parent) ResourceVersion() string        { return p.version }
-func (p *parent) Labels() map[string]string      { return p.labels }
-func (p *parent) Annotations() map[string]string { return p.annotations }
-func (p *parent) JSON() []byte                   { return []byte(p.json) }
+func (p *subject) UID() types.UID                 { return p.uid }
+func (p *subject) Generation() int64              { return p.generation }
+func (p *subject) ResourceVersion() string        { return p.version }
+func (p *subject) Labels() map[string]string      { return p.labels }
+func (p *subject) Annotations() map[string]string { return p.annotations }
+func (p *subject) JSON() []byte                   { return []byte(p.json) }
 
-func (p *parent) Members() iter.Seq2[string, []byte] {
+func (p *subject) Members() iter.Seq2[string, []byte] {
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal([]byte(p.json), &members); p.json != "" && err != nil {
 		panic(err)
@@ -59,26 +59,26 @@ func (p *parent) Members() iter.Seq2[string, []byte] {
 }
 
 func TestResponsesAreValidUntilTheParentChanges(t *testing.T) {
-	custom := parent{uid: "u", generation: 1, version: "7", labels: map[string]string{"a": "b"}, annotations: map[string]string{"c": "d"}, json: `{"status":1}`}
-	plain := parent{uid: "u", version: "7", json: `{"metadata":{"resourceVersion":"7","annotations":{"a":"\"resourceVersion\":\"7\""}},"data":1}`}
+	custom := subject{uid: "u", generation: 1, version: "7", labels: map[string]string{"a": "b"}, annotations: map[string]string{"c": "d"}, json: `{"status":1}`}
+	plain := subject{uid: "u", version: "7", json: `{"metadata":{"resourceVersion":"7","annotations":{"a":"\"resourceVersion\":\"7\""}},"data":1}`}
 	cases := map[string]struct {
 		reason string
-		given  parent
-		change func(*parent)
+		given  subject
+		change func(*subject)
 		want   bool
 	}{
-		"Same":        {"Nothing changed.", custom, func(*parent) {}, true},
-		"Status":      {"Own status writes must not ask the hook again.", custom, func(p *parent) { p.version, p.json = "8", `{"status":2}` }, true},
-		"Spec":        {"The generation tells of the spec.", custom, func(p *parent) { p.generation = 2 }, false},
-		"Default":     {"The kind got a default.", custom, func(p *parent) { p.json = `{"spec":{"a":1},"status":1}` }, false},
-		"Label":       {"Labels have no generation.", custom, func(p *parent) { p.labels = map[string]string{"a": "c"} }, false},
-		"LabelMoved":  {"A label that became an annotation is a change.", custom, func(p *parent) { p.labels, p.annotations = p.annotations, p.labels }, false},
-		"Annotation":  {"Annotations have no generation.", custom, func(p *parent) { p.annotations = nil }, false},
-		"OtherObject": {"Another object of the same name starts anew.", custom, func(p *parent) { p.uid = "v" }, false},
-		"NoGeneration": {"Only the resourceVersion changed.", plain, func(p *parent) {
+		"Same":        {"Nothing changed.", custom, func(*subject) {}, true},
+		"Status":      {"Own status writes must not ask the hook again.", custom, func(p *subject) { p.version, p.json = "8", `{"status":2}` }, true},
+		"Spec":        {"The generation tells of the spec.", custom, func(p *subject) { p.generation = 2 }, false},
+		"Default":     {"The kind got a default.", custom, func(p *subject) { p.json = `{"spec":{"a":1},"status":1}` }, false},
+		"Label":       {"Labels have no generation.", custom, func(p *subject) { p.labels = map[string]string{"a": "c"} }, false},
+		"LabelMoved":  {"A label that became an annotation is a change.", custom, func(p *subject) { p.labels, p.annotations = p.annotations, p.labels }, false},
+		"Annotation":  {"Annotations have no generation.", custom, func(p *subject) { p.annotations = nil }, false},
+		"OtherObject": {"Another object of the same name starts anew.", custom, func(p *subject) { p.uid = "v" }, false},
+		"NoGeneration": {"Only the resourceVersion changed.", plain, func(p *subject) {
 			p.version, p.json = "8", `{"metadata":{"resourceVersion":"8","annotations":{"a":"\"resourceVersion\":\"7\""}},"data":1}`
 		}, true},
-		"NoGenerationNew": {"Without a generation any change counts.", plain, func(p *parent) { p.version, p.json = "8", `{"metadata":{"resourceVersion":"8"},"data":2}` }, false},
+		"NoGenerationNew": {"Without a generation any change counts.", plain, func(p *subject) { p.version, p.json = "8", `{"metadata":{"resourceVersion":"8"},"data":2}` }, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestResponsesAreValidUntilTheParentChanges(t *testing.T) {
 }
 
 func TestResponsesGoWithTheParent(t *testing.T) {
-	a, p := NewResponses[string](), &parent{uid: "u", generation: 1}
+	a, p := NewResponses[string](), &subject{uid: "u", generation: 1}
 	a.Put("k", controller, p, Rules{})
 	a.Put("l", controller, p, Rules{})
 	a.Remove("k")
@@ -122,7 +122,7 @@ func TestAHookIsAskedAgain(t *testing.T) {
 		"BeforeTheSecond": {"The second call succeeds.", func(call func(bool), again func()) { call(true); again(); call(false); call(true) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, p := NewResponses[string](), &parent{uid: "u", generation: 1}
+			a, p := NewResponses[string](), &subject{uid: "u", generation: 1}
 			tc.happen(func(respond bool) {
 				a.Asking("k")
 				if respond {
@@ -134,7 +134,7 @@ func TestAHookIsAskedAgain(t *testing.T) {
 			}
 		})
 	}
-	a, p := NewResponses[string](), &parent{uid: "u", generation: 1}
+	a, p := NewResponses[string](), &subject{uid: "u", generation: 1}
 	a.Asking("k")
 	a.AskAgain("k")
 	if a.Put("k", controller, p, Rules{}); a.Len() != 1 {
@@ -159,7 +159,7 @@ func TestResponsesAreValidForTheControllerOfTheirRequest(t *testing.T) {
 		"Changed": {"The hook is shown another controller.", []byte(`{"metadata":{"name":"c","annotations":{"a":"b"}}}`), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, p := NewResponses[string](), &parent{uid: "u", generation: 1}
+			a, p := NewResponses[string](), &subject{uid: "u", generation: 1}
 			a.Put("k", controller, p, Rules{})
 			if _, ok := a.Get("k", tc.now, p); ok != tc.want {
 				t.Errorf("%s\nvalid: %t, want %t", tc.reason, ok, tc.want)
@@ -185,7 +185,7 @@ func TestResponsesAreDroppedByTheTypesThatTheirRulesName(t *testing.T) {
 		"OtherScope": {"A type is named as it was when the rule was read.", []Type{moved}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, p := NewResponses[string](), &parent{uid: "u", generation: 1}
+			a, p := NewResponses[string](), &subject{uid: "u", generation: 1}
 			for key, rules := range map[string][]relatedRule{"both": {of(deploys), of(nodes)}, "deployments": {of(deploys)}, "nodes": {of(nodes)}, "nothing": nil} {
 				a.Put(key, controller, p, mustCompile(t, v2Inside, rules...))
 			}

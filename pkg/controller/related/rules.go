@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
@@ -81,8 +82,8 @@ type rule struct {
 // Empty reports whether there is no rule.
 func (r Rules) Empty() bool { return len(r.rules) == 0 }
 
-// SelectsNamespaces reports whether Select needs the informer of namespaces.
-func (r Rules) SelectsNamespaces() bool {
+// selectsNamespaces reports whether a rule selects by the labels of namespaces.
+func (r Rules) selectsNamespaces() bool {
 	return slices.ContainsFunc(r.rules, func(r rule) bool { return r.namespaces != nil })
 }
 
@@ -97,13 +98,16 @@ func (r Rules) Gone() []Type {
 	return out
 }
 
-// Resources returns the resources whose informers Select needs, each once, in the order of the rules.
+// Resources returns the resources whose informers Select needs, each once: in the order of the rules, and namespaces if these are selected by.
 func (r Rules) Resources() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
 	for _, rule := range r.rules {
 		if !rule.Gone && !slices.Contains(out, rule.Resource) {
 			out = append(out, rule.Resource)
 		}
+	}
+	if r.selectsNamespaces() && !slices.Contains(out, namespaces) {
+		out = append(out, namespaces)
 	}
 	return out
 }
@@ -126,8 +130,8 @@ func (r Rules) Reaches() []Reach {
 			out = append(out, Reach{rule.Resource.GroupResource(), rule.Namespaced, rule.namespace})
 		}
 	}
-	if r.SelectsNamespaces() {
-		out = append(out, Reach{GroupResource: schema.GroupResource{Resource: "namespaces"}})
+	if r.selectsNamespaces() {
+		out = append(out, Reach{GroupResource: namespaces.GroupResource()})
 	}
 	return out
 }
@@ -268,64 +272,51 @@ func (e *NotSyncedError) Error() string {
 	return "related objects are still being listed: " + strings.Join(names, ", ")
 }
 
-// Object is what rules select by. The compact objects of the cluster cache implement it.
-type Object interface {
-	// Namespace is empty for a cluster-scoped object.
-	Namespace() string
-	// Name of the object.
-	Name() string
-}
-
 // Informer holds the observed objects of one resource.
-type Informer[O Object] interface {
+type Informer interface {
 	// HasSynced reports whether the informer holds all objects.
 	HasSynced() bool
 	// Get returns the object of that name; the namespace is empty for cluster-scoped objects.
-	Get(namespace, name string) (O, bool)
+	Get(namespace, name string) (*object.Object, bool)
 	// Named returns the objects with one of the names, which are sorted, in whatever namespace, in any order.
-	Named(names []string) []O
+	Named(names []string) []*object.Object
 	// Matching returns the objects that a selector matches, of a namespace or of all for an empty one, in any order.
-	Matching(namespace string, selector labels.Selector) []O
+	Matching(namespace string, selector labels.Selector) []*object.Object
 }
 
-// Informers gives access to informers that are running.
-type Informers[O Object] struct {
-	// Of returns the informer of one of the rules' Resources.
-	Of func(schema.GroupVersionResource) Informer[O]
-	// Namespaces is the informer of namespaces. It is used only when the rules say SelectsNamespaces.
-	Namespaces Informer[O]
-}
+// Informers returns the running informer of one of the rules' Resources.
+type Informers func(schema.GroupVersionResource) Informer
 
 // Group is the related objects of one type. There is a group for each type that rules name, even without objects, unless it is gone and its kind
 // is not known.
-type Group[O Object] struct {
+type Group struct {
 	// Key is the type as [hook.TypeKey] writes it.
 	Key string
 	// Resource of the objects.
 	Resource schema.GroupVersionResource
 	// Objects sorted by namespace and name, each once.
-	Objects []O
+	Objects []*object.Object
 }
 
 // Select returns the objects that the rules select (docs/reference/contract.md#s16.2), in groups by type, sorted by key. The error is a
 // *NotSyncedError when an informer that is needed has not synced.
 //
 // Names are lookups, in one namespace or in each; what selectors cost is the informer's affair.
-func Select[O Object](rules Rules, informers Informers[O]) ([]Group[O], error) {
+func Select(rules Rules, informers Informers) ([]Group, error) {
 	if err := checkSynced(rules, informers); err != nil {
 		return nil, err
 	}
-	var groups []Group[O]
+	var groups []Group
 	for n := range rules.rules {
 		r := &rules.rules[n]
 		if r.Kind == "" {
 			continue
 		}
 		key := hook.TypeKey(r.Resource.GroupVersion().String(), r.Kind)
-		at := slices.IndexFunc(groups, func(g Group[O]) bool { return g.Key == key })
+		at := slices.IndexFunc(groups, func(g Group) bool { return g.Key == key })
 		if at < 0 {
 			at = len(groups)
-			groups = append(groups, Group[O]{Key: key, Resource: r.Resource})
+			groups = append(groups, Group{Key: key, Resource: r.Resource})
 		}
 		if !r.Gone {
 			groups[at].Objects = appendSelected(groups[at].Objects, r, informers)
@@ -333,30 +324,22 @@ func Select[O Object](rules Rules, informers Informers[O]) ([]Group[O], error) {
 	}
 	for n := range groups {
 		slices.SortFunc(groups[n].Objects, compareObjects)
-		groups[n].Objects = slices.CompactFunc(groups[n].Objects, func(a, b O) bool { return compareObjects(a, b) == 0 })
+		groups[n].Objects = slices.CompactFunc(groups[n].Objects, func(a, b *object.Object) bool { return compareObjects(a, b) == 0 })
 	}
-	slices.SortFunc(groups, func(a, b Group[O]) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(groups, func(a, b Group) int { return cmp.Compare(a.Key, b.Key) })
 	return groups, nil
 }
 
-func checkSynced[O Object](rules Rules, informers Informers[O]) error {
-	var missing []schema.GroupVersionResource
-	for _, resource := range rules.Resources() {
-		if !informers.Of(resource).HasSynced() {
-			missing = append(missing, resource)
-		}
-	}
-	if rules.SelectsNamespaces() && !informers.Namespaces.HasSynced() {
-		missing = append(missing, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	}
+func checkSynced(rules Rules, informers Informers) error {
+	missing := slices.DeleteFunc(rules.Resources(), func(r schema.GroupVersionResource) bool { return informers(r).HasSynced() })
 	if len(missing) > 0 {
 		return &NotSyncedError{Resources: missing}
 	}
 	return nil
 }
 
-func appendSelected[O Object](out []O, r *rule, informers Informers[O]) []O {
-	informer := informers.Of(r.Resource)
+func appendSelected(out []*object.Object, r *rule, informers Informers) []*object.Object {
+	informer := informers(r.Resource)
 	switch {
 	case len(r.names) > 0 && (r.namespace != "" || !r.Namespaced):
 		for _, name := range r.names {
@@ -367,7 +350,7 @@ func appendSelected[O Object](out []O, r *rule, informers Informers[O]) []O {
 	case len(r.names) > 0:
 		out = append(out, informer.Named(r.names)...)
 	case r.namespaces != nil:
-		for _, namespace := range informers.Namespaces.Matching("", r.namespaces) {
+		for _, namespace := range informers(namespaces).Matching("", r.namespaces) {
 			out = append(out, informer.Matching(namespace.Name(), r.labels)...)
 		}
 	default:
@@ -376,6 +359,6 @@ func appendSelected[O Object](out []O, r *rule, informers Informers[O]) []O {
 	return out
 }
 
-func compareObjects[O Object](a, b O) int {
+func compareObjects(a, b *object.Object) int {
 	return cmp.Or(cmp.Compare(a.Namespace(), b.Namespace()), cmp.Compare(a.Name(), b.Name()))
 }

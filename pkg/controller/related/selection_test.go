@@ -40,16 +40,14 @@ var (
 )
 
 // world is what the tests select from.
-func world() (Informers[*thing], map[schema.GroupVersionResource]*things) {
+func world() (Informers, map[schema.GroupVersionResource]*things) {
 	byResource := map[schema.GroupVersionResource]*things{
 		configMaps: informerOf("home/b app=x", "home/a app=x tier=1", "home/c", "away/a app=x", "third/b app=y"),
 		deploys:    informerOf("home/d app=x"),
 		nodes:      informerOf("n2 app=x", "n1"),
+		namespaces: informerOf("third team=b", "home team=a", "away team=b"),
 	}
-	return Informers[*thing]{
-		Of:         func(r schema.GroupVersionResource) Informer[*thing] { return byResource[r] },
-		Namespaces: informerOf("third team=b", "home team=a", "away team=b"),
-	}, byResource
+	return func(r schema.GroupVersionResource) Informer { return byResource[r] }, byResource
 }
 
 func TestSelect(t *testing.T) {
@@ -168,7 +166,7 @@ func TestSelect(t *testing.T) {
 			for _, g := range groups {
 				got[g.Key] = nil
 				for _, o := range g.Objects {
-					got[g.Key] = append(got[g.Key], o.String())
+					got[g.Key] = append(got[g.Key], place(o))
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -251,7 +249,7 @@ func TestCompileRefusesInvalidSelector(t *testing.T) {
 func TestSelectReportsWhatHasNotSynced(t *testing.T) {
 	informers, byResource := world()
 	byResource[deploys].unsynced = true
-	informers.Namespaces.(*things).unsynced = true
+	byResource[namespaces].unsynced = true
 	rules, err := Compile(t.Context(), []relatedRule{
 		{APIVersion: "v1", Resource: "configmaps", NamespaceSelector: equals("team", "b")},
 		{APIVersion: "apps/v1", Resource: "deployments"},
