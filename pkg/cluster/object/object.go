@@ -156,6 +156,16 @@ func (o *Object) Field(path ...string) (json.RawMessage, bool) {
 	return bytesOf(at), true
 }
 
+// Value decodes the field that path names, nil if the object does not have it.
+func (o *Object) Value(path ...string) any {
+	raw, ok := o.Field(path...)
+	var value any
+	if !ok || utiljson.Unmarshal(raw, &value) != nil {
+		return nil
+	}
+	return value
+}
+
 // textAt decodes the string at a place of the JSON.
 func (o *Object) textAt(at span) string { return textIn(o.json, at) }
 

@@ -99,7 +99,7 @@ func (n *Notes) ChangeParent(o *object.Object, changes parent.Changes) error {
 		return err
 	}
 	for _, f := range fields {
-		before := decoded(o, f.Path)
+		before := o.Value(f.Path...)
 		list := differences(strings.Join(f.Path, "."), before, plainOf(f.Value))
 		for i := range list {
 			if isSecret(o) && isCopy(list[i].Path) {
@@ -320,16 +320,6 @@ func textOf(value any) *string {
 		return nil // Not reached: it was decoded from JSON.
 	}
 	return new(string(encoded))
-}
-
-// decoded returns a field of an object, nil if it is not there.
-func decoded(o *object.Object, path []string) any {
-	var value any
-	raw, ok := o.Field(path...)
-	if !ok || utiljson.Unmarshal(raw, &value) != nil {
-		return nil
-	}
-	return value
 }
 
 // Differences returns the places at which an object changes to what after is, as people may see them: values of Secrets are hidden.

@@ -30,7 +30,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -339,20 +338,11 @@ func (c *Controller) others(key parent.Key) []string {
 // difference returns the first place at which what syncs write differs between two states of a parent.
 func difference(before, after *object.Object) loopguard.Difference {
 	for _, path := range [][]string{{"status"}, {"metadata", "labels"}, {"metadata", "annotations"}} {
-		if d, differs := loopguard.First(strings.Join(path, "."), decoded(before, path), decoded(after, path)); differs {
+		if d, differs := loopguard.First(strings.Join(path, "."), before.Value(path...), after.Value(path...)); differs {
 			return d
 		}
 	}
 	return loopguard.Difference{Path: "metadata"}
-}
-
-func decoded(o *object.Object, path []string) any {
-	var value any
-	raw, ok := o.Field(path...)
-	if !ok || utiljson.Unmarshal(raw, &value) != nil {
-		return nil
-	}
-	return value
 }
 
 // outdated has no sync of a parent begin before its informer shows more than now, if the error of a write says that there is a later
