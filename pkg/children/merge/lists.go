@@ -178,7 +178,7 @@ func elementsOf(list []any) *elements {
 
 func (e *elements) add(element any) {
 	if e.known != nil {
-		e.known[MapKey(element)] = true
+		e.known[mapKey(element)] = true
 		return
 	}
 	if e.list = append(e.list, element); len(e.list) > few {
@@ -189,13 +189,13 @@ func (e *elements) add(element any) {
 func (e *elements) remember(list []any) {
 	e.known = make(map[any]bool, len(list))
 	for _, element := range list {
-		e.known[MapKey(element)] = true
+		e.known[mapKey(element)] = true
 	}
 }
 
 func (e *elements) have(element any) bool {
 	if e.known != nil {
-		return e.known[MapKey(element)]
+		return e.known[mapKey(element)]
 	}
 	return slices.ContainsFunc(e.list, func(other any) bool { return Equal(other, element) })
 }
@@ -206,8 +206,8 @@ type encoded string
 // exact is up to which number each integer is one of a floating-point number.
 const exact = 1 << 53
 
-// MapKey returns what is the same, as the key of a map, for decoded JSON values that are Equal.
-func MapKey(element any) any {
+// mapKey returns what is the same, as the key of a map, for decoded JSON values that are Equal.
+func mapKey(element any) any {
 	switch v := element.(type) {
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) <= exact {

@@ -149,7 +149,7 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 		return false, err
 	}
 	if !c.recorded && !c.rule.ServerSide {
-		c.last, err = c.appliedBefore(Extract)
+		c.last, err = c.appliedBefore(whole)
 	}
 	return false, err
 }

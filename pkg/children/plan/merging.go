@@ -68,18 +68,14 @@ func (c *child) readRecord() error {
 }
 
 // appliedBefore returns what server-side apply has applied to the observed child; nil if nothing.
-func (c *child) appliedBefore(extract func(map[string]any, []byte) (map[string]any, error)) (map[string]any, error) {
+func (c *child) appliedBefore(leaf func(any) any) (map[string]any, error) {
 	o := c.step.Observed
-	fields, err := ownedBy(o, append(c.in.former(o), c.in.Manager))
-	if err != nil || fields == nil {
-		return nil, err
-	}
-	part, err := extract(c.observed, fields)
-	if err != nil {
+	set, err := ownedBy(o, append(c.in.former(o), c.in.Manager))
+	if err != nil || set == nil {
 		return nil, err
 	}
 	c.owned = true
-	part = c.in.applicable(part)
+	part := c.in.applicable(owned(c.observed, set, leaf))
 	part["kind"], part["apiVersion"] = o.Kind(), o.APIVersion()
 	return part, nil
 }
@@ -99,11 +95,11 @@ func (s Step) differences(o *object.Object, content, last map[string]any) []Retu
 	compared := []map[string]any{content}
 	// What is created without apply, as for a trial, has no owner.
 	if fields, ok := o.AppliedFields(s.Manager); ok && s.Manager != "" {
-		part, err := Extract(content, fields)
+		set, err := setOf(s.Manager, fields)
 		if err != nil {
 			return nil
 		}
-		compared = append(compared, part)
+		compared = append(compared, owned(content, set, whole))
 	}
 	for _, has := range compared {
 		// An object that cannot be merged teaches nothing; the next plan says why.

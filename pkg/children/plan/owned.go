@@ -19,267 +19,136 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// Extract returns the part of an object that fields, a FieldsV1, say is owned. The result shares what is in content and must not
-// be changed; it has the order of content in its lists. Fields that content does not have are left out. It fails if fields is
-// no FieldsV1.
-func Extract(content map[string]any, fields []byte) (map[string]any, error) {
-	return extractObject(content, fields, func(leaf any) any { return leaf })
-}
-
-// Outline is Extract, with values that are owned as a whole left empty. The API server completes such values with defaults, so not
-// all that is in them was applied. Items of lists keep what names them: the key fields of one, or the value of an item of a set.
-func Outline(content map[string]any, fields []byte) (map[string]any, error) {
-	return extractObject(content, fields, func(leaf any) any {
-		switch leaf.(type) {
-		case map[string]any:
-			return map[string]any{}
-		case []any:
-			return []any{}
-		default:
-			return leaf
-		}
-	})
-}
-
-func extractObject(content map[string]any, fields []byte, leaf func(any) any) (map[string]any, error) {
-	var set map[string]any
-	if err := json.Unmarshal(fields, &set); err != nil {
-		return nil, fmt.Errorf("reading the fields of a field manager: %w", err)
-	}
+// owned returns the part of an object that a set, of the fields of a manager, has. The result shares what is in content and must not be changed;
+// it has the order of content in its lists. Fields that content does not have are left out. leaf is whole or outline.
+func owned(content map[string]any, set *fieldpath.Set, leaf func(any) any) map[string]any {
 	part, _ := extract(content, set, leaf).(map[string]any)
-	return part, nil
+	return part
 }
 
-// extract returns the owned part of a value; leaf says what is returned of a value that is owned as a whole.
-func extract(value any, set map[string]any, leaf func(any) any) any {
-	if len(set) == 0 {
-		return leaf(value)
-	}
-	switch value := value.(type) {
+// whole keeps a value that is owned as a whole.
+func whole(leaf any) any { return leaf }
+
+// outline leaves a value that is owned as a whole empty. The API server completes such values with defaults, so not all that is in them was
+// applied. Items of lists keep what names them: the key fields of one, or the value of an item of a set.
+func outline(leaf any) any {
+	switch leaf.(type) {
 	case map[string]any:
-		part := make(map[string]any, len(set))
-		for key, below := range set {
-			name, ok := strings.CutPrefix(key, "f:")
-			if !ok {
-				continue
-			}
-			if field, ok := value[name]; ok {
-				part[name] = extract(field, asSet(below), leaf)
+		return map[string]any{}
+	case []any:
+		return []any{}
+	}
+	return leaf
+}
+
+// extract returns what a set has of a value, nil for all of it; leaf says what is returned of a value that is owned as a whole.
+func extract(content any, set *fieldpath.Set, leaf func(any) any) any {
+	switch content := content.(type) {
+	case map[string]any:
+		if set == nil {
+			break
+		}
+		part := make(map[string]any, set.Members.Size())
+		for name, field := range content {
+			if inner, ok := below(set, fieldpath.PathElement{FieldName: &name}); ok {
+				part[name] = extract(field, inner, leaf)
 			}
 		}
 		return part
 	case []any:
-		return extractItems(value, set, leaf)
-	default:
-		return value
-	}
-}
-
-func extractItems(list []any, set map[string]any, leaf func(any) any) []any {
-	part := make([]any, 0, min(len(list), len(set)))
-	matchers := newMatchers(set)
-	for i, item := range list {
-		if m := matchers.find(i, item); m != nil {
-			part = append(part, m.extract(item, leaf))
+		if set == nil {
+			break
 		}
-	}
-	return part
-}
-
-func asSet(below any) map[string]any {
-	set, _ := below.(map[string]any)
-	return set
-}
-
-// few is how many matchers are tried one by one.
-const few = 16
-
-// matchers find items of a list. A hook may return very long ones.
-type matchers struct {
-	list []matcher
-	// byIndex, byValue and byKeys have the first one in list for each place, value, and values of key fields; nil for few.
-	byIndex map[int]int
-	byValue map[any]int
-	byKeys  []keyed
-}
-
-// keyed are the matchers of items that have certain key fields.
-type keyed struct {
-	names []string
-	first map[any]int
-}
-
-func newMatchers(set map[string]any) *matchers {
-	m := &matchers{list: make([]matcher, 0, len(set))}
-	for _, element := range slices.Sorted(maps.Keys(set)) {
-		if one, ok := newMatcher(element, asSet(set[element])); ok {
-			m.list = append(m.list, one)
-		}
-	}
-	if len(m.list) > few {
-		m.index()
-	}
-	return m
-}
-
-func (m *matchers) index() {
-	m.byIndex, m.byValue = map[int]int{}, map[any]int{}
-	for at := range m.list {
-		one := &m.list[at]
-		switch {
-		case one.index >= 0:
-			setFirst(m.byIndex, one.index, at)
-		case one.keys == nil:
-			setFirst(m.byValue, merge.MapKey(one.value), at)
-		default:
-			names := slices.Sorted(maps.Keys(one.keys))
-			k := slices.IndexFunc(m.byKeys, func(k keyed) bool { return slices.Equal(k.names, names) })
-			if k < 0 {
-				k, m.byKeys = len(m.byKeys), append(m.byKeys, keyed{names, map[any]int{}})
-			}
-			if key, ok := m.byKeys[k].of(one.keys); ok {
-				setFirst(m.byKeys[k].first, key, at)
-			}
-		}
-	}
-}
-
-func setFirst[K comparable](first map[K]int, key K, at int) {
-	if _, ok := first[key]; !ok {
-		first[key] = at
-	}
-}
-
-// of returns the values of the key fields, false if one is missing.
-func (k keyed) of(fields map[string]any) (any, bool) {
-	values := make([]any, len(k.names))
-	for i, name := range k.names {
-		value, ok := fields[name]
-		if !ok {
-			return nil, false
-		}
-		values[i] = value
-	}
-	if len(values) == 1 {
-		return merge.MapKey(values[0]), true
-	}
-	return merge.MapKey(values), true
-}
-
-// find returns the first matcher of an item, nil if there is none.
-func (m *matchers) find(index int, item any) *matcher {
-	if m.byIndex == nil {
-		at := slices.IndexFunc(m.list, func(one matcher) bool { return one.matches(index, item) })
-		if at < 0 {
-			return nil
-		}
-		return &m.list[at]
-	}
-	found := len(m.list)
-	if at, ok := m.byIndex[index]; ok {
-		found = at
-	}
-	if fields, ok := item.(map[string]any); ok {
-		for _, k := range m.byKeys {
-			if key, ok := k.of(fields); ok {
-				if at, ok := k.first[key]; ok {
-					found = min(found, at)
+		part := make([]any, 0, min(len(content), set.Members.Size()))
+		keys := keysOf(set)
+		for i, item := range content {
+			for element := range elementsOf(i, item, keys) {
+				if inner, ok := below(set, element); ok {
+					part = append(part, extractItem(item, element, inner, leaf))
+					break
 				}
 			}
 		}
+		return part
 	}
-	if len(m.byValue) > 0 {
-		if at, ok := m.byValue[merge.MapKey(item)]; ok {
-			found = min(found, at)
+	return leaf(content)
+}
+
+// below returns what a set has below an element, nil for all of it; false if it has nothing.
+func below(set *fieldpath.Set, element fieldpath.PathElement) (*fieldpath.Set, bool) {
+	if inner, ok := set.Children.Get(element); ok {
+		return inner, true
+	}
+	return nil, set.Members.Has(element)
+}
+
+// keysOf returns the names of the key fields by which a set names items of a list: mostly all by the same.
+func keysOf(set *fieldpath.Set) (keys [][]string) {
+	note := func(element fieldpath.PathElement) {
+		if element.Key == nil || slices.ContainsFunc(keys, func(names []string) bool {
+			return slices.EqualFunc(names, *element.Key, func(name string, field value.Field) bool { return name == field.Name })
+		}) {
+			return
 		}
+		names := make([]string, len(*element.Key))
+		for i, field := range *element.Key {
+			names[i] = field.Name
+		}
+		keys = append(keys, names)
 	}
-	if found == len(m.list) {
-		return nil
-	}
-	return &m.list[found]
+	set.Members.Iterate(note)
+	set.Children.Iterate(note)
+	return keys
 }
 
-// matcher finds an item of a list by one element of a path.
-type matcher struct {
-	// keys are what an item has in its key fields, nil for other kinds of lists.
-	keys map[string]any
-	// value is an item of a set.
-	value any
-	// index is the place of an item, negative if another way counts.
-	index int
-	below map[string]any
+// elementsOf yields the elements by which a set may name an item of a list.
+func elementsOf(index int, item any, keys [][]string) iter.Seq[fieldpath.PathElement] {
+	return func(yield func(fieldpath.PathElement) bool) {
+		if !yield(fieldpath.PathElement{Index: &index}) {
+			return
+		}
+		fields, _ := item.(map[string]any)
+		for _, names := range keys {
+			key := make(value.FieldList, 0, len(names))
+			for _, name := range names {
+				if field, ok := fields[name]; ok {
+					key = append(key, value.Field{Name: name, Value: value.NewValueInterface(field)})
+				}
+			}
+			if len(key) == len(names) && !yield(fieldpath.PathElement{Key: &key}) {
+				return
+			}
+		}
+		of := value.NewValueInterface(item)
+		yield(fieldpath.PathElement{Value: &of})
+	}
 }
 
-// extract returns the owned part of an item that matches.
-func (m matcher) extract(item any, leaf func(any) any) any {
-	if len(m.below) > 0 {
-		return extract(item, m.below, leaf)
-	}
-	if m.index < 0 && m.keys == nil {
+// extractItem returns what a set has of the item of a list that an element names.
+func extractItem(item any, element fieldpath.PathElement, set *fieldpath.Set, leaf func(any) any) any {
+	if set == nil && element.Value != nil {
 		return item
 	}
-	whole := leaf(item)
-	part, ok := whole.(map[string]any)
-	fields, is := item.(map[string]any)
-	if !ok || !is || len(part) == len(fields) {
-		return whole
+	part := extract(item, set, leaf)
+	fields, ok := part.(map[string]any)
+	if set != nil || element.Key == nil || !ok {
+		return part
 	}
-	part = maps.Clone(part)
-	for name := range m.keys {
-		part[name] = fields[name]
+	fields = maps.Clone(fields)
+	for _, field := range *element.Key {
+		fields[field.Name] = field.Value.Unstructured()
 	}
-	return part
-}
-
-func newMatcher(element string, below map[string]any) (matcher, bool) {
-	m := matcher{index: -1, below: below}
-	kind, rest, ok := strings.Cut(element, ":")
-	if !ok {
-		return m, false
-	}
-	var err error
-	switch kind {
-	case "k":
-		err = utiljson.Unmarshal([]byte(rest), &m.keys)
-		ok = len(m.keys) > 0
-	case "v":
-		err = utiljson.Unmarshal([]byte(rest), &m.value)
-	case "i":
-		m.index, err = strconv.Atoi(rest)
-	default:
-		ok = false
-	}
-	return m, ok && err == nil
-}
-
-func (m matcher) matches(index int, item any) bool {
-	if m.index >= 0 {
-		return m.index == index
-	}
-	if m.keys == nil {
-		return merge.Equal(item, m.value)
-	}
-	fields, ok := item.(map[string]any)
-	if !ok {
-		return false
-	}
-	for name, want := range m.keys {
-		if is, ok := fields[name]; !ok || !merge.Equal(is, want) {
-			return false
-		}
-	}
-	return true
+	return fields
 }
 
 // entry is an entry of metadata.managedFields.
@@ -356,4 +225,9 @@ func ownsItem(set map[string]any, place string) bool {
 		}
 	}
 	return false
+}
+
+func asSet(below any) map[string]any {
+	set, _ := below.(map[string]any)
+	return set
 }

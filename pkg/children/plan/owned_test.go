@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package plan_test
+package plan
 
 import (
 	"fmt"
@@ -25,7 +25,6 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
@@ -42,14 +41,22 @@ func parsed(t testing.TB, text string) map[string]any {
 	return content
 }
 
-func TestExtractReturnsWhatIsOwned(t *testing.T) {
+// ownedOf returns what of an object FieldsV1 say is owned.
+func ownedOf(content map[string]any, fields string, leaf func(any) any) (map[string]any, error) {
+	set, err := setOf("a manager", []byte(fields))
+	if err != nil {
+		return nil, err
+	}
+	return owned(content, set, leaf), nil
+}
+
+func TestWhatIsOwned(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason, fields, want string
 	}{
 		"Nothing":     {"A manager may own a field that is gone.", `{"f:data":{"f:a":{}}}`, `{}`},
 		"Field":       {"Of a map only the fields that are named.", `{"f:metadata":{"f:labels":{"f:ours":{}}}}`, `{"metadata":{"labels":{"ours":"1"}}}`},
 		"Map":         {"An empty map is a value.", `{"f:metadata":{"f:annotations":{}}}`, `{"metadata":{"annotations":{}}}`},
-		"MapItself":   {"The map is owned, not what is in it.", `{"f:metadata":{"f:labels":{".":{}}}}`, `{"metadata":{"labels":{}}}`},
 		"Atomic":      {"A leaf is owned as a whole.", `{"f:spec":{"f:externalIPs":{}}}`, `{"spec":{"externalIPs":["1.1.1.1","2.2.2.2"]}}`},
 		"SetItem":     {"Items of sets are named by value.", `{"f:spec":{"f:externalIPs":{"v:\"2.2.2.2\"":{}}}}`, `{"spec":{"externalIPs":["2.2.2.2"]}}`},
 		"IndexedItem": {"Items may be named by place.", `{"f:spec":{"f:externalIPs":{"i:0":{}}}}`, `{"spec":{"externalIPs":["1.1.1.1"]}}`},
@@ -58,10 +65,10 @@ func TestExtractReturnsWhatIsOwned(t *testing.T) {
 			`{"f:spec":{"f:ports":{"k:{\"port\":53,\"protocol\":\"TCP\"}":{".":{},"f:name":{},"f:port":{}},"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}}}`,
 			`{"spec":{"ports":[{"name":"t","port":53},{"port":80}]}}`,
 		},
-		"Strange": {"Elements of no known kind own nothing.", `{"x":{},"f:spec":{"f:ports":{"k:[]":{},"q:1":{},"i:x":{}}}}`, `{"spec":{"ports":[]}}`},
+		"Strange": {"Elements of no known kind own nothing.", `{"f:spec":{"f:ports":{"q:1":{},"i:7":{}}}}`, `{"spec":{"ports":[]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := plan.Extract(parsed(t, service), []byte(test.fields))
+			got, err := ownedOf(parsed(t, service), test.fields, whole)
 			if err != nil || !reflect.DeepEqual(got, parsed(t, test.want)) {
 				t.Errorf("%s\ngot %v, %v, want %s", test.reason, got, err, test.want)
 			}
@@ -72,7 +79,7 @@ func TestExtractReturnsWhatIsOwned(t *testing.T) {
 func TestOutlineLeavesValuesThatAreOwnedAsAWholeEmpty(t *testing.T) {
 	const fields = `{"f:metadata":{"f:labels":{}},"f:spec":{"f:externalIPs":{},"f:clusterIP":{},"f:ports":{"k:{\"port\":80}":{".":{},"f:port":{}}}}}`
 	const want = `{"metadata":{"labels":{}},"spec":{"externalIPs":[],"clusterIP":"10.0.0.1","ports":[{"port":80}]}}`
-	got, err := plan.Outline(parsed(t, service), []byte(fields))
+	got, err := ownedOf(parsed(t, service), fields, outline)
 	if err != nil || !reflect.DeepEqual(got, parsed(t, want)) {
 		t.Errorf("got %v, %v, want %s", got, err, want)
 	}
@@ -94,31 +101,31 @@ func TestOutlineKeepsWhatNamesAnItem(t *testing.T) {
 		"by its place":               {`{"f:spec":{"f:rows":{"i:0":{}}}}`, `{"spec":{"rows":[{}]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whole := parsed(t, pod)
-			got, err := plan.Outline(whole, []byte(test.fields))
+			content := parsed(t, pod)
+			got, err := ownedOf(content, test.fields, outline)
 			if err != nil || !reflect.DeepEqual(got, parsed(t, test.want)) {
 				t.Errorf("got %v, %v, want %s", got, err, test.want)
 			}
-			if !reflect.DeepEqual(whole, parsed(t, pod)) {
+			if !reflect.DeepEqual(content, parsed(t, pod)) {
 				t.Error("the object was changed")
 			}
 		})
 	}
 }
 
-func TestExtractRefusesWhatIsNoFieldSet(t *testing.T) {
-	for _, fields := range []string{"", "[]", "1", "{"} {
-		if got, err := plan.Extract(parsed(t, service), []byte(fields)); err == nil {
+func TestWhatIsNoFieldSetIsRefused(t *testing.T) {
+	for _, fields := range []string{"", "[]", "1", "{", `{"x":{}}`, `{"f:a":{"k:[]":{}}}`, `{"f:a":{"i:x":{}}}`} {
+		if got, err := ownedOf(parsed(t, service), fields, whole); err == nil {
 			t.Errorf("%q: got %v, want an error", fields, got)
 		}
 	}
 }
 
-func FuzzExtract(f *testing.F) {
+func FuzzOwned(f *testing.F) {
 	f.Add(`{"f:spec":{"f:ports":{"k:{\"port\":53}":{".":{},"f:name":{}},"v:1":{},"i:2":{}}}}`)
 	f.Fuzz(func(t *testing.T, fields string) {
-		whole := parsed(t, service)
-		if _, err := plan.Extract(whole, []byte(fields)); err == nil && !reflect.DeepEqual(whole, parsed(t, service)) {
+		content := parsed(t, service)
+		if _, err := ownedOf(content, fields, whole); err == nil && !reflect.DeepEqual(content, parsed(t, service)) {
 			t.Error("the object was changed")
 		}
 	})
@@ -147,8 +154,8 @@ func TestOfALongListIsOwnedWhatOfAShortOneIs(t *testing.T) {
 				for i := range more {
 					fmt.Fprintf(&others, `,"k:{\"other\":%d}":{},"v:\"other-%d\"":{},"i:%d":{}`, i, i, 1000+i)
 				}
-				whole := parsed(t, `{"list":`+test.list+`}`)
-				got, err := plan.Extract(whole, []byte(`{"f:list":{`+test.fields+others.String()+`}}`))
+				content := parsed(t, `{"list":`+test.list+`}`)
+				got, err := ownedOf(content, `{"f:list":{`+test.fields+others.String()+`}}`, whole)
 				if want := parsed(t, `{"list":`+test.want+`}`); err != nil || !merge.Equal(got, want) {
 					t.Errorf("beside %d others: got %v, %v, want %v", more, got, err, want)
 				}
@@ -170,7 +177,7 @@ func keyedItems(tb testing.TB, n int) func() {
 		tb.Fatal(err)
 	}
 	return func() {
-		part, err := plan.Extract(map[string]any{"ports": list}, encoded)
+		part, err := ownedOf(map[string]any{"ports": list}, string(encoded), whole)
 		if ports, _ := part["ports"].([]any); err != nil || len(ports) != n {
 			tb.Fatal(part, err)
 		}
@@ -181,4 +188,4 @@ func TestWhatIsOwnedOfAListCostsItsItemsAndNotTheirSquare(t *testing.T) {
 	slope.Check(t, 500, slope.Linear, keyedItems)
 }
 
-func BenchmarkExtractOfKeyedItems(b *testing.B) { slope.Benchmark(b, keyedItems) }
+func BenchmarkOwnedKeyedItems(b *testing.B) { slope.Benchmark(b, keyedItems) }

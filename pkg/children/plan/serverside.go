@@ -61,7 +61,7 @@ func (c *child) compareApplied(returned []Returned) (findings, error) {
 		f.record = managedPlace
 		if c.last == nil {
 			var err error
-			if c.last, err = c.appliedBefore(Outline); err != nil {
+			if c.last, err = c.appliedBefore(outline); err != nil {
 				return f, err
 			}
 		}
@@ -69,19 +69,16 @@ func (c *child) compareApplied(returned []Returned) (findings, error) {
 		f.separateOwner(c.in.Parent)
 		return f, err
 	}
-	part, err := Extract(c.observed, fields)
-	if err == nil {
-		c.last, err = Outline(c.observed, fields)
-	}
+	set, err := setOf(c.in.Manager, fields)
 	if err != nil {
-		return f, fmt.Errorf("reading what %s owns: %w", c.in.Manager, err)
+		return f, err
 	}
-	c.owned = true
+	c.last, c.owned = owned(c.observed, set, outline), true
 	if _, err := merge.Objects(c.observed, c.last, c.step.shown, c.step.schema, f.note(&f.values, returned)); err != nil {
 		return f, err
 	}
-	// What another manager took from ours is not in the part.
-	if _, err := merge.Objects(part, c.last, c.step.shown, c.step.schema, f.note(&f.ownership, returned)); err != nil {
+	// What another manager took from ours is not in the part that is owned.
+	if _, err := merge.Objects(owned(c.observed, set, whole), c.last, c.step.shown, c.step.schema, f.note(&f.ownership, returned)); err != nil {
 		return f, err
 	}
 	differ := containing(f.values)
@@ -205,29 +202,24 @@ func (in *Input) former(o *object.Object) []string {
 	return managers
 }
 
-// ownedBy returns as FieldsV1 what some managers own together, nil if they own nothing.
-func ownedBy(o *object.Object, managers []string) (json.RawMessage, error) {
-	managers = slices.DeleteFunc(managers, func(manager string) bool {
-		_, ok := o.AppliedFields(manager)
-		return !ok
-	})
-	switch len(managers) {
-	case 0:
-		return nil, nil
-	case 1:
-		only, _ := o.AppliedFields(managers[0])
-		return only, nil
-	}
-	all := fieldpath.NewSet()
+// ownedBy returns what some managers own together, nil if they own nothing.
+func ownedBy(o *object.Object, managers []string) (*fieldpath.Set, error) {
+	var all *fieldpath.Set
 	for _, manager := range managers {
-		owned, _ := o.AppliedFields(manager)
-		set, err := setOf(manager, owned)
+		fields, ok := o.AppliedFields(manager)
+		if !ok {
+			continue
+		}
+		set, err := setOf(manager, fields)
 		if err != nil {
 			return nil, err
 		}
-		all = all.Union(set)
+		if all != nil {
+			set = all.Union(set)
+		}
+		all = set
 	}
-	return all.ToJSON()
+	return all, nil
 }
 
 // setOf decodes FieldsV1 of a manager.
