@@ -27,25 +27,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
-func TestGenerateMakesTheSameHistoryOfTheSameSeed(t *testing.T) {
-	different := 0
-	for seed := range uint64(50) {
-		h := Generate(seed)
-		if len(h.Steps) < Length {
-			t.Errorf("seed %d has %d steps, want %d at least", seed, len(h.Steps), Length)
-		}
-		if !reflect.DeepEqual(h, Generate(seed)) {
-			t.Errorf("seed %d does not always make the same history", seed)
-		}
-		if !reflect.DeepEqual(h.Steps, Generate(seed+1).Steps) {
-			different++
-		}
-	}
-	if different != 50 {
-		t.Errorf("%d of 50 histories differ from the next one", different)
-	}
-}
-
 func TestGenerateUsesEveryAction(t *testing.T) {
 	used := map[Action]int{}
 	for seed := range uint64(300) {
@@ -79,18 +60,6 @@ func TestSomeHistoriesDrawMany(t *testing.T) {
 		if n := drawn[what] * 1000 / seeds; n < perThousand/2 || n > 2*perThousand {
 			t.Errorf("%s in %d of a thousand histories, want about %d", what, n, perThousand)
 		}
-	}
-}
-
-func TestDrawsAreCounted(t *testing.T) {
-	draws, others := Draws{}, Draws{}
-	draws.add(ofChildren, "150", 1)
-	draws.add(ofTurns, "up", 2)
-	others.add(ofChildren, "2", 3)
-	others.add(ofChildren, "150", 4)
-	draws.Merge(others)
-	if got, want := draws.Table(), "children: 2: 3, 150: 5\none after the other: up: 2\n"; got != want {
-		t.Errorf("counted:\n%swant:\n%s", got, want)
 	}
 }
 
@@ -156,33 +125,6 @@ func TestShrinkMakesNumbersSmaller(t *testing.T) {
 	})
 	if want := (History{Steps: []Step{{Do: RunOn, Count: 32}, {Do: EditObject}}}); !reflect.DeepEqual(small, want) {
 		t.Errorf("shrunk to %+v, want %+v", small, want)
-	}
-}
-
-// That a run repeats needs another runtime: see TestRunsRepeat of package simulation.
-func TestRunsOfSeedsDiffer(t *testing.T) {
-	seen := map[uint64]bool{}
-	const seeds = 6
-	for seed := range uint64(seeds) {
-		r := Run(t, Generate(seed), false)
-		if r.Violation == nil && r.Decisions < Length {
-			t.Errorf("seed %d: %d decisions were made, want %d at least", seed, r.Decisions, Length)
-		}
-		seen[r.Hash] = true
-	}
-	if len(seen) < seeds {
-		t.Errorf("%d of %d histories differ from each other", len(seen), seeds)
-	}
-}
-
-func TestUntilIsWhatWasDone(t *testing.T) {
-	h := Generate(11)
-	whole := Run(t, h, true)
-	if whole.Steps == 0 || whole.Steps == len(h.Steps) {
-		t.Fatalf("%d of %d steps were done", whole.Steps, len(h.Steps))
-	}
-	if done := Run(t, h.Until(whole.Steps), true); done.Steps != whole.Steps || done.Decisions == 0 {
-		t.Errorf("%d steps with %d decisions, want %d steps", done.Steps, done.Decisions, whole.Steps)
 	}
 }
 

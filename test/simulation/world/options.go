@@ -26,7 +26,7 @@ import (
 
 // Options configure a world.
 type Options struct {
-	// Seed decides what [World.Step] chooses, which faults it makes, and the jitter of the engines.
+	// Seed decides the jitter of the engines, and what else is random in them.
 	Seed uint64
 	// API are the options of the API server. Its clock is that of the bubble.
 	API apiserver.Options
@@ -37,12 +37,10 @@ type Options struct {
 	Hook func(HookCall) HookResponse
 	// Arrived is called with each request of an engine that has arrived at the API server. Nil: nobody is.
 	Arrived func(Pending)
-	// Faults says which faults [World.Step] makes. The zero value: none.
-	Faults Faults
 	// Collect does one write of a controller of the cluster that the API server does not have, as [apiserver.Server.Collect] does, and returns
 	// false if it has nothing to do. It is called by [World.Settle]. Nil: there is none.
 	Collect func() bool
-	// Trace keeps the entries that [World.Trace] returns. Without it only their hash is kept.
+	// Trace keeps the entries that [World.Trace] returns.
 	Trace bool
 	// Quiet is how long nothing may become pending until the world is at rest, see [World.Settle]. Default 90 s, which is longer than
 	// every period of an engine but those of resyncs.
@@ -62,31 +60,6 @@ func (o Options) withDefaults() Options {
 		o.Requests = 20000
 	}
 	return o
-}
-
-// Faults are the probabilities, from 0 to 1, with which [World.Step] makes a fault where it can be made.
-type Faults struct {
-	// Refuse is that of a request or a hook call that does not arrive, with one of [TooManyRequests], [InternalError], [Unavailable],
-	// [Disconnect] and, where a resourceVersion is asked for, [Expire].
-	Refuse float64
-	// Lose is that of a response that is lost after what was asked for was done.
-	Lose float64
-	// Hang is that of a request, a response, or a hook's, that does not come until the caller gives up.
-	Hang float64
-	// Late is that of a request that its sender gives up and that arrives nevertheless, later.
-	Late float64
-	// Delay is that of a response that takes up to 15 s.
-	Delay float64
-	// Break is that of a watch that is broken in place of an event that it would deliver.
-	Break float64
-	// Expire is that of a watch that is expired in place of an event that it would deliver, so that its engine lists again.
-	Expire float64
-	// Hold is that of all watches of one resource of one engine being held back for up to 100 steps, when an event would be delivered.
-	Hold float64
-	// Burst is that of several events of a watch being delivered at once.
-	Burst float64
-	// Pass is that of up to 5 s passing though something is pending.
-	Pass float64
 }
 
 // HookCall is a call of a hook that arrived.

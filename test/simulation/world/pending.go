@@ -121,8 +121,6 @@ type item struct {
 	key string
 	// order is that of the arrival in the world, which decides between equal keys.
 	order uint64
-	// class is a hash of engine, kind and resource: what is of one class has one weight.
-	class uint64
 	// due is when it can be released, from the start of the world.
 	due time.Duration
 
@@ -153,11 +151,10 @@ func (s *items) remove(i *item) bool {
 	return found
 }
 
-// identify sets the key and the class of an item that waits for its next release.
+// identify sets the key of an item that waits for its next release.
 func (i *item) identify(detail string) {
-	class := strconv.Itoa(i.Engine) + "|" + strconv.Itoa(int(i.Kind)) + "|" + i.Resource + "." + i.Group + "|" + i.Controller + "|" + i.Hook
-	i.class = hashOf(class)
-	i.key = class + "|" + i.Verb + "|" + i.Namespace + "/" + i.Name + "/" + i.Subresource + "|" + i.Version + "|" + detail
+	i.key = strconv.Itoa(i.Engine) + "|" + strconv.Itoa(int(i.Kind)) + "|" + i.Resource + "." + i.Group + "|" + i.Controller + "|" + i.Hook +
+		"|" + i.Verb + "|" + i.Namespace + "/" + i.Name + "/" + i.Subresource + "|" + i.Version + "|" + detail
 }
 
 // describe takes the identity of a request from its method and path.

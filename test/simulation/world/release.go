@@ -167,7 +167,7 @@ func (w *World) release(i *item, f Fault) bool {
 
 // effect does what happens when i is released.
 func (w *World) effect(i *item, f Fault) bool {
-	before, key := i.Pending, i.key
+	before := i.Pending
 	var outcome string
 	if i.stream != nil {
 		w.mu.Lock()
@@ -190,7 +190,7 @@ func (w *World) effect(i *item, f Fault) bool {
 			w.releaseResponse(i, f)
 		}
 	}
-	w.released(before, key, f, outcome)
+	w.released(before, f, outcome)
 	return true
 }
 

@@ -58,14 +58,6 @@ const decorator = `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"Decora
 // both has a definition of each kind of controller, by its resource.
 var both = map[string]string{"compositecontrollers": composite, "decoratorcontrollers": decorator}
 
-// otherDecorator decorates things with Secrets.
-var otherDecorator = strings.ReplaceAll(decorator, "configmaps", "secrets")
-
-// some is a little of each fault.
-var some = world.Faults{
-	Refuse: .01, Lose: .01, Hang: .005, Late: .01, Delay: .02, Break: .01, Expire: .01, Hold: .05, Burst: .1, Pass: .02,
-}
-
 // scenario is a world with the kind Thing.
 type scenario struct {
 	*world.World
@@ -126,50 +118,6 @@ func (s scenario) settle() {
 	if err := s.Settle(patience); err != nil {
 		s.t.Fatal(err)
 	}
-}
-
-// steps makes up to n steps; where nothing is pending, a while passes.
-func (s scenario) steps(n int) {
-	for range n {
-		if !s.Step() {
-			s.Idle(10 * time.Second)
-		}
-	}
-}
-
-// history creates, edits and deletes things.
-func (s scenario) history() {
-	s.t.Helper()
-	s.createThing("a", 1, "x")
-	s.steps(50)
-	s.createThing("b", 2, "x")
-	s.steps(50)
-	s.editThing("a", 3, "y")
-	s.steps(50)
-	s.deleteThing("b")
-	s.steps(30)
-	s.createThing("c", 2, "z")
-	s.steps(50)
-	s.editThing("a", 2, "y")
-	s.steps(50)
-}
-
-// releaseFirst releases without a fault until something of the kind is pending, and that with the fault.
-func (s scenario) releaseFirst(kind world.Kind, f world.Fault) bool {
-	for range 1000 {
-		pending := s.Pending()
-		for _, p := range pending {
-			if p.Kind == kind {
-				return s.Release(p, f)
-			}
-		}
-		if len(pending) > 0 {
-			s.Release(pending[0], world.Fault{})
-		} else if !s.Idle(time.Minute) {
-			return false
-		}
-	}
-	return false
 }
 
 func (s scenario) close() {

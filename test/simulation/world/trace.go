@@ -37,13 +37,8 @@ type Entry struct {
 // Trace returns what happened, oldest first. It is empty without [Options.Trace].
 func (w *World) Trace() []Entry { return w.trace }
 
-// TraceHash is a hash of all that happened: equal for two worlds in which the same happened at the same times.
-func (w *World) TraceHash() uint64 { return w.hash }
-
 // Note adds an entry, for what the world cannot know.
 func (w *World) Note(actor, what string) {
-	w.mix(actor)
-	w.mix(what)
 	if w.options.Trace {
 		w.trace = append(w.trace, Entry{w.Now(), actor, what})
 	}
@@ -60,10 +55,7 @@ func PrintTrace(out io.Writer, entries []Entry) {
 }
 
 // released notes a release of i in the state before it.
-func (w *World) released(p Pending, key string, f Fault, outcome string) {
-	w.mix(key)
-	w.mixNumber(uint64(w.Now())<<8 | uint64(f.Kind))
-	w.mix(outcome)
+func (w *World) released(p Pending, f Fault, outcome string) {
 	if !w.options.Trace {
 		return
 	}
@@ -75,28 +67,6 @@ func (w *World) released(p Pending, key string, f Fault, outcome string) {
 		what += " → " + outcome
 	}
 	w.trace = append(w.trace, Entry{w.Now(), fmt.Sprintf("engine %d", p.Engine), what})
-}
-
-// The constants of FNV-1a for 64 bits.
-const (
-	fnvOffset = 14695981039346656037
-	fnvPrime  = 1099511628211
-)
-
-func (w *World) mix(text string) {
-	h := w.hash
-	for i := range len(text) {
-		h = (h ^ uint64(text[i])) * fnvPrime
-	}
-	w.hash = (h ^ 0xff) * fnvPrime
-}
-
-func (w *World) mixNumber(n uint64) {
-	h := w.hash
-	for ; n != 0; n >>= 8 {
-		h = (h ^ n&0xff) * fnvPrime
-	}
-	w.hash = (h ^ 0xff) * fnvPrime
 }
 
 func hashOf(text string) uint64 {

@@ -54,15 +54,10 @@ type World struct {
 
 	options  Options
 	started  time.Time
-	random   *rand.Rand
 	timer    *time.Timer
 	activity chan struct{}
 	trace    []Entry
-	hash     uint64
 	calls    int
-	// steps counts the steps, and holds are until which one a class of events is held.
-	steps int
-	holds map[uint64]int
 	// requests counts what has arrived at the API server and the hooks.
 	requests int
 
@@ -97,9 +92,9 @@ func New(o Options) *World {
 	o = o.withDefaults()
 	seedRandom(o.Seed)
 	w := &World{
-		API: apiserver.New(o.API), options: o, started: time.Now(), hash: fnvOffset,
-		random: rand.New(rand.NewPCG(o.Seed, 1)), jitter: rand.New(rand.NewPCG(o.Seed, 2)),
-		timer: time.NewTimer(0), activity: make(chan struct{}, 1), holds: map[uint64]int{},
+		API: apiserver.New(o.API), options: o, started: time.Now(),
+		jitter: rand.New(rand.NewPCG(o.Seed, 2)),
+		timer:  time.NewTimer(0), activity: make(chan struct{}, 1),
 	}
 	w.timer.Stop()
 	return w
@@ -276,7 +271,6 @@ func (w *World) Do(user string, r apiserver.Request) apiserver.Response {
 	response := w.API.Do(r)
 	var p Pending
 	describe(&p, r.Method, r.Path, r.Query, r.ContentType)
-	w.mixNumber(hashOf(string(r.Body)))
 	w.Note(user, fmt.Sprintf("%s → %d", p.String()[len("request "):], response.Code))
 	return response
 }
