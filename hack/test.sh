@@ -23,12 +23,16 @@ export PATH="${root}/bin/path:${PATH}"
 
 mapfile -t unit_packages < <(go list ./... | grep -v -e /pkg/generated/ -e '/test/')
 # Packages under test/ that start no program but their own: go test knows all that their results depend on.
-alone=(./test/{bench/{gauge,hookserver,report,subject},faults/report,process,simulation,simulation/{apiserver,apiserver/value,history,hooks,invariant,mutants,world},server,tcpproxy,terminal})
+alone=(./test/{bench/{gauge,hookserver,report,subject},faults/report,process,server,tcpproxy,terminal})
+# The engine in a simulated cluster, where one goroutine runs at a time.
+simulated=(./test/simulation/{apiserver/value,history,invariant,mutants,world})
 mapfile -t control_plane_packages < <(
-    go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./test/... | grep -vxF -f <(go list "${alone[@]}")
+    go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./test/... |
+        grep -vxF -f <(go list "${alone[@]}" "${simulated[@]}" ./test/simulation)
 )
 # Nobody debugs these programs: without debug information and symbols they are linked in half of the time.
-race=(-race '-ldflags=-s -w')
+plain=('-ldflags=-s -w')
+race=(-race "${plain[@]}")
 # Results of tests with programs that go test did not build, which it does not know of, are not kept. The tests' own programs are: go test
 # links those again of which something has changed.
 export PROCESSOR_TIMES="${work}/processor-times"
@@ -47,10 +51,11 @@ units() {
     kept go test "$@" -timeout 30m "${unit_packages[@]}" || complain "tests of the product's module failed"
 }
 
-# What tests are made of. Random histories are for others.
+# What tests are made of. The race detector finds nothing where one goroutine runs at a time.
 parts() {
-    echo "go test ${*}: what tests are made of, ${#alone[@]} packages"
-    kept go test "$@" -skip '^TestHistories$' -timeout 30m "${alone[@]}" || complain "tests of what tests are made of failed"
+    echo "go test ${*}: what tests are made of, ${#alone[@]} packages, and ${#simulated[@]} of the simulation without -race"
+    kept go test "$@" -timeout 30m "${alone[@]}" || complain "tests of what tests are made of failed"
+    kept go test "${plain[@]}" -timeout 30m "${simulated[@]}" || complain "tests of the simulation failed"
 }
 
 # What comes from hooks is fuzzed from the corpus in testdata, so often that it takes some seconds on an idle machine: beside other work a
@@ -62,32 +67,32 @@ fuzz() {
         grep -q "^func ${function}(" "${folder}"/*_test.go || complain "there is no ${function}"
         kept go test -o bin/tests/fuzz/ -run '^$' -fuzz "^${function}\$" -fuzztime "${count}x" "${folder}" || complain "${function} failed"
     done <<END
-FuzzDecodeResponse ./pkg/hook/wire 100000
-FuzzMerge ./pkg/children/merge 400000
+FuzzDecodeResponse ./pkg/hook/wire 20000
+FuzzMerge ./pkg/children/merge 80000
 END
 }
 
 # The race detector is for the engine, and takes more processor time than the server itself. The suites in which much happens at the
-# same moment have it in the server too; the others have the server as it is shipped. With RACE=all, all of them have it. They wait more than
-# they compute: more of them run at a time than there are processors. One go test runs all of them: with two, processors are idle at the end
-# of the first one.
+# same moment have it in the server; the others have the server as it is shipped. The tests' own programs, whose parts are tested with
+# it above, do without. With RACE=all, all of them have it. They wait more than they compute: more of them run at a time than there are
+# processors. One go test runs all of them: with two, processors are idle at the end of the first one.
 suites() {
-    local raced=(churn conformance/{brakes,deferred,finalizers,pairs,rollout}) all
+    local raced=(churn conformance/{brakes,deferred,finalizers,pairs,rollout}) all programs=("${plain[@]}")
     mapfile -t all < <(
         printf './test/%s\n' "${long[@]}" "${raced[@]}"
         printf '%s\n' "${control_plane_packages[@]}" | grep -vE "/test/($(IFS='|' && echo "${raced[*]}|${long[*]}"))\$"
     )
     if [[ "${RACE:-}" == all ]]; then
-        raced=("${all[@]##*/test/}")
+        raced=("${all[@]##*/test/}") programs=("${race[@]}")
     fi
-    echo "go test -race: the suites on a real control plane; the server has the race detector in ${raced[*]}"
-    RACED_SUITES="${raced[*]}" kept go test "${race[@]}" "${control_plane[@]}" -p "$(($(nproc) + 2))" "${all[@]}" || complain "tests under test/ failed"
+    echo "go test: the suites on a real control plane; the server has the race detector in ${raced[*]}"
+    RACED_SUITES="${raced[*]}" kept go test "${programs[@]}" "${control_plane[@]}" -p "$(($(nproc) + 2))" "${all[@]}" || complain "tests under test/ failed"
 }
 
 histories() {
     # Always the same ones, so that a commit that was green is green; `make simulate` goes further.
-    echo "go test: 1400 histories of the simulated cluster"
-    kept hack/simulate.sh -simulation.seeds 1400 || complain "the simulation found something"
+    echo "go test: the kept histories of the simulated cluster, and 400 random ones"
+    TESTS='^Test(Histories|KeptHistories|OpenHistories|RunsRepeat)$' kept hack/simulate.sh -simulation.seeds 400 || complain "the simulation found something"
 }
 
 # Histories go on when all else is done: they use every processor that is free, and one module after the other would not.
@@ -99,16 +104,16 @@ fuzz_and_histories() {
 other_modules() {
     while IFS= read -r module; do
         case "${module}" in . | hack/tools) continue ;; esac
-        echo "go test -race: ${module}"
-        (cd "${module}" && kept go test "${race[@]}" -count=1 -timeout 30m -o "${root}/bin/tests/${module}/" ./...) || complain "tests of ${module} failed"
+        echo "go test: ${module}"
+        (cd "${module}" && kept go test "${plain[@]}" -count=1 -timeout 30m -o "${root}/bin/tests/${module}/" ./...) || complain "tests of ${module} failed"
     done < <(modules)
 }
 
 # The processes that run beside the suites, by the name of what they run.
 declare -A beside=()
 
-# aside NICENESS FUNCTION: runs it beside what follows; awaited waits for those named, or for all, and shows what they printed. With niceness 19 it
-# has the time that the others leave, in which nothing that has a deadline can run.
+# aside NICENESS FUNCTION: runs it beside what follows; awaited waits for those named, or for all, and shows what they printed. With niceness 5 it
+# has a third of what the others have: with much more it would hardly get on beside other work of the machine.
 aside() {
     (
         renice -n "$1" -p "${BASHPID}" >/dev/null 2>&1 || true # It only says who goes first.
@@ -158,7 +163,7 @@ unit)
     ;;
 coverage) covered ;;
 all)
-    aside 19 fuzz_and_histories
+    aside 5 fuzz_and_histories
     aside 0 image
     units "${race[@]}"
     parts "${race[@]}"
