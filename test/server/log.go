@@ -17,8 +17,15 @@ limitations under the License.
 package server
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 // raceReport is how the race detector begins to tell what it saw.
@@ -31,18 +38,39 @@ var alarms = []string{
 	"METACONTROLLER_VERIFY",
 }
 
-// noise is in error lines that ordinary deletions and an ordinary end must not leave.
+// noise is in error lines of ours that ordinary deletions and an ordinary end must not leave. Libraries log such lines where a machine is slow,
+// or a request's context ends, and say nothing of the server by them.
 var noise = []string{"context canceled", "Handler timeout", "could not write"}
 
-// unavoidable are in error lines of libraries that say nothing of the server: client-go logs the first of every request whose context ends while the
-// response is being read, and the API server the second of a request that a slow machine has not answered in its time.
-var unavoidable = []string{"Unexpected error when reading response body", "post-timeout activity"}
+// sources has the text of our files that may log, by the names under which klog knows them.
+var sources = sync.OnceValue(func() map[string]string {
+	texts := map[string]string{}
+	for _, folder := range []string{"cmd", "pkg"} {
+		// What cannot be read logs nothing.
+		_ = filepath.WalkDir(filepath.Join(cluster.Root(), folder), func(path string, _ fs.DirEntry, err error) error {
+			if text, errRead := os.ReadFile(path); err == nil && errRead == nil && strings.HasSuffix(path, ".go") {
+				texts[filepath.Base(path)] += string(text)
+			}
+			return nil
+		})
+	}
+	return texts
+})
+
+// errorLine is an error of klog: E, month and day, the time, the thread, the file with the number of its line, and the begin of the message.
+var errorLine = regexp.MustCompile(`^E\d{4} \S+ +\d+ ([^ :]+\.go):\d+\] ("[^"]{1,40})`)
+
+// ownError reports whether a line is an error that our code has logged: its message begins so in a file of that name.
+func ownError(line string) bool {
+	found := errorLine.FindStringSubmatch(line)
+	return found != nil && strings.Contains(sources()[found[1]], found[2])
+}
 
 // complaints returns the lines of a server's log that fail a test. Lines with one of the texts in tolerated are left out.
 func complaints(log string, tolerated []string) []string {
 	var found []string
 	for line := range strings.SplitSeq(log, "\n") {
-		if (contains(line, alarms) || isError(line) && contains(line, noise) && !contains(line, unavoidable)) && !contains(line, tolerated) {
+		if (contains(line, alarms) || contains(line, noise) && ownError(line)) && !contains(line, tolerated) {
 			found = append(found, line)
 		}
 	}
@@ -51,11 +79,6 @@ func complaints(log string, tolerated []string) []string {
 
 func contains(line string, texts []string) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(line, text) })
-}
-
-// isError reports whether klog wrote a line as an error: E, then month and day.
-func isError(line string) bool {
-	return len(line) > 5 && line[0] == 'E' && strings.Trim(line[1:5], "0123456789") == ""
 }
 
 // race returns the first report of the race detector in a log, empty if there is none, and no more than some of its lines.

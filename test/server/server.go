@@ -44,8 +44,7 @@ const (
 	binaryVariable = "METACONTROLLER_APISERVER"
 	defaultBinary  = "bin/race/metacontroller-apiserver"
 
-	// startTimeout is generous: the binary has the race detector in it, and other tests run at the same time.
-	startTimeout = 2 * time.Minute
+	startTimeout = cluster.Limit
 	// stopTimeout is what an operator is promised after SIGTERM, and the share of the race detector and of what runs beside it.
 	stopTimeout = time.Minute
 	// verification has the engine check itself while it runs; what it finds is an error in the log.
