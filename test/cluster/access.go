@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,9 +28,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
-
-// accessLimit is more than a kube-apiserver takes to see a role or a binding on a busy machine.
-const accessLimit = 2 * time.Minute
 
 // Bind gives a user what a ClusterRole allows in a namespace or, if that is empty, in all of them, and then only until the test ends.
 func (c *Cluster) Bind(t testing.TB, name, role, namespace, user string) {
@@ -51,7 +47,7 @@ func (c *Cluster) Bind(t testing.TB, name, role, namespace, user string) {
 		t.Fatalf("binding %s to %s: %v", user, role, err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), accessLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Limit)
 		defer cancel()
 		if err := client.ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 			t.Errorf("deleting the binding %s: %v", name, err)
@@ -67,7 +63,7 @@ func (c *Cluster) AwaitAccess(t testing.TB, user string, what authorizationv1.Re
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user, Groups: groups(user), ResourceAttributes: &what,
 	}}
-	Eventually(t, accessLimit, fmt.Sprintf("%v to be what %s may do: %+v", allowed, user, what), func(ctx context.Context) (bool, string) {
+	Eventually(t, Limit, fmt.Sprintf("%v to be what %s may do: %+v", allowed, user, what), func(ctx context.Context) (bool, string) {
 		answer, err := reviews.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -91,7 +87,7 @@ func (c *Cluster) AwaitRole(t testing.TB, user, role, namespace string) {
 	var rules []rbacv1.PolicyRule
 	roles := NewClients(t, c.Config(t)).Kube.RbacV1().ClusterRoles()
 	// A controller of Kubernetes writes the rules of some roles.
-	Eventually(t, accessLimit, "the rules of the ClusterRole "+role, func(ctx context.Context) (bool, string) {
+	Eventually(t, Limit, "the rules of the ClusterRole "+role, func(ctx context.Context) (bool, string) {
 		found, err := roles.Get(ctx, role, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()

@@ -40,8 +40,6 @@ const (
 	apiServer = "kube-apiserver"
 	// portFlag is its flag of the port.
 	portFlag = "--secure-port="
-	// apiServerLimit is how long it may take to start on a busy machine.
-	apiServerLimit = 3 * time.Minute
 )
 
 // APIServer is a further kube-apiserver of a control plane, as a control plane with several has them: a test takes it away from those who
@@ -121,7 +119,7 @@ func (s *APIServer) Start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	Eventually(s.t, apiServerLimit, "the further kube-apiserver to be ready", func(ctx context.Context) (bool, string) {
+	Eventually(s.t, Limit, "the further kube-apiserver to be ready", func(ctx context.Context) (bool, string) {
 		select {
 		case <-s.process.Ended():
 			s.t.Fatalf("%v\n%s", s.process.Err(), s.process.Tail(10))

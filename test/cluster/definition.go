@@ -21,7 +21,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,9 +28,6 @@ import (
 
 // definitions are the CustomResourceDefinitions.
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-
-// definitionLimit is more than a kube-apiserver takes to serve a kind on a busy machine.
-const definitionLimit = time.Minute
 
 // CustomResource is a kind whose objects may have any fields.
 type CustomResource struct {
@@ -58,7 +54,7 @@ func (c *Cluster) Define(t testing.TB, resources ...CustomResource) {
 // DefineManifests is Define for CustomResourceDefinitions that are given in YAML, for kinds with a schema of their own.
 func (c *Cluster) DefineManifests(t testing.TB, manifests string) {
 	t.Helper()
-	objects := NewClients(t, c.Config(t)).Objects(t, "", definitionLimit)
+	objects := NewClients(t, c.Config(t)).Objects(t, "", Limit)
 	for _, definition := range c.Apply(t, manifests) {
 		objects.Await(definitions, definition.GetName(), "to be established", established)
 	}

@@ -23,7 +23,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,12 +33,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-const (
-	// manager is who applies manifests.
-	manager = "tests"
-	// removeLimit is how long it may take to delete what a test applied.
-	removeLimit = time.Minute
-)
+// manager is who applies manifests.
+const manager = "tests"
 
 // Apply applies manifests as `kubectl apply --server-side` does, in a tenth of its time, and returns the objects. It is for kinds whose
 // plural is an ordinary one.
@@ -70,7 +65,7 @@ func (c *Cluster) ApplyForTest(t testing.TB, manifests string) {
 	objects := c.Apply(t, manifests)
 	client := NewClients(t, c.Config(t)).Dynamic
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), removeLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Limit)
 		defer cancel()
 		for _, o := range objects {
 			if err := resourceOf(client, o).Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {

@@ -23,6 +23,10 @@ import (
 	"time"
 )
 
+// Limit is how long tests wait for anything that is to happen: more than it takes where a machine of half the speed has other work, too. How
+// long something takes is no matter of a test that waits for it.
+const Limit = 5 * time.Minute
+
 // shortest and longest are the intervals between two questions of Eventually.
 const shortest, longest = 50 * time.Millisecond, time.Second
 

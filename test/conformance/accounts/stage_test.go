@@ -25,7 +25,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,8 +96,7 @@ func kubeconfig(t *testing.T, c *cluster.Cluster) string {
 	return file
 }
 
-// limit has room for several reviews of rights, one of which is made every 28 seconds.
-const limit = 3 * time.Minute
+const limit = cluster.Limit
 
 // A stage is a controller of Things with ConfigMaps as children, and its service account.
 type stage struct {

@@ -136,7 +136,7 @@ func TestEpochs(t *testing.T) {
 
 func newEpochs(t *testing.T) *epochs {
 	t.Helper()
-	e := fixture.SetUp(t, fixture.Options{Limit: 2 * time.Minute, Resources: []cluster.CustomResource{{Resource: wishes, Kind: "Wish"}}})
+	e := fixture.SetUp(t, fixture.Options{Resources: []cluster.CustomResource{{Resource: wishes, Kind: "Wish"}}})
 	s := &epochs{Test: e.NewTest(t), merged: e.NewScript(fixture.Composite), applied: e.NewScript(fixture.Decorator)}
 	s.value.Store("")
 	s.webhook = httptest.NewTLSServer(http.HandlerFunc(s.mutate))

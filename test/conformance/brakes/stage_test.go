@@ -23,7 +23,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -37,8 +36,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
-// limit is more than anything takes on a busy machine.
-const limit = 2 * time.Minute
+const limit = cluster.Limit
 
 // TestBrakes has one server for all.
 func TestBrakes(t *testing.T) {

@@ -19,7 +19,6 @@ package composite
 import (
 	"os"
 	"testing"
-	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
@@ -28,8 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// limit is more than anything here takes on a busy machine.
-const limit = 2 * time.Minute
+const limit = cluster.Limit
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m, cluster.Audit)) }
 

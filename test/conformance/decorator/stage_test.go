@@ -19,7 +19,6 @@ package decorator
 import (
 	"os"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -29,8 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// limit is more than anything here takes on a busy machine.
-const limit = 2 * time.Minute
+const limit = cluster.Limit
 
 // Targets without and with a status subresource.
 var (

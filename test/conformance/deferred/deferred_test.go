@@ -38,8 +38,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
-// limit is more than anything takes on a busy machine.
-const limit = 2 * time.Minute
+const limit = cluster.Limit
 
 // A stage is one test of a controller of either kind, whose hook is decide: it is told how many children there are.
 type stage struct {

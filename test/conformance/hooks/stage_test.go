@@ -41,8 +41,7 @@ import (
 )
 
 const (
-	// limit is more than anything here takes on a busy machine.
-	limit = 2 * time.Minute
+	limit = cluster.Limit
 	// hookTimeout is more than any response takes there. A call that is cut short is an event that no test expects.
 	hookTimeout = time.Minute
 )

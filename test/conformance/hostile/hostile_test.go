@@ -33,14 +33,14 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 const (
-	// limit is more than anything here takes on a busy machine.
-	limit = 2 * time.Minute
+	limit = cluster.Limit
 	// hangTimeout is the timeout of the hooks that hang. The others have one that no busy machine reaches.
 	hangTimeout, hookTimeout = time.Second, time.Minute
 	// token is what hooks are sent, and nobody is shown.

@@ -23,7 +23,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,8 +39,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(fixture.Main(m, cluster.Audit)) }
 
-// limit is more than anything takes on a busy machine.
-const limit = 2 * time.Minute
+const limit = cluster.Limit
 
 // TestInspection has one server for all.
 func TestInspection(t *testing.T) {

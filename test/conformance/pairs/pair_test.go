@@ -23,7 +23,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -37,7 +36,7 @@ import (
 const (
 	// soon is how late a controller may see a change on a busy machine. Without a wake-up it would see it at the resync, half an
 	// hour later.
-	soon = 2 * time.Minute
+	soon = cluster.Limit
 	// Labels by which the first and the second controller of a pair select parents.
 	firstLabel, secondLabel = "pairs.example.com/first", "pairs.example.com/second"
 )

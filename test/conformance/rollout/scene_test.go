@@ -24,7 +24,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,8 +42,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// limit is more than a rollout takes on a busy machine.
-const limit = time.Minute
+const limit = cluster.Limit
 
 var (
 	fleets        = schema.GroupVersionResource{Group: "rollout.example.com", Version: "v1", Resource: "fleets"}

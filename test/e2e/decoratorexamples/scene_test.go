@@ -22,7 +22,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -31,8 +30,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-// limit is more than anything here takes on a busy machine.
-const limit = time.Minute
+const limit = cluster.Limit
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 

@@ -23,7 +23,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,8 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-// limit is more than anything here takes on a busy machine.
-const limit = time.Minute
+const limit = cluster.Limit
 
 // clusterURL is where an example's controller expects its hooks inside a cluster, without the path.
 var clusterURL = regexp.MustCompile(`http://[a-z.-]+/`)

@@ -25,7 +25,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -33,8 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-// limit is how long a case waits for what the server is to say. A finalize hook is given a minute before anything is said.
-const limit = 2 * time.Minute
+const limit = cluster.Limit
 
 // parallel is how many mistakes are played at once: most of the time each waits for the server.
 const parallel = "8"

@@ -22,7 +22,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,8 +36,7 @@ import (
 const (
 	// clusterHookURL is where the example's controller expects its hook inside a cluster.
 	clusterHookURL = "http://hello-controller.hello/sync"
-	// limit is more than anything here takes on a busy machine.
-	limit = time.Minute
+	limit          = cluster.Limit
 )
 
 func TestMain(m *testing.M) {

@@ -32,7 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-const limit = time.Minute
+const limit = cluster.Limit
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 

@@ -32,8 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
-// limit is more than an election takes on a busy machine.
-const limit = 5 * time.Minute
+const limit = cluster.Limit
 
 // Members is their number; each has a number from 0 on.
 const Members = 3

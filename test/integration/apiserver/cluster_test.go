@@ -22,7 +22,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-const limit = time.Minute
+const limit = cluster.Limit
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 

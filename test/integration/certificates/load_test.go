@@ -51,7 +51,7 @@ const (
 	// some are closed after each burst, and opened in the next one.
 	burst = 40
 	// limit is for everything that is waited for.
-	limit = 5 * time.Minute
+	limit = cluster.Limit
 )
 
 // enough is how many requests are made at least.

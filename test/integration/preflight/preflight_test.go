@@ -33,8 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-// limit is more than the cluster takes to notice a change, on a busy machine.
-const limit = time.Minute
+const limit = cluster.Limit
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 

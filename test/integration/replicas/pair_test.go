@@ -45,8 +45,7 @@ import (
 )
 
 const (
-	// limit is more than anything takes on a busy machine.
-	limit = 2 * time.Minute
+	limit = cluster.Limit
 	// pace is how long the parents rest between their changes while a replica is disturbed, and while a Lease expires.
 	pace = 250 * time.Millisecond
 	// leaseNamespace is where servers keep their Lease, unless a flag says otherwise.

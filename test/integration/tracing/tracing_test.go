@@ -29,7 +29,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	span "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -47,7 +46,7 @@ import (
 )
 
 const (
-	limit = time.Minute
+	limit = cluster.Limit
 	// password is what hook and children know, and no span may show.
 	password = "not-for-collectors"
 )
