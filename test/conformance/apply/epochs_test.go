@@ -44,7 +44,7 @@ import (
 
 // merging and applying are how many parents the two controllers have: the children of one are merged, those of the other are applied by the API
 // server. Each parent has a Deployment.
-const merging, applying = 200, 20
+const merging, applying = 60, 20
 
 // epochs is a test with two controllers and a webhook that mutates what they write, if it is registered.
 type epochs struct {
@@ -226,7 +226,7 @@ func (s *epochs) awaitTries() {
 	if len(fresh) != merging+applying || len(tried) != len(fresh) {
 		s.T.Errorf("%d dry runs of %d children, want one for each of %d", len(fresh), len(tried), merging+applying)
 	}
-	if spread := last.Sub(first); spread < 10*time.Second {
+	if spread := last.Sub(first); spread < 2*time.Second {
 		s.T.Errorf("the dry runs are made within %v", spread)
 	} else {
 		s.T.Logf("%d dry runs are spread over %v", len(fresh), spread)

@@ -67,6 +67,7 @@ func TestChecklist(t *testing.T) {
 		{"ChildrenThatChangeFasterThanTheHookResponds", testFastChild},
 		{"ParentsThatChangeFasterThanTheHookResponds", testFastParent},
 		{"ResyncAfterARefusedResponseOfARollout", testResyncOfRollout},
+		{"KindsThatAreMissing", testMissingKind},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -29,8 +29,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// burstChanges is how many changes each of the four combinations of kinds gets: two bursts, and five with `make pairs`.
-var burstChanges = flag.Int("pairs.changes", 200, "changes of parents for each combination of two controllers")
+// burstChanges is how many changes each of the four combinations of kinds gets: one burst, and five with `make pairs`.
+var burstChanges = flag.Int("pairs.changes", 100, "changes of parents for each combination of two controllers")
 
 const (
 	// burstParents are changed at the same time, each burstLength times in a row.

@@ -14,11 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package missing
+package composite
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -33,13 +32,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
-
 // servedCondition tells whether all resources of a controller are served.
 const servedCondition = "ResourcesServed"
 
-// A stage is a controller with a finalize hook and two kinds of children: ConfigMaps, and a custom resource of its own.
-type stage struct {
+// An absence is a controller with a finalize hook and two kinds of children: ConfigMaps, and a custom resource of its own.
+type absence struct {
 	*fixture.Test
 
 	kind       fixture.Kind
@@ -48,11 +45,11 @@ type stage struct {
 	definition fixture.Definition
 }
 
-func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind, name string) *stage {
+func newAbsence(t *testing.T, e *fixture.Environment, kind fixture.Kind, name string) *absence {
 	t.Helper()
 	// A group of its own: nothing that happens to it concerns other tests.
 	group := strings.ToLower(name) + "." + fixture.Group
-	s := &stage{
+	s := &absence{
 		Test: e.NewTest(t), kind: kind, script: e.NewScript(kind),
 		child: cluster.CustomResource{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: "passings"}, Kind: "Passing"},
 	}
@@ -68,7 +65,7 @@ func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind, name stri
 }
 
 // respond wants a child of each kind. Finalizing is done when no ConfigMap is left.
-func (s *stage) respond(c *fixture.Call) (*fixture.Reply, error) {
+func (s *absence) respond(c *fixture.Call) (*fixture.Reply, error) {
 	if c.Finalizing {
 		return &fixture.Reply{Finalized: len(c.Children.OfType("v1", "ConfigMap")) == 0}, nil
 	}
@@ -81,20 +78,20 @@ func (s *stage) respond(c *fixture.Call) (*fixture.Reply, error) {
 }
 
 // lose takes the child's kind away, and waits until the controller says so.
-func (s *stage) lose(c *controllers.Controller) {
+func (s *absence) lose(c *controllers.Controller) {
 	s.T.Helper()
 	s.Kubectl(s.T, "delete", "crd", s.child.Resource.GroupResource().String())
 	s.awaitMissing(c)
 }
 
-func (s *stage) awaitMissing(c *controllers.Controller) {
+func (s *absence) awaitMissing(c *controllers.Controller) {
 	s.T.Helper()
 	c.AwaitCondition(servedCondition, "to name the kind", func(c metav1.Condition) bool {
 		return c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonResourceNotFound && strings.Contains(c.Message, s.child.Resource.Resource)
 	})
 }
 
-func (s *stage) regain(c *controllers.Controller) {
+func (s *absence) regain(c *controllers.Controller) {
 	s.T.Helper()
 	s.Cluster.Define(s.T, s.child)
 	c.AwaitCondition(servedCondition, "to be true", func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
@@ -104,22 +101,21 @@ func has(n string) func(*unstructured.Unstructured) bool {
 	return func(o *unstructured.Unstructured) bool { return fixture.Value(o, "data", "n") == n }
 }
 
-func TestMissingChildKind(t *testing.T) {
-	e := fixture.SetUp(t, fixture.Options{})
+func testMissingKind(t *testing.T, e *fixture.Environment) {
 	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
-		for name, run := range map[string]func(*stage){
+		for name, run := range map[string]func(*absence){
 			"GoesWhileTheControllerRuns": goes, "IsMissingWhenTheControllerStarts": comesLater, "ParentsAreFinalizedWithoutIt": finalizes,
 		} {
 			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
 				t.Parallel()
-				run(newStage(t, e, kind, string(kind)+name))
+				run(newAbsence(t, e, kind, string(kind)+name))
 			})
 		}
 	}
 }
 
 // goes has the controller serve its parents without the kind, and create its children when it is back.
-func goes(s *stage) {
+func goes(s *absence) {
 	s.Cluster.Define(s.T, s.child)
 	c := s.Run(s.definition)
 	s.Parent("p", map[string]any{"n": "1"})
@@ -136,7 +132,7 @@ func goes(s *stage) {
 }
 
 // comesLater starts the controller before the kind is there.
-func comesLater(s *stage) {
+func comesLater(s *absence) {
 	c := s.Run(s.definition)
 	s.awaitMissing(c)
 	s.Parent("p", map[string]any{"n": "1"})
@@ -146,7 +142,7 @@ func comesLater(s *stage) {
 }
 
 // finalizes deletes a parent after the kind of its children, as most uninstallations do.
-func finalizes(s *stage) {
+func finalizes(s *absence) {
 	s.Cluster.Define(s.T, s.child)
 	c := s.Run(s.definition)
 	s.Parent("p", map[string]any{"n": "1"})
