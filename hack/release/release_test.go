@@ -28,6 +28,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -388,5 +389,138 @@ func checkPlatform(t *testing.T, folder string, platform *krewPlatform) {
 	}
 	if !slices.ContainsFunc(entries(t, filepath.Join(folder, name)), func(e entry) bool { return e.name == platform.Bin && e.mode == 0o755 }) {
 		t.Errorf("%s has no program %s", name, platform.Bin)
+	}
+}
+
+func TestNotes(t *testing.T) {
+	const changes = "# Changelog\n\nThe form.\n\n## [Unreleased]\n\n### Added\n\n- New.\n\n## [1.2.3] - 2026-01-02\n\n### Fixed\n\n- Old, see [there].\n\n" +
+		"## [1.2.0] - 2025-01-02\n\n- Oldest.\n\n[there]: https://example.org\n"
+	for name, c := range map[string]struct {
+		version, changes, want, wantErr string
+	}{
+		"a release":                       {version: "v1.2.3", changes: changes, want: "# v1.2.3\n\n### Fixed\n\n- Old, see [there].\n"},
+		"the last section":                {version: "v1.2.0", changes: changes, want: "# v1.2.0\n\n- Oldest.\n"},
+		"a commit after a release":        {version: "v1.2.3-4-g0123abc", changes: changes, want: "# v1.2.3-4-g0123abc\n\n### Added\n\n- New.\n"},
+		"a commit before any release":     {version: "v0.0.0-12-g0123abc", changes: changes, want: "# v0.0.0-12-g0123abc\n\n### Added\n\n- New.\n"},
+		"a tree with changes":             {version: "v1.2.3-dirty", changes: changes, want: "# v1.2.3-dirty\n\n### Added\n\n- New.\n"},
+		"a release that nobody describes": {version: "v1.3.0", changes: changes, wantErr: "has no section [1.3.0]"},
+		"a candidate is a release too":    {version: "v1.3.0-rc.1", changes: changes, wantErr: "has no section [1.3.0-rc.1]"},
+		"a section with nothing in it":    {version: "v1.2.3", changes: "## [1.2.3]\n\n## [1.2.2]\n", wantErr: "has no section"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			if err := os.WriteFile(filepath.Join(root, "CHANGELOG.md"), []byte(c.changes), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := (&release{version: c.version, root: root}).notes()
+			if c.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), c.wantErr) {
+					t.Errorf("the error is %v, want %q", err, c.wantErr)
+				}
+				return
+			}
+			if err != nil || string(got) != c.want {
+				t.Errorf("got %q, %v, want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+// What is there now can be described.
+func TestTheChangelogHasNotes(t *testing.T) {
+	got, err := (&release{version: "v0.0.0-1-g0123abc", root: filepath.Join("..", "..")}).notes()
+	if err != nil || !strings.Contains(string(got), "\n- ") {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestAReleaseHasTheVersionOfItsFeatures(t *testing.T) {
+	const sources = "package features\n\nconst (\n\t// BinaryVersion is a version.\n\tBinaryVersion = \"1.2\"\n)\n"
+	for name, c := range map[string]struct{ version, sources, want string }{
+		"the release":                   {version: "v1.2.0", sources: sources},
+		"a patch of it":                 {version: "v1.2.13", sources: sources},
+		"a candidate":                   {version: "v1.2.0-rc.1", sources: sources},
+		"the next one":                  {version: "v1.3.0", sources: sources, want: "BinaryVersion in pkg/features/features.go is 1.2, and the release is v1.3.0"},
+		"one that begins with the same": {version: "v1.20.0", sources: sources, want: "and the release is v1.20.0"},
+		"a commit after a release":      {version: "v1.1.0-4-g0123abc", sources: sources},
+		"a commit before any release":   {version: "v0.0.0-12-g0123abc", sources: sources},
+		"no version":                    {version: "v1.2.0", sources: "package features\n", want: "there is no BinaryVersion in pkg/features/features.go"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := (&release{version: c.version, root: writeFeatures(t, t.TempDir(), c.sources)}).checkVersion()
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// writeFeatures writes the sources of the features into a repository, which it returns.
+func writeFeatures(t *testing.T, root, sources string) string {
+	t.Helper()
+	file := filepath.Join(root, "pkg", "features", "features.go")
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(sources), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func TestOtherVersionsOfTheFeaturesAreNotReleased(t *testing.T) {
+	r := simple(t, filepath.Join(t.TempDir(), "release"))
+	writeFeatures(t, r.root, "const BinaryVersion = \"0.1\"\n\tBinaryVersion = \"0.1\"\n")
+	if err := r.writeArtifacts(t.Context()); err == nil || !strings.Contains(err.Error(), "is 0.1, and the release is v1.2.3-rc.1") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What is there now has a version.
+func TestTheSourcesHaveAVersionOfTheirFeatures(t *testing.T) {
+	if err := (&release{version: "v0.0.0-1-g0123abc", root: filepath.Join("..", "..")}).checkVersion(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Git takes fewer digits in a clone with fewer objects, and the version is stamped in.
+func TestVersionsHaveTheSameDigitsInEachClone(t *testing.T) {
+	root := t.TempDir()
+	if err := os.CopyFS(filepath.Join(root, "hack", "lib"), os.DirFS(filepath.Join("..", "lib"))); err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile(filepath.Join("..", "version.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "hack", "version.sh"), script, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	do := func(program string, args ...string) string {
+		command := exec.CommandContext(t.Context(), program, args...)
+		command.Dir = root
+		command.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
+			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
+		output, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %v: %v\n%s", program, args, err, output)
+		}
+		return strings.TrimSpace(string(output))
+	}
+	do("git", "init", "--quiet")
+	do("git", "add", ".")
+	do("git", "commit", "--quiet", "--message", "One")
+	for _, step := range []struct{ tag, want string }{
+		{want: `^v0\.0\.0-1-g[0-9a-f]{12}$`}, {tag: "v1.2.0", want: `^v1\.2\.0$`}, {want: `^v1\.2\.0-1-g[0-9a-f]{12}$`},
+	} {
+		if step.tag != "" {
+			do("git", "tag", step.tag)
+		}
+		if version := do("bash", "hack/version.sh", "version"); !regexp.MustCompile(step.want).MatchString(version) {
+			t.Errorf("the version is %s, want one like %s", version, step.want)
+		}
+		if step.tag != "" {
+			do("git", "commit", "--quiet", "--allow-empty", "--message", "Another")
+		}
 	}
 }

@@ -18,6 +18,7 @@ package chart
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"os"
 	"path/filepath"
@@ -25,10 +26,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/engine"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
@@ -237,6 +243,217 @@ func TestHelmFindsNothingToComplainOf(t *testing.T) {
 					t.Errorf("helm lint says: %s", message.Error())
 				}
 			}
+		})
+	}
+}
+
+// texts are fields of objects of Kubernetes that are texts, whatever they look like, and lists of such fields.
+var texts = map[string]bool{
+	"name": true, "namespace": true, "serviceName": true, "serviceAccountName": true, "priorityClassName": true, "secretName": true, "storageClassName": true,
+	"resourceNames": true, "namespaces": true, "dnsNames": true, "app.kubernetes.io/name": true, "app.kubernetes.io/instance": true, "values": true,
+}
+
+// others calls report for each field in a value that is no text and should be one.
+func others(field string, value any, report func(field string, value any)) {
+	switch v := value.(type) {
+	case map[string]any:
+		for name, below := range v {
+			others(name, below, report)
+		}
+	case []any:
+		for _, element := range v {
+			others(field, element, report)
+		}
+	case string:
+	default:
+		if texts[field] {
+			report(field, value)
+		}
+	}
+}
+
+// In YAML 2024 is a number, 1e3 is one, and no is a boolean, as which the cluster refuses them for names and labels.
+func TestNamesThatLookLikeSomethingElseAreTexts(t *testing.T) {
+	const everything = imageValues + "serviceMonitor: {enabled: true}\nnetworkPolicy: {enabled: true}\n"
+	for name, test := range map[string]struct{ values, release, namespace string }{
+		"a label that is a number":         {values: "nameOverride: '2024'\n"},
+		"a name that is a boolean":         {values: "fullnameOverride: 'no'\n"},
+		"an account that is a number":      {values: "serviceAccount: {name: '1'}\n"},
+		"a priority that is a number":      {values: "priorityClassName: '1e3'\n"},
+		"a class of storage that is none":  {values: "store: {embedded: {storageClassName: 'null'}}\n"},
+		"a Secret that is a number":        {values: "store: {type: external, external: {servers: ['https://etcd:2379'], secretName: '7'}}\n"},
+		"a namespace that is a number":     {values: "namespaceOverride: '12345'\n"},
+		"a release that is a number":       {release: "12345"},
+		"a release that is a float":        {release: "1e3"},
+		"a namespace of such a release":    {namespace: "1e3"},
+		"everything, with an etcd":         {values: externalValues + "replicas: 2\nnameOverride: '2024'\nfullnameOverride: 'yes'\n", release: "1e3", namespace: "12345"},
+		"everything, with cert-manager":    {values: externalValues + "certManager: {enabled: true}\nfullnameOverride: 'no'\n", release: "12345", namespace: "1e3"},
+		"everything, with roles by labels": {values: "clusterRole: {aggregationRule: {clusterRoleSelectors: [{matchLabels: {a: b}}]}}\nfullnameOverride: 'on'\n", namespace: "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			release, namespace := "release", "metacontroller"
+			if test.release != "" {
+				release = test.release
+			}
+			if test.namespace != "" {
+				namespace = test.namespace
+			}
+			r, err := render(t.Context(), engine.Engine{Strict: true}, everything+test.values, common.ReleaseOptions{Name: release, Namespace: namespace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range r.Objects {
+				kind := o.GetKind()
+				others("", o.Object, func(field string, value any) { t.Errorf("a %s has the %s %v, a %T", kind, field, value, value) })
+				for _, path := range [][]string{{"metadata", "labels"}, {"spec", "selector", "matchLabels"}, {"spec", "template", "metadata", "labels"}} {
+					if _, _, err := unstructured.NestedStringMap(o.Object, path...); err != nil {
+						t.Errorf("a %s has labels that are none: %v", kind, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Helm takes null for a value that is not there, also where the chart has a default.
+func TestValuesMayBeNull(t *testing.T) {
+	for _, name := range []string{"podDisruptionBudget", "podLabels", "podAnnotations", "commandArgs", "env", "volumes", "volumeMounts", "affinity", "tolerations"} {
+		t.Run(name, func(t *testing.T) {
+			values := imageValues + externalValues + "replicas: 2\n"
+			want, err := Render(t.Context(), values, "metacontroller")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := render(t.Context(), engine.Engine{}, values+name+": null\n", common.ReleaseOptions{Name: "release", Namespace: "metacontroller"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.TrimSpace(got.Text) != strings.TrimSpace(want.Text) {
+				t.Error("it is not as if the value were empty")
+			}
+		})
+	}
+}
+
+// egressOfThePolicy returns where the chart's NetworkPolicy lets the server connect to.
+func egressOfThePolicy(t *testing.T) []networkingv1.NetworkPolicyEgressRule {
+	t.Helper()
+	r, err := Render(t.Context(), "networkPolicy: {enabled: true}\n", "metacontroller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range r.Objects {
+		if o.GetKind() != "NetworkPolicy" {
+			continue
+		}
+		var policy networkingv1.NetworkPolicy
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &policy); err != nil {
+			t.Fatal(err)
+		}
+		return policy.Spec.Egress
+	}
+	t.Fatal("there is no NetworkPolicy")
+	return nil
+}
+
+// Network plugins such as Cilium take the addresses of an ipBlock for those outside of the cluster: Pods, nodes and the kube-apiserver are not
+// among them.
+func TestTheNetworkPolicyNeedsNoAddressesOfTheCluster(t *testing.T) {
+	rules := egressOfThePolicy(t)
+	pods := func(peer networkingv1.NetworkPolicyPeer) bool {
+		return peer.NamespaceSelector != nil && len(peer.NamespaceSelector.MatchLabels)+len(peer.NamespaceSelector.MatchExpressions) == 0 && peer.PodSelector == nil
+	}
+	if !slices.ContainsFunc(rules, func(rule networkingv1.NetworkPolicyEgressRule) bool {
+		return len(rule.Ports) == 0 && slices.ContainsFunc(rule.To, pods)
+	}) {
+		t.Errorf("no rule is for the Pods of all namespaces, where hooks and etcd are: %v", rules)
+	}
+	for _, port := range []int{443, 6443} {
+		at := func(p networkingv1.NetworkPolicyPort) bool { return p.Port != nil && p.Port.IntValue() == port }
+		if !slices.ContainsFunc(rules, func(rule networkingv1.NetworkPolicyEgressRule) bool {
+			return len(rule.To) == 0 && slices.ContainsFunc(rule.Ports, at)
+		}) {
+			t.Errorf("no rule is for port %d of the kube-apiserver wherever it is: %v", port, rules)
+		}
+	}
+}
+
+// Clouds serve the credentials of nodes at link-local addresses, at port 80.
+func TestTheNetworkPolicyKeepsFromTheCredentialsOfNodes(t *testing.T) {
+	anywhere := []int{53, 443, 6443}
+	for _, rule := range egressOfThePolicy(t) {
+		for _, peer := range rule.To {
+			if block := peer.IPBlock; block != nil && !slices.ContainsFunc(block.Except, func(network string) bool { return network == "169.254.0.0/16" || network == "fe80::/10" }) {
+				t.Errorf("the link-local addresses are in %v", block)
+			}
+		}
+		if len(rule.To) > 0 {
+			continue
+		}
+		if len(rule.Ports) == 0 {
+			t.Error("a rule is for all ports of all addresses")
+		}
+		for _, port := range rule.Ports {
+			if port.Port == nil || port.EndPort != nil || !slices.Contains(anywhere, port.Port.IntValue()) {
+				t.Errorf("a rule is for port %v of all addresses, want those of %v alone", port.Port, anywhere)
+			}
+		}
+	}
+}
+
+// define makes the kinds of cert-manager and of the Prometheus operator, without schemas.
+func define(t *testing.T, plane *cluster.Cluster) {
+	t.Helper()
+	var manifests strings.Builder
+	for _, kind := range []struct{ kind, plural, group string }{
+		{"Issuer", "issuers", "cert-manager.io"}, {"Certificate", "certificates", "cert-manager.io"}, {"ServiceMonitor", "servicemonitors", "monitoring.coreos.com"},
+	} {
+		manifests.WriteString(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ` + kind.plural + `.` + kind.group + `},
+			spec: {group: ` + kind.group + `, scope: Namespaced, names: {kind: ` + kind.kind + `, plural: ` + kind.plural + `},
+			versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}` + "\n---\n")
+	}
+	plane.DefineManifests(t, manifests.String())
+}
+
+// TestAClusterAcceptsBoth applies what the chart makes, as Helm does, and then the manifests, of which nothing is new. Fields with defaults in
+// them conflict all the same, which who moves from one to the other is told.
+func TestAClusterAcceptsBoth(t *testing.T) {
+	plane := cluster.Start(t)
+	define(t, plane)
+	for _, shape := range []struct {
+		name, overlay, values, workload string
+		pods                            int
+	}{
+		{"embedded etcd", "single-node", "networkPolicy: {enabled: true}\n", "statefulset", 1},
+		{"external etcd", "production", externalValues + "certManager: {enabled: true}\nserviceMonitor: {enabled: true}\nreplicas: 2\n", "deployment", 2},
+	} {
+		t.Run(shape.name, func(t *testing.T) {
+			// The image of the overlays.
+			rendered, err := Render(t.Context(), "image: {tag: v1.2.3}\n"+shape.values, "metacontroller")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := strings.ReplaceAll(rendered.Text, `"metacontroller-apiserver:v1.2.3"`, "metacontroller-apiserver")
+			plane.KubectlInput(t, `{apiVersion: v1, kind: Namespace, metadata: {name: metacontroller}}`, "apply", "--server-side", "-f", "-")
+			if output := plane.KubectlInput(t, text, "apply", "--server-side", "--force-conflicts", "--field-manager=helm", "-f", "-"); strings.Contains(output, "Warning") {
+				t.Errorf("the cluster warns:\n%s", output)
+			}
+			cluster.Eventually(t, time.Minute, "its Pods", func(ctx context.Context) (bool, string) {
+				output, err := plane.TryKubectl(ctx, "", "get", "pods", "-n", "metacontroller", "-o", "name")
+				return err == nil && strings.Count(output, "pod/metacontroller-apiserver-") == shape.pods, output
+			})
+			generation := func() string {
+				return plane.Kubectl(t, "get", shape.workload, "metacontroller-apiserver", "-n", "metacontroller", "-o", "jsonpath={.metadata.generation}")
+			}
+			before := generation()
+			folder := filepath.Join(cluster.Root(), "artifacts", "overlays", shape.overlay)
+			plane.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", folder)
+			if after := generation(); after != before {
+				t.Errorf("the manifests change the %s of the chart: its generation went from %s to %s", shape.workload, before, after)
+			}
+			plane.KubectlInput(t, text, "delete", "--wait=false", "-f", "-")
+			// The controller of namespaces looks again half of the Pods' grace period later, which is up to 100 seconds.
+			plane.Kubectl(t, "delete", "namespace", "metacontroller", "--timeout=3m")
 		})
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	yamlvalues "sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -106,4 +109,48 @@ func decode(text string) ([]*unstructured.Unstructured, error) {
 			objects = append(objects, object)
 		}
 	}
+}
+
+// A Kustomization is what somebody builds on the manifests.
+type Kustomization struct {
+	// Resources and Components are folders below artifacts.
+	Resources, Components []string
+	// More are further lines, such as patches.
+	More string
+}
+
+// Build writes the kustomization into a folder, with an image, and returns the objects that it makes.
+func (k Kustomization) Build(folder, name, tag string) ([]*unstructured.Unstructured, error) {
+	// Kustomize takes no absolute paths, and knows its own folder without symbolic links.
+	folder, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return nil, fmt.Errorf("finding the folder: %w", err)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nimages:\n- {name: metacontroller-apiserver, newName: %s, newTag: %s}\n", name, tag)
+	for _, list := range []struct {
+		field   string
+		folders []string
+	}{{"resources", k.Resources}, {"components", k.Components}} {
+		fmt.Fprintf(&b, "%s:\n", list.field)
+		for _, one := range list.folders {
+			relative, err := filepath.Rel(folder, filepath.Join(cluster.Root(), "artifacts", one))
+			if err != nil {
+				return nil, fmt.Errorf("finding %s: %w", one, err)
+			}
+			fmt.Fprintf(&b, "- %s\n", relative)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(b.String()+k.More), 0o600); err != nil {
+		return nil, fmt.Errorf("writing the kustomization: %w", err)
+	}
+	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
+	if err != nil {
+		return nil, fmt.Errorf("building the kustomization: %w", err)
+	}
+	text, err := made.AsYaml()
+	if err != nil {
+		return nil, fmt.Errorf("writing the objects of the kustomization: %w", err)
+	}
+	return decode(string(text))
 }

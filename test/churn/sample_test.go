@@ -17,10 +17,14 @@ limitations under the License.
 package churn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -157,4 +161,112 @@ func encode(value any) string {
 		panic(err)
 	}
 	return string(encoded)
+}
+
+// engineOwner owns what the engine's code allocated, directly or in a library that it called.
+const engineOwner = "engine"
+
+// eventsOwner owns what the correlation of events remembers of the last 4,096 subjects, in each of its three caches, whether they are
+// there still or not (k8s.io/client-go/tools/record).
+const eventsOwner = "events"
+
+// owners are who holds memory, by a part of a function's path in the stack of an allocation. The first that fits owns it.
+var owners = []struct{ part, name string }{
+	{"k8s.io/client-go/tools/record.(*EventCorrelator).", eventsOwner},
+	{"metacontroller-apiserver/pkg/controller/", engineOwner},
+	{"metacontroller-apiserver/pkg/children/", engineOwner},
+	{"metacontroller-apiserver/pkg/cluster", engineOwner},
+	{"metacontroller-apiserver/pkg/hook/", engineOwner},
+	{"go.etcd.io/", "etcd"},
+	{"k8s.io/apiserver/", "API server"},
+	{"net/http.", "connections"},
+}
+
+// A heap is what is reachable after garbage collections, in bytes.
+type heap struct {
+	// total is exact; owners and stacks are what the profile estimates from its samples.
+	total          int
+	owners, stacks map[string]float64
+}
+
+func (h heap) String() string {
+	parts := make([]string, 0, len(h.owners))
+	for _, owner := range slices.Sorted(maps.Keys(h.owners)) {
+		parts = append(parts, fmt.Sprintf("%s %.1f", owner, h.owners[owner]/(1<<20)))
+	}
+	return fmt.Sprintf("%.1f MiB (about: %s)", float64(h.total)/(1<<20), strings.Join(parts, ", "))
+}
+
+// grown tells which stacks of an owner hold more than before, the five with the most; without an owner, of all.
+func (h heap) grown(before heap, owner string) string {
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(h.stacks)), func(name string) bool { return !strings.HasPrefix(name, owner) })
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Compare(h.stacks[b]-before.stacks[b], h.stacks[a]-before.stacks[a])
+	})
+	var text strings.Builder
+	for _, name := range names[:min(5, len(names))] {
+		fmt.Fprintf(&text, "  %+.2f MiB %s\n", (h.stacks[name]-before.stacks[name])/(1<<20), name)
+	}
+	return text.String()
+}
+
+// takeHeap reads a profile of the server's heap.
+func takeHeap(t *fixture.Test) heap {
+	t.T.Helper()
+	total, profile, err := t.Server.Heap(t.T.Context())
+	if err != nil {
+		t.T.Fatal(err)
+	}
+	h := heap{total: total, owners: map[string]float64{}, stacks: map[string]float64{}}
+	file := filepath.Join(t.T.TempDir(), "heap")
+	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+		t.T.Fatal(err)
+	}
+	// The server would take ten seconds under the race detector to print it.
+	text, err := exec.CommandContext(t.T.Context(), "go", "tool", "pprof", "-traces", "-sample_index=inuse_space", "-unit=B", file).Output()
+	if err != nil {
+		t.T.Fatalf("printing a profile of the heap: %v", err)
+	}
+	_, traces, _ := strings.Cut(string(text), separator)
+	for trace := range strings.SplitSeq(traces, separator) {
+		h.add(trace)
+	}
+	if len(h.stacks) == 0 {
+		t.T.Fatalf("no stack in the profile of the heap:\n%s", text)
+	}
+	return h
+}
+
+// separator is at the beginning of the line before each stack that pprof prints.
+const separator = "\n-----------+"
+
+// add adds the stack of some allocations of one size: how many bytes of them are in use is before the function that allocated them, and
+// the functions that called it are in the lines below.
+func (h heap) add(trace string) {
+	var (
+		bytes     float64
+		functions []string
+	)
+	for line := range strings.Lines(trace) {
+		fields := strings.Fields(strings.TrimSuffix(strings.TrimSpace(line), " (inline)"))
+		switch {
+		case len(fields) == 2 && fields[0] == "bytes:": // The size of each of them.
+		case len(fields) == 2 && len(functions) == 0:
+			if _, err := fmt.Sscanf(fields[0], "%fB", &bytes); err != nil || bytes == 0 {
+				return
+			}
+			functions = append(functions, fields[1])
+		case len(fields) == 1 && len(functions) > 0:
+			functions = append(functions, fields[0])
+		}
+	}
+	stack, owner := strings.Join(functions, "\n"), "others"
+	for _, o := range owners {
+		if strings.Contains(stack, o.part) {
+			owner = o.name
+			break
+		}
+	}
+	h.owners[owner] += bytes
+	h.stacks[owner+": "+strings.Join(functions[:min(6, len(functions))], " < ")] += bytes
 }

@@ -17,8 +17,16 @@ limitations under the License.
 package cluster
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -56,4 +64,86 @@ func NewClients(t testing.TB, config *rest.Config) *Clients {
 		t.Fatalf("making the client of Metacontroller: %v", err)
 	}
 	return c
+}
+
+// Bind gives a user what a ClusterRole allows in a namespace or, if that is empty, in all of them, and then only until the test ends.
+func (c *Cluster) Bind(t testing.TB, name, role, namespace, user string) {
+	t.Helper()
+	meta, of := metav1.ObjectMeta{Name: name}, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+	who := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+	client := NewClients(t, c.Config(t)).Kube.RbacV1()
+	if namespace != "" {
+		binding := &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: of, Subjects: who}
+		if _, err := client.RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatalf("binding %s to %s in %s: %v", user, role, namespace, err)
+		}
+		return
+	}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: of, Subjects: who}
+	if _, err := client.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatalf("binding %s to %s: %v", user, role, err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Limit)
+		defer cancel()
+		if err := client.ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("deleting the binding %s: %v", name, err)
+		}
+	})
+}
+
+// AwaitAccess waits until the cluster lets a user do something, or until it lets him do it no more: a kube-apiserver sees roles and
+// bindings some time after it has stored them.
+func (c *Cluster) AwaitAccess(t testing.TB, user string, what authorizationv1.ResourceAttributes, allowed bool) {
+	t.Helper()
+	reviews := NewClients(t, c.Config(t)).Kube.AuthorizationV1().SubjectAccessReviews()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user, Groups: groups(user), ResourceAttributes: &what,
+	}}
+	Eventually(t, Limit, fmt.Sprintf("%v to be what %s may do: %+v", allowed, user, what), func(ctx context.Context) (bool, string) {
+		answer, err := reviews.Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		return answer.Status.Allowed == allowed, fmt.Sprintf("%+v", answer.Status)
+	})
+}
+
+// groups are those of each user, and of the service accounts.
+func groups(name string) []string {
+	all := []string{user.AllAuthenticated}
+	if namespace, _, err := serviceaccount.SplitUsername(name); err == nil {
+		all = append(all, serviceaccount.MakeGroupNames(namespace)...)
+	}
+	return all
+}
+
+// AwaitRole waits until the cluster lets a user do what a ClusterRole allows, in one namespace or, if that is empty, in all of them.
+func (c *Cluster) AwaitRole(t testing.TB, user, role, namespace string) {
+	t.Helper()
+	var rules []rbacv1.PolicyRule
+	roles := NewClients(t, c.Config(t)).Kube.RbacV1().ClusterRoles()
+	// A controller of Kubernetes writes the rules of some roles.
+	Eventually(t, Limit, "the rules of the ClusterRole "+role, func(ctx context.Context) (bool, string) {
+		found, err := roles.Get(ctx, role, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		rules = found.Rules
+		return len(rules) > 0, "it has none"
+	})
+	for _, rule := range rules {
+		if len(rule.Resources) == 0 {
+			continue
+		}
+		resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+		// What is seen of a role or a binding is the whole of it.
+		what := authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+		}
+		if len(rule.ResourceNames) > 0 {
+			what.Name = rule.ResourceNames[0]
+		}
+		c.AwaitAccess(t, user, what, true)
+	}
 }

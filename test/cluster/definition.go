@@ -17,11 +17,15 @@ limitations under the License.
 package cluster
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -96,4 +100,35 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 ---
 `, r.Resource.Group, r.Resource.Resource, r.Resource.Version, r.Kind, scope, subresources)
+}
+
+// aggregated asks for the discovery of all groups at once, as kubectl does.
+const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// AwaitServed waits until the cluster tells kubectl of a version of a group: a kube-apiserver takes over what an aggregated server serves
+// some time after it has found that server available.
+func (c *Cluster) AwaitServed(t testing.TB, limit time.Duration, version schema.GroupVersion) {
+	t.Helper()
+	client := NewClients(t, c.Config(t)).Kube.Discovery().RESTClient()
+	Eventually(t, limit, fmt.Sprintf("the discovery of %s", version), func(ctx context.Context) (bool, string) {
+		text, err := client.Get().AbsPath("/apis").SetHeader("Accept", aggregated).DoRaw(ctx)
+		if err != nil {
+			return false, err.Error()
+		}
+		var list apidiscoveryv2.APIGroupDiscoveryList
+		if err := json.Unmarshal(text, &list); err != nil {
+			return false, err.Error()
+		}
+		for i := range list.Items {
+			if list.Items[i].Name != version.Group {
+				continue
+			}
+			for _, v := range list.Items[i].Versions {
+				if v.Version == version.Version {
+					return v.Freshness == apidiscoveryv2.DiscoveryFreshnessCurrent && len(v.Resources) > 0, fmt.Sprintf("it is %s, with %d resources", v.Freshness, len(v.Resources))
+				}
+			}
+		}
+		return false, "it is not listed"
+	})
 }

@@ -17,18 +17,29 @@ limitations under the License.
 package container
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // probeLimit is how long the image's program may take to print its version.
@@ -228,4 +239,350 @@ func (c *Container) mapUsers(attributes *syscall.SysProcAttr) {
 	attributes.UidMappings = []syscall.SysProcIDMap{{ContainerID: c.uid, HostID: os.Geteuid(), Size: 1}}
 	attributes.GidMappings = []syscall.SysProcIDMap{{ContainerID: c.gid, HostID: os.Getegid(), Size: 1}}
 	attributes.AmbientCaps = []uintptr{capSysChroot, capSysAdmin}
+}
+
+const (
+	// variable is where a command has its start. The program does not see it.
+	variable = "METACONTROLLER_TEST_CONTAINER"
+	// failed is the status with which container engines say that they, not the program, failed.
+	failed = 125
+
+	capSysChroot, capSysAdmin = unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN
+)
+
+// A mount is a folder of this machine at a path of the container.
+type mount struct {
+	Source string `json:"source"`
+	Target string `json:"target"`
+}
+
+// A start is what a command does before it becomes the image's program.
+type start struct {
+	Root    string   `json:"root"`
+	Folder  string   `json:"folder"`
+	Program []string `json:"program"`
+	UID     int      `json:"uid"`
+	GID     int      `json:"gid"`
+	// Mount says that the process has a mount namespace.
+	Mount  bool    `json:"mount"`
+	Mounts []mount `json:"mounts"`
+}
+
+// Main must come first in the TestMain of packages whose tests use containers: in a process that a command has started it becomes the
+// image's program, and returns only when it cannot, with the status to exit with. In every other process it reports false.
+//
+//	func TestMain(m *testing.M) {
+//		if status, inside := container.Main(); inside {
+//			os.Exit(status)
+//		}
+//		os.Exit(m.Run())
+//	}
+func Main() (status int, inside bool) {
+	encoded, inside := os.LookupEnv(variable)
+	if !inside {
+		return 0, false
+	}
+	// Rights are a thread's own.
+	runtime.LockOSThread()
+	fmt.Fprintln(os.Stderr, "starting a container:", become(encoded))
+	return failed, true
+}
+
+// become does not return but with an error.
+func become(encoded string) error {
+	var s start
+	if err := json.Unmarshal([]byte(encoded), &s); err != nil {
+		return fmt.Errorf("decoding what to start: %w", err)
+	}
+	if s.Mount {
+		if err := s.mountAll(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Chroot(s.Root); err != nil {
+		return fmt.Errorf("changing the root: %w", err)
+	}
+	if err := unix.Chdir("/" + s.Folder); err != nil {
+		return fmt.Errorf("changing into the working directory: %w", err)
+	}
+	if err := s.giveUpRights(); err != nil {
+		return err
+	}
+	environment := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, variable+"=") })
+	program, err := exec.LookPath(s.Program[0])
+	if err != nil {
+		return fmt.Errorf("looking for the image's program: %w", err)
+	}
+	if err := syscall.Exec(program, slices.Concat(s.Program, os.Args[1:]), environment); err != nil {
+		return fmt.Errorf("becoming %s: %w", program, err)
+	}
+	return nil
+}
+
+// mountAll mounts what the container has, and makes its root read-only.
+func (s *start) mountAll() error {
+	// Nothing of this reaches the machine.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	for _, m := range append([]mount{{Source: s.Root, Target: "/"}}, s.Mounts...) {
+		if err := unix.Mount(m.Source, filepath.Join(s.Root, m.Target), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("mounting %s at %s: %w", m.Source, m.Target, err)
+		}
+	}
+	kept, err := flags(s.Root)
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount("", s.Root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|kept, ""); err != nil {
+		return fmt.Errorf("making the root file system read-only: %w", err)
+	}
+	return nil
+}
+
+// flags returns with which flags a folder is mounted. A user namespace may add to them, and take none away.
+func flags(folder string) (uintptr, error) {
+	var status unix.Statfs_t
+	if err := unix.Statfs(folder, &status); err != nil {
+		return 0, fmt.Errorf("reading how %s is mounted: %w", folder, err)
+	}
+	var set uintptr
+	for _, flag := range []struct{ status, mount uintptr }{
+		{unix.ST_NOSUID, unix.MS_NOSUID},
+		{unix.ST_NODEV, unix.MS_NODEV},
+		{unix.ST_NOEXEC, unix.MS_NOEXEC},
+		{unix.ST_NOATIME, unix.MS_NOATIME},
+		{unix.ST_NODIRATIME, unix.MS_NODIRATIME},
+		{unix.ST_RELATIME, unix.MS_RELATIME},
+	} {
+		if uintptr(status.Flags)&flag.status != 0 {
+			set |= flag.mount
+		}
+	}
+	return set, nil
+}
+
+// giveUpRights makes the process the image's user, without capabilities and without a way to more.
+func (s *start) giveUpRights() error {
+	if os.Geteuid() == 0 {
+		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(s.GID), syscall.Setuid(s.UID)); err != nil {
+			return fmt.Errorf("becoming the user %d: %w", s.UID, err)
+		}
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("giving up capabilities: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("giving up new privileges: %w", err)
+	}
+	// A change of the user has ended this.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
+		return fmt.Errorf("ending with the test: %w", err)
+	}
+	return nil
+}
+
+// A descriptor names a blob of a layout.
+type descriptor struct {
+	MediaType string `json:"mediaType"`
+	Digest    string `json:"digest"`
+	Size      int64  `json:"size"`
+	Platform  struct {
+		OS           string `json:"os"`
+		Architecture string `json:"architecture"`
+	} `json:"platform"`
+}
+
+// index is an index of images or of indexes.
+type index struct {
+	Manifests []descriptor `json:"manifests"`
+}
+
+// manifest is an image for one platform.
+type manifest struct {
+	Config descriptor   `json:"config"`
+	Layers []descriptor `json:"layers"`
+}
+
+// Config is what an image says of how it is run.
+type Config struct {
+	User       string            `json:"User"`
+	Entrypoint []string          `json:"Entrypoint"`
+	Env        []string          `json:"Env"`
+	WorkingDir string            `json:"WorkingDir"`
+	Labels     map[string]string `json:"Labels"`
+}
+
+// A layout is a folder with images.
+type layout string
+
+// blob returns a blob whose size and digest are those of its descriptor.
+func (l layout) blob(d descriptor) ([]byte, error) {
+	algorithm, sum, found := strings.Cut(d.Digest, ":")
+	if !found || algorithm != "sha256" || !filepath.IsLocal(sum) {
+		return nil, fmt.Errorf("the digest %q is none of SHA-256", d.Digest)
+	}
+	data, err := os.ReadFile(filepath.Join(string(l), "blobs", algorithm, sum))
+	if err != nil {
+		return nil, fmt.Errorf("reading a blob: %w", err)
+	}
+	if got := sha256.Sum256(data); hex.EncodeToString(got[:]) != sum || int64(len(data)) != d.Size {
+		return nil, fmt.Errorf("the blob %s has other content", d.Digest)
+	}
+	return data, nil
+}
+
+// read decodes a blob.
+func (l layout) read(d descriptor, into any) error {
+	data, err := l.blob(d)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("decoding the blob %s: %w", d.Digest, err)
+	}
+	return nil
+}
+
+// image returns the image for this machine: its configuration and its layers, the lowest first.
+func (l layout) image() (*Config, [][]byte, error) {
+	var top, platforms index
+	data, err := os.ReadFile(filepath.Join(string(l), "index.json"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading an image layout: %w", err)
+	}
+	if err := json.Unmarshal(data, &top); err != nil {
+		return nil, nil, fmt.Errorf("decoding the index of a layout: %w", err)
+	}
+	if len(top.Manifests) != 1 {
+		return nil, nil, fmt.Errorf("the layout has %d entries, where tools that push it expect one", len(top.Manifests))
+	}
+	if err := l.read(top.Manifests[0], &platforms); err != nil {
+		return nil, nil, err
+	}
+	for _, d := range platforms.Manifests {
+		if d.Platform.OS == runtime.GOOS && d.Platform.Architecture == runtime.GOARCH {
+			return l.ofPlatform(d)
+		}
+	}
+	return nil, nil, fmt.Errorf("the layout has no image for %s/%s", runtime.GOOS, runtime.GOARCH)
+}
+
+func (l layout) ofPlatform(d descriptor) (*Config, [][]byte, error) {
+	var m manifest
+	if err := l.read(d, &m); err != nil {
+		return nil, nil, err
+	}
+	var file struct {
+		Config Config `json:"config"`
+		RootFS struct {
+			DiffIDs []string `json:"diff_ids"`
+		} `json:"rootfs"`
+	}
+	if err := l.read(m.Config, &file); err != nil {
+		return nil, nil, err
+	}
+	if len(file.RootFS.DiffIDs) != len(m.Layers) {
+		return nil, nil, fmt.Errorf("the image has %d layers, and its configuration names %d", len(m.Layers), len(file.RootFS.DiffIDs))
+	}
+	if len(file.Config.Entrypoint) == 0 {
+		return nil, nil, errors.New("the image has no entrypoint")
+	}
+	var layers [][]byte
+	for i, of := range m.Layers {
+		compressed, err := l.blob(of)
+		if err != nil {
+			return nil, nil, err
+		}
+		layer, err := uncompressed(compressed, file.RootFS.DiffIDs[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		layers = append(layers, layer)
+	}
+	return &file.Config, layers, nil
+}
+
+// uncompressed returns a layer, whose digest must be the one that the configuration has.
+func uncompressed(data []byte, digest string) ([]byte, error) {
+	r, err := gunzip(bytes.NewReader(data))
+	if err != nil {
+		return nil, err
+	}
+	layer, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("reading a layer: %w", err)
+	}
+	if got := sha256.Sum256(layer); "sha256:"+hex.EncodeToString(got[:]) != digest {
+		return nil, fmt.Errorf("the layer %s has other content", digest)
+	}
+	return layer, nil
+}
+
+// gunzip reads what was compressed.
+func gunzip(r io.Reader) (io.Reader, error) {
+	gz, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("uncompressing: %w", err)
+	}
+	return gz, nil
+}
+
+// unpack writes layers into a folder, with their modes, and with their owners where this process may.
+func unpack(layers [][]byte, folder string) error {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return fmt.Errorf("opening the folder of an image: %w", err)
+	}
+	for _, layer := range layers {
+		if err := unpackLayer(root, tar.NewReader(bytes.NewReader(layer))); err != nil {
+			return errors.Join(err, root.Close())
+		}
+	}
+	return root.Close()
+}
+
+func unpackLayer(root *os.Root, r *tar.Reader) error {
+	for {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading a layer: %w", err)
+		}
+		if err := unpackEntry(root, header, r); err != nil {
+			return fmt.Errorf("unpacking %s: %w", header.Name, err)
+		}
+	}
+}
+
+func unpackEntry(root *os.Root, header *tar.Header, data io.Reader) error {
+	name := filepath.FromSlash(path.Clean(header.Name))
+	switch header.Typeflag {
+	case tar.TypeDir:
+		if err := root.Mkdir(name, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	case tar.TypeReg:
+		file, err := root.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(file, data); err != nil {
+			return errors.Join(err, file.Close())
+		}
+		if err := file.Close(); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("images of ours have no entries of type %q", header.Typeflag)
+	}
+	if os.Geteuid() == 0 {
+		if err := root.Lchown(name, header.Uid, header.Gid); err != nil {
+			return err
+		}
+	}
+	// After the owner, whose change takes bits away.
+	return root.Chmod(name, header.FileInfo().Mode())
 }

@@ -17,13 +17,24 @@ limitations under the License.
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/controlplane/build"
+	"github.com/metacontroller/metacontroller-apiserver/test/controlplane/plane"
 )
 
 func TestTwoControlPlanesDoNotMeet(t *testing.T) {
@@ -118,4 +129,335 @@ func TestUse(t *testing.T) {
 	if !exists(t, filepath.Join(occupied, "precious")) {
 		t.Error("a folder that was refused was emptied")
 	}
+}
+
+// TestCluster is what users of the control plane rely on.
+func TestCluster(t *testing.T) {
+	c := startControlPlane(t, "--with-stdin")
+	for name, test := range map[string]func(*testing.T, *controlPlane){
+		"kubectl prints the versions":                     versions,
+		"a Pod that is to stay runs and is ready":         podStays,
+		"Pods that are to end succeed":                    podsEnd,
+		"a Job completes":                                 jobCompletes,
+		"a Deployment and a StatefulSet become available": workloadsBecomeAvailable,
+		"a deleted Pod is gone although it has grace":     podIsDeleted,
+		"a deleted owner takes its children along":        ownerIsDeleted,
+		"a deleted namespace is gone with its content":    namespaceIsDeleted,
+		"access is by RBAC":                               accessIsByRBAC,
+		"aggregated API servers learn whom to believe":    aggregationIsOn,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
+}
+
+// namespace makes a namespace that goes with the control plane.
+func (c *controlPlane) namespace(t *testing.T, name string) string {
+	t.Helper()
+	c.kubectl(t, "create", "namespace", name)
+	c.eventuallyPrints(t, "default", "get", "-n", name, "serviceaccount", "default", "--ignore-not-found", "-o", "jsonpath={.metadata.name}")
+	return name
+}
+
+func versions(t *testing.T, c *controlPlane) {
+	type version struct {
+		GitVersion string `json:"gitVersion"`
+		Major      string `json:"major"`
+		Minor      string `json:"minor"`
+	}
+	var found struct {
+		ClientVersion version `json:"clientVersion"`
+		ServerVersion version `json:"serverVersion"`
+	}
+	if err := json.Unmarshal([]byte(c.kubectl(t, "version", "-o", "json")), &found); err != nil {
+		t.Fatal(err)
+	}
+	if found.ClientVersion != found.ServerVersion {
+		t.Errorf("client and server differ: %+v", found)
+	}
+	if v := found.ServerVersion; v.GitVersion != build.KubernetesVersion || v.Major != "1" || v.Minor != "36" {
+		t.Errorf("want %s, got %+v", build.KubernetesVersion, v)
+	}
+}
+
+func podStays(t *testing.T, c *controlPlane) {
+	namespace := c.namespace(t, "pod-stays")
+	c.kubectl(t, "-n", namespace, "run", "stays", "--image=example.com/none", "--restart=Always")
+	c.kubectl(t, "-n", namespace, "wait", "--for=condition=Ready", "--timeout=90s", "pod/stays")
+	c.eventuallyPrints(t, "Running kwok-node-0 true 0", "-n", namespace, "get", "pod", "stays", "-o",
+		"jsonpath={.status.phase} {.spec.nodeName} {.status.containerStatuses[0].ready} {.status.containerStatuses[0].restartCount}")
+	// One that ends later shows that this one had the time to.
+	c.kubectl(t, "-n", namespace, "run", "ends", "--image=example.com/none", "--restart=Never")
+	c.kubectl(t, "-n", namespace, "wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=90s", "pod/ends")
+	if phase := c.kubectl(t, "-n", namespace, "get", "pod", "stays", "-o", "jsonpath={.status.phase}"); phase != "Running" {
+		t.Errorf("the Pod that is to stay is %s", phase)
+	}
+}
+
+func podsEnd(t *testing.T, c *controlPlane) {
+	namespace := c.namespace(t, "pods-end")
+	for _, policy := range []string{"OnFailure", "Never"} {
+		name := "ends-" + strings.ToLower(policy)
+		c.kubectl(t, "-n", namespace, "run", name, "--image=example.com/none", "--restart="+policy)
+		c.kubectl(t, "-n", namespace, "wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=90s", "pod/"+name)
+		want := "Completed 0"
+		if got := c.kubectl(t, "-n", namespace, "get", "pod", name, "-o",
+			"jsonpath={.status.containerStatuses[0].state.terminated.reason} {.status.containerStatuses[0].state.terminated.exitCode}"); got != want {
+			t.Errorf("%s: the container's end is %q, want %q", name, got, want)
+		}
+	}
+}
+
+func jobCompletes(t *testing.T, c *controlPlane) {
+	namespace := c.namespace(t, "job-completes")
+	c.kubectl(t, "-n", namespace, "create", "job", "job", "--image=example.com/none")
+	c.kubectl(t, "-n", namespace, "wait", "--for=condition=Complete", "--timeout=90s", "job/job")
+}
+
+func workloadsBecomeAvailable(t *testing.T, c *controlPlane) {
+	namespace := c.namespace(t, "workloads")
+	c.kubectl(t, "-n", namespace, "create", "deployment", "deployment", "--image=example.com/none", "--replicas=3")
+	c.apply(t, `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: set, namespace: workloads}
+spec:
+  replicas: 2
+  serviceName: set
+  selector: {matchLabels: {app: set}}
+  template:
+    metadata: {labels: {app: set}}
+    spec: {containers: [{name: main, image: example.com/none}]}
+`)
+	c.kubectl(t, "-n", namespace, "wait", "--for=condition=Available", "--timeout=90s", "deployment/deployment")
+	c.kubectl(t, "-n", namespace, "rollout", "status", "--timeout=90s", "statefulset/set")
+}
+
+func podIsDeleted(t *testing.T, c *controlPlane) {
+	namespace := c.namespace(t, "pod-deleted")
+	c.apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: pod, namespace: pod-deleted}
+spec: {terminationGracePeriodSeconds: 3600, containers: [{name: main, image: example.com/none}]}
+`)
+	c.kubectl(t, "-n", namespace, "wait", "--for=condition=Ready", "--timeout=90s", "pod/pod")
+	c.kubectl(t, "-n", namespace, "delete", "pod", "pod", "--timeout=90s")
+}
+
+func ownerIsDeleted(t *testing.T, c *controlPlane) {
+	namespace := c.namespace(t, "owner-deleted")
+	c.kubectl(t, "-n", namespace, "create", "deployment", "deployment", "--image=example.com/none", "--replicas=2")
+	c.kubectl(t, "-n", namespace, "wait", "--for=condition=Available", "--timeout=90s", "deployment/deployment")
+	c.kubectl(t, "-n", namespace, "delete", "deployment", "deployment")
+	c.eventuallyPrints(t, "", "-n", namespace, "get", "replicasets,pods", "-o", "name")
+}
+
+func namespaceIsDeleted(t *testing.T, c *controlPlane) {
+	namespace := c.namespace(t, "namespace-deleted")
+	c.kubectl(t, "-n", namespace, "run", "pod", "--image=example.com/none")
+	c.kubectl(t, "-n", namespace, "create", "configmap", "settings")
+	c.kubectl(t, "delete", "namespace", namespace, "--timeout=90s")
+}
+
+func accessIsByRBAC(t *testing.T, c *controlPlane) {
+	namespace := c.namespace(t, "access")
+	c.kubectl(t, "-n", namespace, "create", "role", "reader", "--verb=get", "--resource=configmaps")
+	c.kubectl(t, "-n", namespace, "create", "rolebinding", "reader", "--role=reader", "--serviceaccount="+namespace+":default")
+	c.kubectl(t, "-n", namespace, "create", "configmap", "settings", "--from-literal=key=value")
+	token := strings.TrimSpace(c.kubectl(t, "-n", namespace, "create", "token", "default"))
+	// The administrator's certificate would win over the token, so this one asks with neither file nor certificate.
+	ca := "--certificate-authority=" + c.Dir + "/certificates/serving-ca.crt"
+	asAccount := func(args ...string) (string, error) {
+		return c.tryKubectl(t.Context(), "", append([]string{"--kubeconfig=/dev/null", "--server=" + c.Server, ca, "--token=" + token, "-n", namespace}, args...)...)
+	}
+	if got, err := asAccount("get", "configmap", "settings", "-o", "jsonpath={.data.key}"); err != nil || got != "value" {
+		t.Errorf("the service account may not do what its role allows: %q, %v", got, err)
+	}
+	if got, err := asAccount("get", "secrets"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+		t.Errorf("the service account may do what nobody allowed: %q, %v", got, err)
+	}
+}
+
+func aggregationIsOn(t *testing.T, c *controlPlane) {
+	var settings struct {
+		Data map[string]string `json:"data"`
+	}
+	printed := c.kubectl(t, "-n", "kube-system", "get", "configmap", "extension-apiserver-authentication", "-o", "json")
+	if err := json.Unmarshal([]byte(printed), &settings); err != nil {
+		t.Fatal(err)
+	}
+	client, proxy := settings.Data["client-ca-file"], settings.Data["requestheader-client-ca-file"]
+	if client == "" || proxy == "" || client == proxy {
+		t.Errorf("want two authorities, one for users and one for the front proxy, got %q and %q", client, proxy)
+	}
+	if names := settings.Data["requestheader-allowed-names"]; names != `["front-proxy-client"]` {
+		t.Errorf("the front proxy may be called %s", names)
+	}
+	c.kubectl(t, "get", "apiservices")
+}
+
+// commandVariable makes this test's program the command instead.
+const commandVariable = "CONTROL_PLANE_TEST_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(commandVariable) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// buildPrograms builds the control plane's programs where they are missing, and returns their folder.
+func buildPrograms(t *testing.T) string {
+	t.Helper()
+	folder, err := build.Programs(t.Context(), ".", os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// controlPlane is the command, running in a process of its own.
+type controlPlane struct {
+	plane.Info
+	command *exec.Cmd
+	stdin   io.Closer
+	// stderr may be read when ended is closed.
+	stderr *bytes.Buffer
+	ended  chan struct{}
+}
+
+// startControlPlane runs "start" with flags and returns when the control plane is ready.
+func startControlPlane(t *testing.T, flags ...string) *controlPlane {
+	t.Helper()
+	buildPrograms(t)
+	c := &controlPlane{stderr: &bytes.Buffer{}, ended: make(chan struct{})}
+	c.command = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"start"}, flags...)...)
+	c.command.Env = append(os.Environ(), commandVariable+"=yes")
+	c.command.Stderr = c.stderr
+	stdin, err := c.command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stdin = stdin
+	// Not StdoutPipe: its reader must be done before Wait is called.
+	output, input, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = output.Close() }()
+	c.command.Stdout = input
+	if err := c.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = input.Close()
+	go func() {
+		defer close(c.ended)
+		// How it ended is in ProcessState.
+		_ = c.command.Wait()
+	}()
+	t.Cleanup(func() { c.end(t, syscall.SIGTERM) })
+
+	line, err := bufio.NewReader(output).ReadBytes('\n')
+	if err != nil {
+		<-c.ended
+		t.Fatalf("the command ended before the control plane was ready: %v\n%s", c.command.ProcessState, c.stderr)
+	}
+	if err := json.Unmarshal(line, &c.Info); err != nil {
+		t.Fatalf("want a line of JSON, got %q: %v", line, err)
+	}
+	return c
+}
+
+// end sends a signal and waits for the end of the command and of all its programs.
+func (c *controlPlane) end(t *testing.T, signal os.Signal) {
+	t.Helper()
+	// There may be nobody left to take it.
+	_ = c.command.Process.Signal(signal)
+	c.awaitEnd(t)
+}
+
+// awaitEnd waits for the end of the command and of all its programs.
+func (c *controlPlane) awaitEnd(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the command has not ended")
+	}
+	for name, id := range c.Processes {
+		eventually(t, name+" to end", func(context.Context) (bool, string) {
+			err := syscall.Kill(id, 0)
+			return errors.Is(err, syscall.ESRCH), fmt.Sprintf("asking for process %d: %v", id, err)
+		})
+	}
+}
+
+// kubectl returns what kubectl printed on its standard output; the test ends when it fails.
+func (c *controlPlane) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := c.tryKubectl(t.Context(), "", args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output
+}
+
+// apply applies a manifest.
+func (c *controlPlane) apply(t *testing.T, manifest string) {
+	t.Helper()
+	if _, err := c.tryKubectl(t.Context(), manifest, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *controlPlane) tryKubectl(ctx context.Context, input string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, c.Kubectl, append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+	command.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(c.Dir, "kubectl-cache"))
+	command.Stdin = strings.NewReader(input)
+	output, err := command.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
+	}
+	return string(output), err
+}
+
+// eventuallyPrints waits until kubectl prints what is wanted.
+func (c *controlPlane) eventuallyPrints(t *testing.T, want string, args ...string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%q from kubectl %s", want, strings.Join(args, " ")), func(ctx context.Context) (bool, string) {
+		got, err := c.tryKubectl(ctx, "", args...)
+		return err == nil && got == want, fmt.Sprintf("%q, error %v", got, err)
+	})
+}
+
+// eventually asks until the answer is true. The text that comes with a false one is shown when the time is over.
+func eventually(t *testing.T, what string, ask func(ctx context.Context) (bool, string)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 90*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		done, seen := ask(ctx)
+		if done {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain for %s; last seen: %s", what, seen)
+		}
+	}
+}
+
+func exists(t *testing.T, path string) bool {
+	t.Helper()
+	_, err := os.Stat(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
 }

@@ -17,12 +17,14 @@ limitations under the License.
 package process
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -158,4 +160,88 @@ func (p *Process) Tail(lines int) string {
 		}
 	}
 	return fmt.Sprintf("--- last lines of %s ---\n%s\n", p.name, strings.Join(last, "\n"))
+}
+
+// builtVariable names the folder with the programs that make has built.
+const builtVariable = "METACONTROLLER_PROGRAMS"
+
+// Built returns the folder with the programs that make has built, or nothing where the environment variable METACONTROLLER_PROGRAMS does
+// not name it: who needs one of them then builds it.
+func Built() string { return os.Getenv(builtVariable) }
+
+// A lineWriter copies to a file, and sends the first line that is wanted. It is used by one goroutine, that of exec.
+type lineWriter struct {
+	file   *os.File
+	wanted func(string) bool
+	found  chan<- string
+	line   bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (w *lineWriter) Write(b []byte) (int, error) {
+	for _, c := range b {
+		if w.wanted == nil {
+			break
+		}
+		if c != '\n' {
+			w.line.WriteByte(c)
+			continue
+		}
+		if s := w.line.String(); w.wanted(s) {
+			w.found <- s
+			w.wanted = nil
+		}
+		w.line.Reset()
+	}
+	return w.file.Write(b)
+}
+
+// Output runs a short program to its end and returns what it printed on standard output. The error of one that failed
+// holds its arguments and what it printed on standard error. When ctx is done the program is killed, and the error is the
+// context's cause.
+func Output(ctx context.Context, name string, args ...string) (string, error) {
+	return OutputOf(ctx, exec.CommandContext(ctx, name, args...))
+}
+
+// OutputOf is Output for a command that was made with ctx.
+func OutputOf(ctx context.Context, cmd *exec.Cmd) (string, error) {
+	ownGroup(cmd)
+	cmd.WaitDelay = time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return stdout.String(), fmt.Errorf("%s %s: %w\n%s", filepath.Base(cmd.Path), strings.Join(cmd.Args[1:], " "), err, stderr.String())
+	}
+	return stdout.String(), nil
+}
+
+// shortest and longest bound the pauses of Poll.
+const shortest, longest = 250 * time.Millisecond, time.Second
+
+// Poll asks until it is done or fails, or until ctx ends, and returns why it ended before it was done. To ask takes a program, which is run for a
+// fifth of the time, or more where it takes long.
+func Poll(ctx context.Context, ask func(ctx context.Context) (done bool, err error)) error {
+	for {
+		asked := time.Now()
+		if done, err := ask(ctx); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(min(max(4*time.Since(asked), shortest), longest)):
+		}
+	}
+}
+
+// Signal sends the program a signal.
+func (p *Process) Signal(s os.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("sending %s to %s: %w", s, p.name, err)
+	}
+	return nil
 }

@@ -18,11 +18,13 @@ package terminal
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"text/tabwriter"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
@@ -139,4 +141,96 @@ func (s *Shell) play(t *testing.T, command, wanted string, update bool) string {
 		return got == wanted || update && same >= settledPolls
 	})
 	return got
+}
+
+// What differs from one time to the next, and what the page has for it.
+var varying = []struct {
+	what *regexp.Regexp
+	with string
+}{
+	// client-go logs that a watch ended if kubectl, which has seen enough, ends it while an event is read.
+	{regexp.MustCompile(`(?m)^[IW]\d{4} .* reflector\.go:\d+\] .*context canceled.*\n`), ""},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "2026-01-02T03:04:05Z"},
+	{regexp.MustCompile(`\b[1-9]\d* syncs?,`), "12 syncs,"},
+	{regexp.MustCompile(`, \d+ waiting to be synced`), ""},
+	{regexp.MustCompile(`, [1-9]\d* failed\.`), ", 3 failed."},
+	{regexp.MustCompile(`\b\d+ calls?,? half of them within \d+ ms, 99 of 100 within \d+ ms`), "12 calls, half of them within 3 ms, 99 of 100 within 9 ms"},
+	{regexp.MustCompile(`\b\d+ calls?\b`), "12 calls"},
+	{regexp.MustCompile(`within \d+ ms`), "within 5 ms"},
+	{regexp.MustCompile(`\b(\d+m)?\d+(m|s|ms) ago\b`), "5s ago"},
+	{regexp.MustCompile(`( ago +)[0-9.]+m?s\b`), "${1}12ms"},
+	{regexp.MustCompile(`(ResyncRequested +)\S+( +)\S+`), "${1}0s${2}5ms"},
+	{regexp.MustCompile(`\bin \d+\.\d+s\b`), "in 0.001s"},
+	{regexp.MustCompile(`(replicasets\.apps/example-)[0-9a-z]+`), "${1}7c5b6d9f8"},
+	{regexp.MustCompile(`(endpointslices\.discovery\.k8s\.io/example-)[0-9a-z]+`), "${1}h8r5z"},
+	{regexp.MustCompile(`(\bControllerRevision: [a-z.]+-)[0-9a-f]{40}\b`), "${1}0123456789abcdef0123456789abcdef01234567"},
+	{regexp.MustCompile(`(?m)^(Plugin|Cluster): v\S+$`), "$1: v1.2.3"},
+	{regexp.MustCompile(`(The kube-apiserver at https://)127\.0\.0\.1:\d+ `), "${1}192.0.2.1:6443 "},
+}
+
+// pod is a Pod of a Deployment.
+var pod = regexp.MustCompile(`pods/example-[0-9a-z]+-[0-9a-z]+`)
+
+// numbered gives each Pod of a Deployment a name of its own that is the same each time, in the order in which they are printed.
+func numbered(printed string) string {
+	names := map[string]string{}
+	return pod.ReplaceAllStringFunc(printed, func(name string) string {
+		if names[name] == "" {
+			names[name] = fmt.Sprintf("pods/example-7c5b6d9f8-x2k4%d", len(names)+1)
+		}
+		return names[name]
+	})
+}
+
+// normal returns what was printed without what differs each time, and without spaces at the ends of lines.
+func normal(printed string) string {
+	for _, v := range varying {
+		printed = v.what.ReplaceAllString(printed, v.with)
+	}
+	printed = numbered(printed)
+	var lines []string
+	for line := range strings.SplitSeq(strings.TrimSpace(printed), "\n") {
+		lines = append(lines, strings.TrimRight(line, " "))
+	}
+	printed = strings.Join(lines, "\n")
+	if printed == "" {
+		return ""
+	}
+	switch {
+	case strings.HasPrefix(printed, "NAME "):
+		if strings.HasSuffix(lines[0], " AGE") {
+			for i := range lines[1:] {
+				lines[i+1] = age.ReplaceAllString(lines[i+1], "5s")
+			}
+		}
+		return aligned(lines, first)
+	case strings.HasPrefix(printed, "TIME "):
+		return aligned(lines, ago)
+	}
+	return printed + "\n"
+}
+
+// age is the last cell of a row.
+var age = regexp.MustCompile(`\S+$`)
+
+// first is the first cell of a row of a tree, whose lines may stand apart.
+var (
+	first = regexp.MustCompile(`^([ │├└─]*\S+)\s+(.*)$`)
+	// ago is the first cell of a row of syncs.
+	ago = regexp.MustCompile(`^(TIME|\S+ ago)\s+(.*)$`)
+	gap = regexp.MustCompile(`\s{3,}`)
+)
+
+// aligned writes a table with the widths of what it holds now.
+func aligned(lines []string, first *regexp.Regexp) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
+	for _, line := range lines {
+		if match := first.FindStringSubmatch(line); match != nil {
+			line = match[1] + "\t" + gap.ReplaceAllString(match[2], "\t")
+		}
+		_, _ = w.Write([]byte(line + "\n")) // It writes to memory.
+	}
+	_ = w.Flush()
+	return b.String()
 }

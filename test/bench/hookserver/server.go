@@ -24,6 +24,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -124,4 +126,143 @@ func handler() http.Handler {
 		_ = json.NewEncoder(w).Encode(c.counts)
 	})
 	return mux
+}
+
+// Payload fills a ConfigMap so that it is about 0.9 KB of JSON.
+var Payload = strings.Repeat("x", 560)
+
+// configMap is the part of a ConfigMap that the hook looks at.
+type configMap struct {
+	Data map[string]string `json:"data"`
+}
+
+// parent is the part of a parent that the hook looks at.
+type parent struct {
+	Metadata struct {
+		Name        string            `json:"name"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		Children int    `json:"children"`
+		Revision string `json:"revision"`
+	} `json:"spec"`
+}
+
+// request is the part of a request that the hook looks at.
+type request struct {
+	Parent   parent                          `json:"parent"`
+	Object   parent                          `json:"object"`
+	Children map[string]map[string]configMap `json:"children"`
+	Related  map[string]map[string]configMap `json:"related"`
+}
+
+func read(body []byte) (request, error) {
+	var q request
+	if err := json.Unmarshal(body, &q); err != nil {
+		return q, fmt.Errorf("reading the request: %w", err)
+	}
+	return q, nil
+}
+
+// syncParent wants as many ConfigMaps as the parent says, and reports how many are there in the parent's revision.
+func syncParent(r *http.Request, body []byte) ([]byte, error) {
+	q, err := read(body)
+	if err != nil {
+		return nil, err
+	}
+	if delay := r.URL.Query().Get("delay"); delay != "" {
+		d, err := time.ParseDuration(delay)
+		if err != nil {
+			return nil, fmt.Errorf("reading the delay: %w", err)
+		}
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	return answer(q, q.Parent.Spec.Revision), nil
+}
+
+// related wants the children in the revision of the related ConfigMap.
+func related(_ *http.Request, body []byte) ([]byte, error) {
+	q, err := read(body)
+	if err != nil {
+		return nil, err
+	}
+	revision := ""
+	for _, c := range q.Related["ConfigMap.v1"] {
+		revision = c.Data["revision"]
+	}
+	return answer(q, revision), nil
+}
+
+func answer(q request, revision string) []byte {
+	current := 0
+	for _, child := range q.Children["ConfigMap.v1"] {
+		if child.Data["revision"] == revision {
+			current++
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"status":{"children":%d,"revision":%q},"children":[`, current, revision)
+	for i := range q.Parent.Spec.Children {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s-%d"},"data":{"revision":%q,"payload":%q}}`,
+			q.Parent.Metadata.Name, i, revision, Payload)
+	}
+	b.WriteString(`]}`)
+	return []byte(b.String())
+}
+
+func finalize(_ *http.Request, body []byte) ([]byte, error) {
+	q, err := read(body)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, `{"children":[],"finalized":%t}`, len(q.Children["ConfigMap.v1"]) == 0), nil
+}
+
+// Slot returns the number of the related object of a parent such as p17, of as many as there are.
+func Slot(parent string, objects int) (int, error) {
+	n, err := strconv.Atoi(strings.TrimPrefix(parent, "p"))
+	if err != nil || objects < 1 {
+		return 0, fmt.Errorf("parent %q of %d related objects has no number", parent, objects)
+	}
+	return n % objects, nil
+}
+
+// customize relates half of the parents to their object by name, and half by label.
+func customize(r *http.Request, body []byte) ([]byte, error) {
+	q, err := read(body)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := strconv.Atoi(r.URL.Query().Get("related"))
+	if err != nil {
+		return nil, fmt.Errorf("reading the number of related objects: %w", err)
+	}
+	slot, err := Slot(q.Parent.Metadata.Name, objects)
+	if err != nil {
+		return nil, err
+	}
+	which := fmt.Sprintf(`"names":["related-%d"]`, slot)
+	if slot%2 == 1 {
+		which = fmt.Sprintf(`"labelSelector":{"matchLabels":{"slot":"%d"}}`, slot)
+	}
+	return fmt.Appendf(nil, `{"relatedResources":[{"apiVersion":"v1","resource":"configmaps",%s}]}`, which), nil
+}
+
+// decorate wants one ConfigMap in the revision that an annotation of the object says.
+func decorate(_ *http.Request, body []byte) ([]byte, error) {
+	q, err := read(body)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, `{"attachments":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"bench":"attachment"}},`+
+		`"data":{"revision":%q,"payload":%q}}]}`, q.Object.Metadata.Name, q.Object.Metadata.Annotations["revision"], Payload), nil
 }

@@ -23,12 +23,15 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/gauge"
+	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
@@ -135,4 +138,106 @@ func freePort(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("finding a free port: %w", err)
 	}
 	return strconv.Atoi(port)
+}
+
+// PeerOptions say which Metacontroller is measured.
+type PeerOptions struct {
+	// Binary is the program, Definitions the file of its CustomResourceDefinitions.
+	Binary, Definitions string
+	// Arguments are flags in addition to those that say where the cluster and the metrics are; none: the defaults.
+	Arguments []string
+}
+
+// peer is Metacontroller.
+type peer struct {
+	program
+	cluster     Cluster
+	definitions string
+	arguments   []string
+}
+
+// NewPeer returns Metacontroller, not started. The flags that it is given are those of docs/reference/contract.md#s19.1.
+func NewPeer(ctx context.Context, o PeerOptions, c Cluster) (Subject, error) {
+	metrics, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	probes, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	address := "127.0.0.1:" + strconv.Itoa(metrics)
+	own := []string{"--kubeconfig", c.Kubeconfig, "--metrics-address", address, "--health-probe-bind-address", "127.0.0.1:" + strconv.Itoa(probes)}
+	return &peer{cluster: c, definitions: o.Definitions, arguments: slices.Concat(own, o.Arguments), program: program{
+		name: strings.Join(append([]string{filepath.Base(o.Binary)}, o.Arguments...), " "), binary: o.Binary, base: "http://" + address,
+		client: &http.Client{Timeout: time.Minute}, log: filepath.Join(c.Folder, "peer.log"),
+	}}, nil
+}
+
+// Conditions implements Subject.
+func (*peer) Conditions() bool { return false }
+
+// Install implements Subject. It applies the CustomResourceDefinitions, and waits until they are served.
+func (p *peer) Install(ctx context.Context) error {
+	for _, arguments := range [][]string{
+		{"apply", "--server-side", "-f", p.definitions},
+		{"wait", "--for=condition=Established", "--timeout=60s", "-f", p.definitions},
+	} {
+		if _, err := process.Output(ctx, p.cluster.Kubectl, append([]string{"--kubeconfig", p.cluster.Kubeconfig}, arguments...)...); err != nil {
+			return fmt.Errorf("applying the CustomResourceDefinitions of %s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// Start implements Subject. The program serves when its metrics can be read.
+func (p *peer) Start(ctx context.Context) error {
+	return p.launch(ctx, p.arguments, 50*time.Millisecond, func(ctx context.Context) error {
+		_, err := p.Get(ctx, "/metrics")
+		return err
+	})
+}
+
+// server is our server.
+type server struct {
+	program
+	cluster   Cluster
+	port      int
+	arguments []string
+}
+
+// NewServer returns the server of a binary, not started. It has default flags but for the arguments.
+func NewServer(ctx context.Context, binary string, arguments []string, c Cluster) (Subject, error) {
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{
+		Insecure: true, CertData: c.Config.CertData, KeyData: c.Config.KeyData,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("preparing to ask the server: %w", err)
+	}
+	return &server{cluster: c, port: port, arguments: arguments, program: program{
+		name: report.Server, binary: binary, base: fmt.Sprintf("https://127.0.0.1:%d", port),
+		client: &http.Client{Transport: transport, Timeout: time.Minute}, log: filepath.Join(c.Folder, "server.log"),
+	}}, nil
+}
+
+// Conditions implements Subject.
+func (*server) Conditions() bool { return true }
+
+// Install implements Subject.
+func (*server) Install(context.Context) error { return nil }
+
+// Start implements Subject. The server is registered with the cluster each time.
+func (s *server) Start(ctx context.Context) error {
+	shared := []string{"--kubeconfig", s.cluster.Kubeconfig, "--data-dir", filepath.Join(s.cluster.Folder, "data")}
+	port := strconv.Itoa(s.port)
+	register := append([]string{"register", "--host", "localhost", "--port", port}, shared...)
+	arguments := slices.Concat([]string{"--bind-address", "127.0.0.1", "--secure-port", port}, shared, s.arguments)
+	return s.launch(ctx, arguments, 500*time.Millisecond, func(ctx context.Context) error {
+		_, err := process.Output(ctx, s.binary, register...)
+		return err
+	})
 }

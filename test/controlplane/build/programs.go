@@ -18,11 +18,17 @@ package build
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -111,4 +117,134 @@ func (p program) build(ctx context.Context, module, folder string) error {
 		return fmt.Errorf("installing %s: %w", p.name, err)
 	}
 	return nil
+}
+
+// KubernetesVersion is the version of kube-apiserver, kube-controller-manager, kube-scheduler and kubectl. It is that of
+// the module k8s.io/kubernetes in go.mod.
+const KubernetesVersion = "v1.36.3"
+
+// buildDate is stamped into the programs. It is a constant, so that the same versions give the same bytes.
+const buildDate = "1970-01-01T00:00:00Z"
+
+// program is one program to build.
+type program struct {
+	// name is the file name of the result.
+	name string
+	// pkg is the Go package.
+	pkg string
+	// usual is how long a first build takes on two cores, for people who wait.
+	usual string
+}
+
+// programs are in the order of building: what they share is compiled with the first that needs it.
+func programs() []program {
+	return []program{
+		{"etcd", "go.etcd.io/etcd/server/v3", "half a minute"},
+		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "three and a half minutes"},
+		{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "one minute"},
+		{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", "a quarter of a minute"},
+		{"kubectl", "k8s.io/kubernetes/cmd/kubectl", "half a minute"},
+		{"kwok", "sigs.k8s.io/kwok/cmd/kwok", "half a minute"},
+	}
+}
+
+// arguments are those of go build, without the output and the package.
+func arguments() []string {
+	return []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", stamp()}
+}
+
+// environment is what go build needs beside the user's own variables, of which some would change the results.
+func environment() []string {
+	return []string{"GOFLAGS=", "CGO_ENABLED=0", "GOWORK=off"}
+}
+
+// stamp returns the linker flags that put the version into the Kubernetes programs, as their own build does.
+func stamp() string {
+	parts := strings.SplitN(strings.TrimPrefix(KubernetesVersion, "v"), ".", 3)
+	flags := []string{"-s", "-w"}
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		for _, variable := range []string{
+			"gitVersion=" + KubernetesVersion,
+			"gitMajor=" + parts[0],
+			"gitMinor=" + parts[1],
+			"gitCommit=", // Modules come without their commit.
+			"gitTreeState=archive",
+			"buildDate=" + buildDate,
+		} {
+			flags = append(flags, "-X", pkg+"."+variable)
+		}
+	}
+	return strings.Join(flags, " ")
+}
+
+// CacheVariable is the environment variable that replaces the folder in the user's cache.
+const CacheVariable = "CONTROL_PLANE_CACHE"
+
+// Folder returns the folder in which the programs of the Go module in folder module are kept, whether they are there or
+// not: controlplane/VERSION-KEY in the user's cache, or in the folder that CacheVariable names.
+func Folder(module string) (string, error) {
+	key, err := key(module)
+	if err != nil {
+		return "", err
+	}
+	root := os.Getenv(CacheVariable)
+	if root == "" {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", fmt.Errorf("finding the user's cache folder (set %s instead): %w", CacheVariable, err)
+		}
+		root = filepath.Join(cache, "metacontroller-apiserver", "controlplane")
+	}
+	// The compiler runs in the module's folder, so a path from here would lead it astray.
+	if root, err = filepath.Abs(root); err != nil {
+		return "", fmt.Errorf("finding the folder of the control plane's programs: %w", err)
+	}
+	return filepath.Join(root, KubernetesVersion+"-"+key), nil
+}
+
+// key stands for everything that the programs depend on: the versions of the modules and of Go, and how they are built.
+func key(module string) (string, error) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, runtime.Version(), runtime.GOOS, runtime.GOARCH, arguments(), environment())
+	for _, p := range programs() {
+		fmt.Fprintln(hash, p.name, p.pkg)
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			return "", fmt.Errorf("reading the versions of the control plane (is %q the folder of its module?): %w", module, err)
+		}
+		hash.Write(content)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:12], nil
+}
+
+// lock takes the lock on a file, which ends with the process at the latest. When another process holds it, busy is called
+// once and lock waits.
+func lock(ctx context.Context, name string, busy func()) (unlock func(), err error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock of the control plane's programs: %w", err)
+	}
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for told := false; ; {
+		// Not the blocking form: a user who waits wants to be able to give up.
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			return nil, errors.Join(fmt.Errorf("locking the control plane's programs: %w", err), file.Close())
+		}
+		if !told {
+			told = true
+			busy()
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("waiting for another build of the control plane: %w", ctx.Err()), file.Close())
+		}
+	}
 }

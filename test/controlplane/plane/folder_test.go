@@ -18,9 +18,12 @@ package plane
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/controlplane/process"
 )
 
 func exists(t *testing.T, path string) bool {
@@ -125,5 +128,35 @@ func TestGivenFolderMustBeEmpty(t *testing.T) {
 	}
 	if _, err := NewFolder(path); err == nil {
 		t.Error("a folder that holds something was taken")
+	}
+}
+
+func TestPortsDifferAndAreInRange(t *testing.T) {
+	p, err := freePorts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[int]bool{}
+	for _, port := range []int{p.etcdClient, p.etcdPeer, p.apiServer, p.controllerManager, p.scheduler} {
+		if port < firstPort || port >= firstPort+portCount || seen[port] {
+			t.Errorf("port %d is out of range or taken twice: %+v", port, p)
+		}
+		seen[port] = true
+	}
+}
+
+func TestPortTakenIsToldFromOtherErrors(t *testing.T) {
+	taken := &process.EndedError{Name: "etcd", Tail: "listen tcp 127.0.0.1:20001: bind: address already in use"}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"a program that found its port taken":    {fmt.Errorf("waiting: %w", taken), true},
+		"a program that ended for other reasons": {&process.EndedError{Name: "etcd", Tail: "no space left on device"}, false},
+		"no program":                             {errors.New("address already in use"), false},
+	} {
+		if got := portTaken(test.err); got != test.want {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
 	}
 }

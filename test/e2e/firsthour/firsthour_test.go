@@ -18,17 +18,24 @@ package firsthour
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
@@ -207,4 +214,219 @@ func impersonating(t *testing.T, c *cluster.Cluster, user string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// A session is an author at a terminal. It prints what he sees, without what differs from one time to the next.
+type session struct {
+	t *testing.T
+	// whole is the test of all sessions.
+	whole   *testing.T
+	cluster *cluster.Cluster
+	clients *cluster.Clients
+	// name is that of the mistake, its controller and its parent.
+	name string
+	// text is what was printed, as Markdown.
+	text strings.Builder
+	// addresses are those of hooks, in the order in which they were made, which differ each time.
+	addresses []string
+}
+
+// hook serves a sync hook, and returns its server. It serves until all sessions are over: the controller of a session goes on calling its
+// hook, at whose port another session's would listen.
+func (s *session) hook(handler http.Handler, options ...hooktest.Option) *hooktest.Server {
+	h := hooktest.NewServer(s.whole, options...)
+	h.Handle("/sync", handler)
+	s.addresses = append(s.addresses, h.Host())
+	return h
+}
+
+// nobody returns an address at which nobody listens.
+func (s *session) nobody() string {
+	address := freeport.Address(freeport.Find(s.t))
+	s.addresses = append(s.addresses, address)
+	return address
+}
+
+// composite is the manifest of a CompositeController of the Things with the session's label. The sync hook is at a URL; more is added
+// to its webhook, and children are what spec.childResources has.
+func (s *session) composite(url, more, children string) string {
+	return fmt.Sprintf(`apiVersion: metacontroller.k8s.io/v1alpha1
+kind: CompositeController
+metadata: {name: %[1]s}
+spec:
+  generateSelector: true
+  parentResource: {apiVersion: example.com/v1, resource: things, labelSelector: {matchLabels: {app: %[1]s}}}
+  childResources: [%[4]s]
+  hooks: {sync: {webhook: {url: "%[2]s"%[3]s}}}
+`, s.name, url, more, children)
+}
+
+// configMaps declares ConfigMaps as children.
+const configMaps = "{apiVersion: v1, resource: configmaps}"
+
+// inPlace declares ConfigMaps as children that are updated.
+const inPlace = "{apiVersion: v1, resource: configmaps, updateStrategy: {method: InPlace}}"
+
+// parent is the manifest of a Thing with the session's label, of the given name and spec.
+func (s *session) parent(name, spec string) string {
+	return fmt.Sprintf(`apiVersion: example.com/v1
+kind: Thing
+metadata: {name: %s, labels: {app: %s}}
+spec: %s
+`, name, s.name, spec)
+}
+
+// start applies a controller and waits until it runs, and then a parent of the session's name.
+func (s *session) start(controller string) {
+	s.apply("controller.yaml", controller)
+	s.ready()
+	s.apply("thing.yaml", s.parent(s.name, "{size: 1}"))
+}
+
+// awaitWarning waits until kubectl would print a warning: an answer has none whose lookup takes too long.
+func (s *session) awaitWarning(text, manifest string, args ...string) {
+	s.t.Helper()
+	args = append(args, "--dry-run=server")
+	cluster.Eventually(s.t, limit, "a warning of "+text, func(ctx context.Context) (bool, string) {
+		output, _ := s.cluster.TryKubectl(ctx, manifest, args...)
+		return strings.Contains(output, text), output
+	})
+}
+
+// warned applies a manifest of which a warning tells.
+func (s *session) warned(file, manifest, text string) {
+	s.t.Helper()
+	s.awaitWarning(text, manifest, "apply", "-f", "-")
+	s.apply(file, manifest)
+}
+
+// apply applies a manifest, whatever comes of it.
+func (s *session) apply(file, manifest string) {
+	s.t.Helper()
+	output, _ := s.cluster.TryKubectl(s.t.Context(), manifest, "apply", "-f", "-")
+	s.print("kubectl apply -f "+file, normal(s.addresses, output))
+}
+
+// run runs kubectl and prints what it says.
+func (s *session) run(args ...string) {
+	s.t.Helper()
+	output, _ := s.cluster.TryKubectl(s.t.Context(), "", args...)
+	s.print("kubectl "+strings.Join(args, " "), normal(s.addresses, table(output)))
+}
+
+// get prints the row of the session's controller.
+func (s *session) get() { s.run("get", "compositecontroller", s.name) }
+
+// describe prints the conditions of a controller in which something is wrong.
+func (s *session) describe(kind string) {
+	s.t.Helper()
+	output := s.cluster.Kubectl(s.t, "describe", kind, s.name)
+	s.print("kubectl describe "+kind+" "+s.name, normal(s.addresses, conditions(output)))
+}
+
+// events prints the Warning events about an object, such as thing/name.
+func (s *session) events(object string) {
+	s.t.Helper()
+	args := []string{"events", "--for", object, "--types=Warning"}
+	if strings.Contains(object, "controller/") {
+		// Events about cluster-scoped objects are in the namespace default, which need not be that of the reader's kubeconfig.
+		args = append([]string{"-n", "default"}, args...)
+	}
+	output := s.cluster.Kubectl(s.t, args...)
+	s.print("kubectl "+strings.Join(args, " "), normal(s.addresses, events(output)))
+}
+
+// show shows a part of a file.
+func (s *session) show(language, part string) {
+	fmt.Fprintf(&s.text, "```%s\n%s\n```\n\n", language, strings.TrimSpace(part))
+}
+
+func (s *session) print(command, output string) {
+	fmt.Fprintf(&s.text, "```console\n$ %s\n%s\n```\n\n", command, strings.TrimSpace(output))
+}
+
+// says fails the test for each text that was not printed.
+func (s *session) says(texts ...string) {
+	s.t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(s.text.String(), text) {
+			s.t.Errorf("kubectl printed\n%s\nwhich does not say %q", s.text.String(), text)
+		}
+	}
+}
+
+// ready waits until the session's CompositeController runs.
+func (s *session) ready() {
+	s.t.Helper()
+	s.condition("Ready", "True", "")
+}
+
+// condition waits until a condition of the session's CompositeController has a status and a message with a text.
+func (s *session) condition(name, status, text string) {
+	s.t.Helper()
+	s.conditionOf(schema.GroupVersionResource{Group: "metacontroller.k8s.io", Version: "v1alpha1", Resource: "compositecontrollers"}, name, status, text)
+}
+
+func (s *session) conditionOf(r schema.GroupVersionResource, name, status, text string) {
+	s.t.Helper()
+	what := fmt.Sprintf("%s %s to have the condition %s=%s %q", r.Resource, s.name, name, status, text)
+	cluster.Eventually(s.t, limit, what, func(ctx context.Context) (bool, string) {
+		o, err := s.clients.Dynamic.Resource(r).Get(ctx, s.name, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		list, _ := nested(o.Object, "status", "conditions").([]any)
+		for _, c := range list {
+			if nested(c, "type") == name && nested(c, "status") == status && nested(c, "observedGeneration") == o.GetGeneration() &&
+				strings.Contains(fmt.Sprint(nested(c, "message")), text) {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(list)
+	})
+}
+
+// event waits for a Warning event about an object of a name whose message has a text.
+func (s *session) event(name, reason, text string) {
+	s.t.Helper()
+	cluster.Eventually(s.t, limit, fmt.Sprintf("the event %s of %s with %q", reason, name, text), func(ctx context.Context) (bool, string) {
+		list, err := s.clients.Kube.CoreV1().Events("default").List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+		if err != nil {
+			return false, err.Error()
+		}
+		var seen []string
+		for i := range list.Items {
+			e := &list.Items[i]
+			if e.Type == corev1.EventTypeWarning && e.Reason == reason && strings.Contains(e.Message, text) {
+				return true, ""
+			}
+			seen = append(seen, e.Type+" "+e.Reason+" "+e.Message)
+		}
+		return false, strings.Join(seen, "\n")
+	})
+}
+
+// exists waits until an object is as wanted; text is what its JSON must hold.
+func (s *session) exists(r schema.GroupVersionResource, name, text string) {
+	s.t.Helper()
+	cluster.Eventually(s.t, limit, fmt.Sprintf("%s %s with %q", r.Resource, name, text), func(ctx context.Context) (bool, string) {
+		o, err := s.clients.Dynamic.Resource(r).Namespace("default").Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		encoded, err := o.MarshalJSON()
+		return err == nil && strings.Contains(string(encoded), text), string(encoded)
+	})
+}
+
+// nested returns a nested value of a decoded object, nil if it has none.
+func nested(o any, path ...string) any {
+	for _, name := range path {
+		fields, ok := o.(map[string]any)
+		if !ok {
+			return nil
+		}
+		o = fields[name]
+	}
+	return o
 }

@@ -19,13 +19,26 @@ package helloworld
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/container"
+	"github.com/metacontroller/metacontroller-apiserver/test/examplehook"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
 // TestHelloWorld is the tutorial, from the first object to the garbage collector.
@@ -93,4 +106,329 @@ func (s *scene) awaitStatus(t *testing.T, name, want string) {
 		got, err := s.Field(ctx, s.namespace, "helloworld/"+name, "pods={.status.pods} observedGeneration={.status.observedGeneration}")
 		return err == nil && got == want, fmt.Sprintf("%s %v", got, err)
 	})
+}
+
+const (
+	// clusterHookURL is where the example's controller expects its hook inside a cluster.
+	clusterHookURL = "http://hello-controller.hello/sync"
+	limit          = cluster.Limit
+)
+
+func TestMain(m *testing.M) {
+	if status, inside := container.Main(); inside {
+		os.Exit(status)
+	}
+	os.Exit(cluster.Main(m))
+}
+
+// A scene is the example up to and including its controller, in a namespace of its own.
+type scene struct {
+	*cluster.Cluster
+	kube      kubernetes.Interface
+	server    *server.Server
+	namespace string
+}
+
+// setUp follows the example's README, with the server's binary. Everything ends with the test.
+func setUp(t *testing.T) *scene {
+	t.Helper()
+	return setUpWith(t, server.Options{})
+}
+
+// setUpWith is setUp with a server that is started in another way.
+func setUpWith(t *testing.T, o server.Options) *scene {
+	t.Helper()
+	c := cluster.Shared(t)
+	s := &scene{Cluster: c, kube: cluster.NewClients(t, c.Config(t)).Kube, server: server.Start(t, c, o), namespace: c.Namespace(t)}
+	url := examplehook.Start(t, file("sync.py")) + "/sync"
+
+	c.Kubectl(t, "apply", "-f", file("crd.yaml"))
+	c.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/helloworlds.example.com")
+	manifest, err := os.ReadFile(file("controller.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := strings.Replace(string(manifest), clusterHookURL, url, 1)
+	if local == string(manifest) {
+		t.Fatalf("the example's controller does not have the hook's address %s", clusterHookURL)
+	}
+	c.KubectlInput(t, local, "apply", "-f", "-")
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.explain(t)
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+		defer cancel()
+		for _, what := range []string{"compositecontroller/hello-controller", "crd/helloworlds.example.com"} {
+			if output, err := c.TryKubectl(ctx, "", "delete", what, "--ignore-not-found"); err != nil {
+				t.Errorf("cleaning up %s: %v\n%s", what, err, output)
+			}
+		}
+	})
+	return s
+}
+
+// explain shows what the cluster says about a scene that failed.
+func (s *scene) explain(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+	defer cancel()
+	for _, args := range [][]string{
+		{"get", "compositecontroller", "hello-controller", "-o", "yaml"},
+		{"-n", s.namespace, "get", "helloworlds,pods,events"},
+	} {
+		output, err := s.TryKubectl(ctx, "", args...)
+		t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+}
+
+// pods returns the namespace's Pods by name, those that are being deleted among them.
+func (s *scene) pods(t *testing.T) map[string]corev1.Pod {
+	t.Helper()
+	list, err := s.kube.CoreV1().Pods(s.namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatalf("listing the Pods: %v", err)
+	}
+	byName := map[string]corev1.Pod{}
+	for _, pod := range list.Items {
+		byName[pod.Name] = pod
+	}
+	return byName
+}
+
+// file is the path of one of the example's files.
+func file(name string) string {
+	return filepath.Join(cluster.Root(), "artifacts", "examples", "hello-world", name)
+}
+
+// many HelloWorlds are created in each of these tests.
+const many = 15
+
+// first is how many of them are there before the server is ended, while the others are created.
+const first = 3
+
+var helloWorlds = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "helloworlds"}
+
+// create creates one of them.
+func (s *scene) create(t *testing.T, client dynamic.Interface, i int) error {
+	t.Helper()
+	_, err := client.Resource(helloWorlds).Namespace(s.namespace).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "HelloWorld", "metadata": map[string]any{"name": fmt.Sprintf("hello-%d", i)},
+		"spec": map[string]any{"who": fmt.Sprintf("Number %d", i)},
+	}}, metav1.CreateOptions{})
+	return err
+}
+
+// whileItWorks creates HelloWorlds, and ends the server when it has work. It returns the Pods that there were then.
+func (s *scene) whileItWorks(t *testing.T, end func()) map[string]corev1.Pod {
+	t.Helper()
+	client := cluster.NewClients(t, s.Config(t)).Dynamic
+	for i := range first {
+		if err := s.create(t, client, i); err != nil {
+			t.Fatalf("creating a HelloWorld: %v", err)
+		}
+	}
+	cluster.Eventually(t, limit, "the server to have begun", func(context.Context) (bool, string) {
+		pods := len(s.pods(t))
+		return pods > 0, fmt.Sprintf("%d Pods", pods)
+	})
+	begun, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(done)
+		for i := first; i < many; i++ {
+			if err := s.create(t, client, i); err != nil {
+				done <- fmt.Errorf("creating a HelloWorld while the server works: %w", err)
+			}
+			if i == first {
+				close(begun)
+			}
+		}
+	}()
+	<-begun
+	end()
+	before := s.pods(t)
+	for err := range done {
+		t.Fatal(err)
+	}
+	t.Logf("the server was ended with %d of %d Pods created", len(before), many)
+	if len(before) == many {
+		t.Fatal("nothing was left to do")
+	}
+	return before
+}
+
+// TestNothingIsLostWhenTheServerIsKilled kills the server with SIGKILL while it works, and starts it again on the same
+// data directory: its etcd must come up with everything that it acknowledged, and the engine must go on without making
+// anything twice.
+func TestNothingIsLostWhenTheServerIsKilled(t *testing.T) {
+	s := setUp(t)
+	spec := s.definition(t)
+	before := s.whileItWorks(t, s.server.Kill)
+	s.server.Restart()
+
+	s.awaitAll(t)
+	for name, pod := range s.pods(t) {
+		if old, ok := before[name]; ok && old.UID != pod.UID {
+			t.Errorf("Pod %s was there before the restart and was made again", name)
+		}
+	}
+	if got := s.definition(t); got != spec {
+		t.Errorf("the controller is\n%s\nafter the restart, and was\n%s", got, spec)
+	}
+}
+
+// stopLimit is more than the server takes to stop on a busy machine, on which its parts need all of the time that they are given: six
+// seconds for controllers, and some more for requests under way and for etcd.
+const stopLimit = 45 * time.Second
+
+// TestTheServerStopsCleanly stops the server with SIGTERM while it works: it finishes what it has begun and exits with
+// status 0 soon.
+func TestTheServerStopsCleanly(t *testing.T) {
+	s := setUp(t)
+	s.whileItWorks(t, func() {
+		began := time.Now()
+		if err := s.server.Stop(); err != nil {
+			t.Errorf("stopping the server: %v", err)
+		}
+		if took := time.Since(began); took > stopLimit {
+			t.Errorf("the server took %s to stop, want at most %s", took, stopLimit)
+		}
+	})
+	s.server.Restart()
+	s.awaitAll(t)
+}
+
+// awaitAll waits until there is exactly one Pod for each HelloWorld, with its greeting.
+func (s *scene) awaitAll(t *testing.T) {
+	t.Helper()
+	cluster.Eventually(t, limit, "all Pods", func(context.Context) (bool, string) {
+		pods := s.pods(t)
+		return len(pods) >= many, fmt.Sprintf("%d Pods", len(pods))
+	})
+	pods := s.pods(t)
+	if len(pods) != many {
+		t.Errorf("there are %d Pods for %d HelloWorlds", len(pods), many)
+	}
+	for i := range many {
+		name, want := fmt.Sprintf("hello-%d", i), fmt.Sprintf("Hello, Number %d!", i)
+		pod, ok := pods[name]
+		if !ok {
+			t.Errorf("Pod %s is missing", name)
+			continue
+		}
+		if got := pod.Spec.Containers[0].Command[1]; got != want {
+			t.Errorf("Pod %s says %q, want %q", name, got, want)
+		}
+	}
+}
+
+// definition is the controller as the server stores it, without its status.
+func (s *scene) definition(t *testing.T) string {
+	t.Helper()
+	return s.Kubectl(t, "get", "compositecontroller", "hello-controller", "-o", "jsonpath={.metadata.uid} {.metadata.generation} {.spec}")
+}
+
+const (
+	// imageLayout is what `make image-local` writes.
+	imageLayout = "bin/image-local/oci"
+	// dataFolder, accessFolder and temporaryFolder are volumes, as in the manifests; accessFolder is in the place of a service account.
+	dataFolder, accessFolder, temporaryFolder = "/var/lib/metacontroller-apiserver", "/etc/metacontroller/access", "/tmp"
+)
+
+// TestHelloWorldFromTheImage is the tutorial with the image of `make image`: the server and its register command run in a container, as a
+// user without rights, and write to volumes alone.
+func TestHelloWorldFromTheImage(t *testing.T) {
+	shared := cluster.Shared(t)
+	c := container.New(t, filepath.Join(cluster.Root(), imageLayout))
+	data, access := c.Volume(dataFolder), c.Volume(accessFolder)
+	temporary := c.Volume(temporaryFolder)
+	kubeconfig, err := os.ReadFile(shared.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Write(filepath.Join(access, "kubeconfig"), kubeconfig)
+	// The server has ended by then.
+	t.Cleanup(func() {
+		if found := files(t, temporary); len(found) > 0 {
+			t.Errorf("the server left temporary files: %q", found)
+		}
+	})
+
+	s := setUpWith(t, server.Options{DataDir: dataFolder, Command: func(ctx context.Context, args ...string) *exec.Cmd {
+		args = slices.Clone(args)
+		for i := range args {
+			if args[i] == shared.Kubeconfig {
+				args[i] = path.Join(accessFolder, "kubeconfig")
+			}
+		}
+		return c.Command(ctx, args...)
+	}})
+	unprivileged(t, c, s.server.PID())
+	follow(t, s)
+	if found := files(t, data); len(found) == 0 {
+		t.Error("the server wrote nothing to the volume of its data")
+	}
+}
+
+// unprivileged checks what the kernel says of the server's process.
+func unprivileged(t *testing.T, c *container.Container, pid int) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]string{}
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		has[name] = strings.Join(strings.Fields(value), " ")
+	}
+	// Whoever is not root has one number to give, his own.
+	uid, gid := 65532, 65532
+	if os.Geteuid() != 0 {
+		uid, gid = os.Geteuid(), os.Getegid()
+	}
+	for name, want := range map[string]string{
+		"Name": "metacontroller-", "Uid": fmt.Sprintf("%[1]d %[1]d %[1]d %[1]d", uid), "Gid": fmt.Sprintf("%[1]d %[1]d %[1]d %[1]d", gid),
+		"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "NoNewPrivs": "1",
+	} {
+		if has[name] != want {
+			t.Errorf("the server's process has %s %q, want %q", name, has[name], want)
+		}
+	}
+	if os.Geteuid() == 0 && has["Groups"] != "" {
+		t.Errorf("the server's process is in the groups %s", has["Groups"])
+	}
+	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.ReadOnly() && !readOnlyRoot(string(mounts)) {
+		t.Errorf("the root file system is not read-only:\n%s", mounts)
+	}
+}
+
+// readOnlyRoot reports whether a process cannot write to its root, by the lines of its mountinfo.
+func readOnlyRoot(mounts string) bool {
+	for line := range strings.Lines(mounts) {
+		if fields := strings.Fields(line); len(fields) > 5 && fields[4] == "/" {
+			return slices.Contains(strings.Split(fields[5], ","), "ro")
+		}
+	}
+	return false
+}
+
+// files lists the files under a folder.
+func files(t *testing.T, folder string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			found = append(found, strings.TrimPrefix(path, folder))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
 }

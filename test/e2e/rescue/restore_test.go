@@ -17,22 +17,35 @@ limitations under the License.
 package rescue
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
+	"github.com/metacontroller/metacontroller-apiserver/test/faults/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
+	"github.com/metacontroller/metacontroller-apiserver/test/terminal"
 )
 
 // save saves a snapshot of the running server.
@@ -266,4 +279,227 @@ func restored(t *testing.T, file string) string {
 		t.Fatalf("restoring from the standard input: %v\n%s", err, output)
 	}
 	return dir
+}
+
+// What is to be simulated of the shape: a StatefulSet with one Pod, and a node on which no kubelet is.
+const lostNode = `
+{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {node.example.com/lost: ""}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: metacontroller}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: metacontroller-apiserver, namespace: metacontroller}
+spec:
+  replicas: 1
+  serviceName: metacontroller-apiserver
+  selector: {matchLabels: {app.kubernetes.io/name: metacontroller-apiserver}}
+  template:
+    metadata: {labels: {app.kubernetes.io/name: metacontroller-apiserver}}
+    spec:
+      containers: [{name: apiserver, image: metacontroller-apiserver}]
+      terminationGracePeriodSeconds: 1
+`
+
+// nodeStatus is what a kubelet, or the node controller, says of the node.
+func nodeStatus(ready string) string {
+	return `{"status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "10"}, "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"},
+		"conditions": [{"type": "Ready", "status": "` + ready + `", "reason": "Test", "lastHeartbeatTime": "2026-01-02T03:04:05Z",
+		"lastTransitionTime": "2026-01-02T03:04:05Z"}]}}`
+}
+
+// TestANodeIsLost plays the page. The node exists for the API server alone; the StatefulSet, the garbage collection of Pods and the
+// scheduler are real.
+func TestANodeIsLost(t *testing.T) {
+	figures := report.For(t, report.NodeLost)
+	c := cluster.Shared(t)
+	c.Kubectl(t, "cordon", "kwok-node-0")
+	c.KubectlInput(t, lostNode, "apply", "-f", "-")
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+		defer cancel()
+		_, _ = c.TryKubectl(ctx, "", "uncordon", "kwok-node-0")
+		_, _ = c.TryKubectl(ctx, "", "delete", "statefulset", "metacontroller-apiserver", "--namespace", "metacontroller")
+		_, _ = c.TryKubectl(ctx, "", "delete", "node", "node-1")
+	})
+	c.Kubectl(t, "patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", nodeStatus("True"))
+	field := func(path string) string {
+		output, err := c.TryKubectl(t.Context(), "", "get", "pod", "metacontroller-apiserver-0", "--namespace", "metacontroller", "-o", "jsonpath={"+path+"}")
+		if err != nil {
+			return err.Error()
+		}
+		return output
+	}
+	cluster.Eventually(t, patience, "the Pod to be on the node", func(context.Context) (bool, string) {
+		got := field(".spec.nodeName")
+		return got == "node-1", got
+	})
+	lost := field(".metadata.uid")
+
+	// The node stops answering, and the Pod is evicted: its deletion waits for a kubelet.
+	c.Kubectl(t, "patch", "node", "node-1", "--subresource=status", "--type=merge", "-p", nodeStatus("Unknown"))
+	c.Kubectl(t, "delete", "pod", "metacontroller-apiserver-0", "--namespace", "metacontroller", "--wait=false")
+	c.Kubectl(t, "uncordon", "kwok-node-0")
+	cluster.Eventually(t, patience, "the Pod to be terminating", func(context.Context) (bool, string) {
+		got := field(".metadata.deletionTimestamp")
+		return strings.HasPrefix(got, "20"), got
+	})
+
+	began := time.Now()
+	s := terminal.New(t, c)
+	s.PlaySection(t, "docs/operations/availability.md", "## When the node is lost", 3, *update)
+	if now := field(".metadata.uid"); now == lost || now == "" {
+		t.Errorf("the Pod is still %s", now)
+	}
+	if on := field(".spec.nodeName"); on != "kwok-node-0" {
+		t.Errorf("the Pod runs on %s", on)
+	}
+	figures.Sayf("the Pod runs on another node %s after the node was given up", time.Since(began).Round(time.Second))
+}
+
+func TestMain(m *testing.M) { os.Exit(terminal.Main(m)) }
+
+// command runs a subcommand of the server's binary, and returns what it printed on both outputs.
+func command(t *testing.T, input, kubeconfig string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), server.Binary(t), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	cmd.Stdin = bytes.NewBufferString(input)
+	output, err := cmd.CombinedOutput()
+	return string(output), err
+}
+
+// must is command for what has to succeed.
+func must(t *testing.T, kubeconfig string, args ...string) string {
+	t.Helper()
+	output, err := command(t, "", kubeconfig, args...)
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, output)
+	}
+	return output
+}
+
+// A fleet is a controller with a finalize hook and rolling updates, whose parents have one ConfigMap each that shows their spec.
+type fleet struct {
+	*fixture.Test
+
+	script     *fixture.Script
+	definition fixture.Definition
+	finalizer  string
+}
+
+func newFleet(t *testing.T, e *fixture.Environment, kind fixture.Kind) *fleet {
+	t.Helper()
+	f := &fleet{Test: e.NewTest(t), script: e.NewScript(kind)}
+	f.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		if c.Finalizing {
+			return &fixture.Reply{Finalized: true}, nil
+		}
+		shown, _, _ := unstructured.NestedString(c.Parent.Object, "spec", "shown")
+		return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap(c.Parent.GetName()+"-child", map[string]any{"shown": shown})}}, nil
+	})
+	f.Handle("/hook", f.script)
+	method := v1alpha1.ChildUpdateRollingRecreate
+	if kind == fixture.Decorator {
+		method = v1alpha1.ChildUpdateRecreate
+	}
+	f.definition = fixture.Definition{
+		Kind: kind, Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: method}}, Sync: f.At("/hook"), Finalize: f.At("/hook"),
+	}
+	f.finalizer = f.Finalizer(f.definition)
+	return f
+}
+
+// run creates the controller, and parents that are done.
+func (f *fleet) run(parents ...string) *controllers.Controller {
+	f.T.Helper()
+	running := f.Run(f.definition)
+	f.parents(parents...)
+	return running
+}
+
+// parents creates parents, and waits until they are done.
+func (f *fleet) parents(names ...string) {
+	f.T.Helper()
+	for _, name := range names {
+		f.Parent(name, map[string]any{"shown": "before"})
+	}
+	for _, name := range names {
+		f.await(name, "before")
+	}
+}
+
+// show changes a parent, and waits until its child follows.
+func (f *fleet) show(name, text string) {
+	f.T.Helper()
+	f.Patch(fixture.Things, name, `{"spec":{"shown":"`+text+`"}}`)
+	f.await(name, text)
+}
+
+func (f *fleet) await(name, text string) {
+	f.T.Helper()
+	f.Await(fixture.ConfigMaps, name+"-child", "to show "+text, func(o *unstructured.Unstructured) bool {
+		return fixture.Value(o, "data", "shown") == text && o.GetDeletionTimestamp() == nil
+	})
+	f.Await(fixture.Things, name, "to carry the finalizer", f.carries)
+}
+
+func (f *fleet) carries(o *unstructured.Unstructured) bool {
+	return fixture.HasFinalizer(o, f.finalizer)
+}
+
+func (f *fleet) released(o *unstructured.Unstructured) bool { return o != nil && !f.carries(o) }
+
+// uids returns the UIDs of the parents and children by their names, without the sentinels of the fixture.
+func (f *fleet) uids(names ...string) map[string]types.UID {
+	f.T.Helper()
+	found := map[string]types.UID{}
+	for _, name := range names {
+		for _, o := range []*unstructured.Unstructured{f.Get(fixture.Things, name), f.Get(fixture.ConfigMaps, name+"-child")} {
+			if o == nil {
+				f.T.Errorf("%s or its child is not there", name)
+				continue
+			}
+			found[o.GetKind()+" "+o.GetName()] = o.GetUID()
+		}
+	}
+	return found
+}
+
+// A witness notes which objects are deleted.
+type witness struct {
+	mu      sync.Mutex
+	deleted []string
+}
+
+// watch watches parents and children from now on.
+func (f *fleet) watch() *witness {
+	f.T.Helper()
+	w := &witness{}
+	var watching sync.WaitGroup
+	f.T.Cleanup(watching.Wait)
+	for _, resource := range []schema.GroupVersionResource{fixture.Things, fixture.ConfigMaps} {
+		events, err := f.Resource(resource).Watch(f.T.Context(), metav1.ListOptions{})
+		if err != nil {
+			f.T.Fatal(err)
+		}
+		f.T.Cleanup(events.Stop)
+		watching.Go(func() {
+			for event := range events.ResultChan() {
+				if o, ok := event.Object.(*unstructured.Unstructured); ok && event.Type == watch.Deleted {
+					w.mu.Lock()
+					w.deleted = append(w.deleted, o.GetKind()+" "+o.GetName())
+					w.mu.Unlock()
+				}
+			}
+		})
+	}
+	return w
+}
+
+// of returns those of the deleted objects that are among some.
+func (w *witness) of(uids map[string]types.UID) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.deleted), func(name string) bool { return uids[name] == "" })
 }

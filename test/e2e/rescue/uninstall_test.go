@@ -20,6 +20,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -154,4 +155,112 @@ func TestTheServerWentFirst(t *testing.T) {
 func deleteNamespaces(t *testing.T, e *fixture.Environment, names ...string) {
 	t.Helper()
 	e.Kubectl(t, append([]string{"delete", "namespace", "--timeout=" + patience.String()}, names...)...)
+}
+
+// definitions are CustomResourceDefinitions that serve the group, and prune nothing.
+func definitions() string {
+	text := ""
+	for kind, scope := range map[string]string{"CompositeController": "Cluster", "DecoratorController": "Cluster", "ControllerRevision": "Namespaced"} {
+		text += `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ` + strings.ToLower(kind) + `s.metacontroller.k8s.io,
+			annotations: {api-approved.kubernetes.io: unapproved}}, spec: {group: metacontroller.k8s.io, scope: ` + scope + `,
+			names: {kind: ` + kind + `, plural: ` + strings.ToLower(kind) + `s}, versions: [{name: v1alpha1, served: true, storage: true,
+			schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}` + "\n---\n"
+	}
+	return text
+}
+
+// crds are their names.
+var crds = []string{
+	"compositecontrollers.metacontroller.k8s.io", "decoratorcontrollers.metacontroller.k8s.io", "controllerrevisions.metacontroller.k8s.io",
+}
+
+// TestMovingToDefinitionsAndBack exports from a server, imports into CustomResourceDefinitions, exports from these, and imports into a
+// server with an empty store, while parents live on.
+func TestMovingToDefinitionsAndBack(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{})
+	f := newFleet(t, e, fixture.Composite)
+	names := []string{"p0", "p1"}
+	running := f.run(names...)
+	f.Settle()
+	before, seen := f.uids(names...), f.watch()
+	exported := filepath.Join(t.TempDir(), "exported.yaml")
+	write := func() string {
+		t.Helper()
+		text := must(t, e.Kubeconfig, "export")
+		if !strings.Contains(text, "1 compositecontrollers") || !strings.Contains(text, "Exported ") {
+			t.Errorf("exported was\n%s", text)
+		}
+		// The notes are on the other output; here both are read.
+		text, _, _ = strings.Cut(text, "Exported ")
+		if err := os.WriteFile(exported, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	text := write()
+	for _, wrong := range []string{"resourceVersion", "managedFields", "conditions:", "metacontroller.k8s.io/parents"} {
+		if strings.Contains(text, wrong) {
+			t.Errorf("the export has %s:\n%s", wrong, text)
+		}
+	}
+	if first := strings.Index(text, "kind: ControllerRevision"); first < 0 || first > strings.Index(text, "kind: CompositeController") {
+		t.Errorf("the revisions are not first:\n%s", text)
+	}
+
+	// What is there is left alone.
+	if output := must(t, e.Kubeconfig, "import", "-f", exported); strings.Contains(output, "created") || !strings.Contains(output, ": unchanged") {
+		t.Errorf("importing what is there printed\n%s", output)
+	}
+	if output, err := command(t, "", e.Kubeconfig, "import", "-f", exported, "--paused"); err == nil || !strings.Contains(output, "exists, and differs in spec") {
+		t.Errorf("importing what differs: %v\n%s", err, output)
+	}
+
+	// To definitions.
+	lose(t, e)
+	must(t, e.Kubeconfig, "unregister")
+	e.KubectlInput(t, definitions(), "apply", "-f", "-")
+	e.Kubectl(t, append([]string{"wait", "--for=condition=Established", "--timeout=" + patience.String(), "crd"}, crds...)...)
+	cluster.Eventually(t, patience, "the definitions to be served", func(ctx context.Context) (bool, string) {
+		output, err := e.TryKubectl(ctx, "", "get", "compositecontrollers.metacontroller.k8s.io")
+		return err == nil, output
+	})
+	if output := must(t, e.Kubeconfig, "import", "-f", exported); strings.Count(output, ": created") != strings.Count(text, "\nkind: ") {
+		t.Errorf("importing into definitions printed\n%s", output)
+	}
+
+	// And back.
+	write()
+	e.Kubectl(t, append([]string{"delete", "crd", "--timeout=" + patience.String()}, crds...)...)
+	cluster.Eventually(t, patience, "the definitions not to be served", func(ctx context.Context) (bool, string) {
+		output, err := e.TryKubectl(ctx, "", "get", "apiservice", apiService)
+		return err != nil && strings.Contains(output, "(NotFound)"), output
+	})
+	e.Server.RestartAndRegister()
+	if output := must(t, e.Kubeconfig, "import", "-f", exported, "--dry-run"); !strings.Contains(output, ": would be created") {
+		t.Errorf("trying printed\n%s", output)
+	}
+	if output := must(t, e.Kubeconfig, "import", "-f", exported); strings.Count(output, ": created") != strings.Count(text, "\nkind: ") {
+		t.Errorf("importing into the server printed\n%s", output)
+	}
+	running.AwaitReady()
+	f.Settle()
+	if after := f.uids(names...); !maps.Equal(before, after) {
+		t.Errorf("the UIDs were %v, and are %v", before, after)
+	}
+	if deleted := seen.of(before); len(deleted) > 0 {
+		t.Errorf("deleted were %v", deleted)
+	}
+	f.show("p0", "going on")
+
+	// A revision whose parent is another object by now would be collected.
+	orphan := ""
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		if of := "uid: " + string(before["Thing p1"]); strings.Contains(document, of) {
+			orphan = strings.ReplaceAll(document, of, "uid: 00000000-0000-0000-0000-000000000000")
+		}
+	}
+	output, err := command(t, orphan, e.Kubeconfig, "import", "-f", "-")
+	if err != nil || !strings.Contains(output, "left out: its parent Thing p1 is another object by now") {
+		t.Errorf("importing a revision of another parent: %v\n%s", err, output)
+	}
 }

@@ -127,3 +127,104 @@ func run(t *testing.T, s *terminal.Shell, c *cluster.Cluster, demo, args string)
 		return string(printed)
 	}
 }
+
+// hook answers with a ConfigMap for each parent, and dies when a parent says so.
+const hook = `import http.server, json, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        parent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["parent"]
+        if parent["metadata"].get("annotations", {}).get("die"):
+            print("I die", flush=True)
+            os._exit(3)
+        child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": parent["metadata"]["name"]}, "data": {"text": "FIRST"}}
+        body = json.dumps({"children": [child]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *args):
+        pass
+http.server.ThreadingHTTPServer((os.environ["HOST"], int(os.environ["PORT"])), Handler).serve_forever()
+`
+
+const manifests = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: notes.own.example.com}
+spec:
+  group: own.example.com
+  names: {kind: Note, plural: notes, singular: note}
+  scope: Namespaced
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+---
+apiVersion: metacontroller.k8s.io/v1alpha1
+kind: CompositeController
+metadata: {name: notes}
+spec:
+  generateSelector: true
+  parentResource: {apiVersion: own.example.com/v1, resource: notes}
+  childResources: [{apiVersion: v1, resource: configmaps, updateStrategy: {method: InPlace}}]
+  hooks: {sync: {webhook: {path: /sync, service: {name: notes, namespace: notes}}}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: notes}, spec: {ports: [{port: 80}]}}
+---
+{apiVersion: own.example.com/v1, kind: Note, metadata: {name: note, namespace: notebook}}
+`
+
+// ownHook edits a hook on disk: the cluster follows, also after it did not start, and after it died.
+func ownHook(t *testing.T, c *cluster.Cluster, demo string) {
+	s := terminal.New(t, c)
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(s.Folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("hook.py", hook)
+	write("all.yaml", manifests)
+	output := run(t, s, c, demo, "--hook "+s.Folder+"/hook.py --controller "+s.Folder)
+	await := func(want string) {
+		t.Helper()
+		cluster.Eventually(t, terminal.Patience, "the ConfigMap to say "+want, func(ctx context.Context) (bool, string) {
+			got, err := c.Field(ctx, "notebook", "configmap/note", "{.data.text}")
+			return err == nil && got == want, fmt.Sprintf("%s %v\n%s", got, err, output())
+		})
+	}
+	printed := func(want string) {
+		t.Helper()
+		cluster.Eventually(t, terminal.Patience, "it to print "+want, func(context.Context) (bool, string) {
+			return strings.Contains(output(), want), output()
+		})
+	}
+	await("FIRST")
+	for _, want := range []string{"Service notes is left out: the hook runs on this machine", "kubectl metacontroller init website", "CompositeController notes is ready."} {
+		printed(want)
+	}
+
+	write("hook.py", strings.Replace(hook, "FIRST", "SECOND", 1))
+	await("SECOND")
+	printed("$ kubectl metacontroller resync cc/notes --all\n    1 parent is in the queue")
+
+	write("all.yaml", manifests+"---\n{apiVersion: own.example.com/v1, kind: Note, metadata: {name: other, namespace: notebook}}\n")
+	cluster.Eventually(t, terminal.Patience, "the ConfigMap of the second parent", func(ctx context.Context) (bool, string) {
+		got, err := c.Field(ctx, "notebook", "configmap/other", "{.data.text}")
+		return err == nil && got == "SECOND", fmt.Sprintf("%s %v\n%s", got, err, output())
+	})
+	printed("    note.own.example.com/other created\n")
+	if strings.Contains(output(), "note.own.example.com/note unchanged") {
+		t.Errorf("what had not changed was applied again:\n%s", output())
+	}
+
+	write("hook.py", "oops(")
+	printed("hook: SyntaxError: ")
+	printed("the hook ended: exit status 1. It is started again when a file in " + s.Folder + " changes")
+	write("hook.py", strings.Replace(hook, "FIRST", "THIRD", 1))
+	await("THIRD")
+
+	c.Kubectl(t, "-n", "notebook", "annotate", "note", "note", "die=now")
+	printed("hook: I die\n")
+	printed("the hook ended: exit status 3.")
+	c.Kubectl(t, "-n", "notebook", "annotate", "note", "note", "die-")
+	write("hook.py", strings.Replace(hook, "FIRST", "FOURTH", 1))
+	await("FOURTH")
+}

@@ -28,6 +28,8 @@ import (
 	"testing"
 	"time"
 
+	clocktesting "k8s.io/utils/clock/testing"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
@@ -256,4 +258,16 @@ func TestARunningServerIsFound(t *testing.T) {
 	r := run(t, "--data-dir", s.DataDir())
 	r.expect(t, 0, "group", "ok", "registered already, and available")
 	r.expect(t, 0, "certificate", "ok", "has its key")
+}
+
+// expired returns a certificate that has expired.
+func expired(t *testing.T) servingcert.Files {
+	t.Helper()
+	year := 365 * 24 * time.Hour
+	files := servingcert.FilesIn(t.TempDir())
+	manager := servingcert.New(files, servingcert.Options{Clock: clocktesting.NewFakeClock(time.Now().Add(-year))})
+	if err := manager.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return files
 }

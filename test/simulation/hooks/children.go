@@ -230,3 +230,206 @@ func (r Rule) Declaration() map[string]any {
 	}
 	return declared
 }
+
+// Edition is the state of the CustomResourceDefinition of a kind.
+type Edition struct {
+	// Extra adds the field spec.extra to the schema of Gadgets, and status.note to that of Realms. Without it they are pruned.
+	Extra bool
+	// Graded adds the field spec.grade, with a default, to the schema of Gadgets.
+	Graded bool
+	// Single serves the first version alone.
+	Single bool
+}
+
+// CustomResourceDefinition returns the definition of a custom kind in an edition. It is nil for a kind of Kubernetes'.
+func CustomResourceDefinition(kind int, e Edition) map[string]any {
+	k := Kinds[kind]
+	if k.Group != Group {
+		return nil
+	}
+	var versions []any
+	for i, v := range k.Versions {
+		versions = append(versions, map[string]any{
+			"name": v, "served": i == 0 || !e.Single, "storage": i == 0,
+			"schema":       map[string]any{"openAPIV3Schema": schemaOf(kind, e)},
+			"subresources": map[string]any{"status": map[string]any{}},
+		})
+	}
+	scope := "Cluster"
+	if k.Namespaced {
+		scope = "Namespaced"
+	}
+	return map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": k.Resource + "." + k.Group},
+		"spec": map[string]any{
+			"group": k.Group, "scope": scope, "versions": versions,
+			"names": map[string]any{
+				"kind": k.Name, "listKind": k.Name + "List", "plural": k.Resource, "singular": strings.ToLower(k.Name),
+			},
+		},
+	}
+}
+
+func schemaOf(kind int, e Edition) map[string]any {
+	spec, status := wishSchema(), statusSchema(true)
+	switch kind {
+	case Realm:
+		status = statusSchema(e.Extra)
+	case Gadget:
+		spec = gadgetSchema(e)
+		status = map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+	}
+	return object(map[string]any{"spec": spec, "status": status})
+}
+
+func object(properties map[string]any) map[string]any {
+	return map[string]any{"type": "object", "properties": properties}
+}
+
+func typed(name string) map[string]any { return map[string]any{"type": name} }
+
+func defaulted(name string, value any) map[string]any {
+	return map[string]any{"type": name, "default": value}
+}
+
+func stringMap() map[string]any {
+	return map[string]any{"type": "object", "additionalProperties": typed("string")}
+}
+
+func list(kind string, items map[string]any) map[string]any {
+	return map[string]any{"type": "array", "x-kubernetes-list-type": kind, "items": items}
+}
+
+func wishSchema() map[string]any {
+	return object(map[string]any{
+		"children": typed("integer"), "color": typed("string"), "level": typed("integer"), "shape": typed("integer"),
+		"ordered": typed("boolean"), "inTurn": typed("boolean"), "memory": typed("boolean"), "expired": typed("boolean"), "related": typed("string"),
+		"selector": object(map[string]any{"matchLabels": stringMap()}),
+	})
+}
+
+func statusSchema(extra bool) map[string]any {
+	properties := map[string]any{
+		"by": typed("string"), "color": typed("string"), "observed": typed("integer"), "ready": typed("integer"), "extras": typed("integer"),
+		"step": typed("integer"), "related": typed("string"), "observedGeneration": typed("integer"),
+		"conditions": list("atomic", map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+	}
+	if extra {
+		properties["note"] = typed("string")
+	}
+	return object(properties)
+}
+
+func gadgetSchema(e Edition) map[string]any {
+	port := object(map[string]any{
+		"name": typed("string"), "port": typed("integer"), "protocol": defaulted("string", "TCP"), "comment": typed("string"),
+	})
+	port["required"] = []any{"name"}
+	ports := list("map", port)
+	ports["x-kubernetes-list-map-keys"] = []any{"name"}
+	// As many custom resources do, it does not say how the stages are merged.
+	stages := map[string]any{"type": "array", "items": object(map[string]any{
+		"name": typed("string"), "note": typed("string"), "weight": defaulted("integer", 1),
+	})}
+	matching := stringMap()
+	matching["x-kubernetes-map-type"] = "atomic"
+	properties := map[string]any{
+		"matching": matching, "stages": stages,
+		"size": defaulted("integer", 1), "color": typed("string"), "level": typed("integer"), "mode": defaulted("string", "auto"),
+		"settings": stringMap(), "ports": ports, "tags": list("atomic", typed("string")), "tolerations": list("atomic", typed("string")),
+		"foreign": typed("string"),
+		"parts":   list("atomic", object(map[string]any{"id": typed("integer"), "weight": defaulted("integer", 1)})),
+	}
+	if e.Extra {
+		properties["extra"] = typed("string")
+	}
+	if e.Graded {
+		properties["grade"] = defaulted("string", "b")
+	}
+	return object(properties)
+}
+
+// Available is the condition of a Deployment whose Pods are available.
+const Available = "Available"
+
+// deploymentSpec returns the spec of a Deployment.
+func deploymentSpec(r *Request, wish Wish, step int64, rule Rule, name string) map[string]any {
+	env := []any{map[string]any{"name": "own-color", "value": wish.Color}}
+	if wish.Memory {
+		env = append(env, map[string]any{"name": "own-step", "value": itoa(step)})
+	}
+	if related := relatedText(r); related != "" {
+		env = append(env, map[string]any{"name": "own-related", "value": related})
+	}
+	containers := []any{map[string]any{"name": "own-main", "image": "main:" + itoa(wish.Level), "env": env}}
+	if wish.has(WithMore) {
+		containers = append(containers, map[string]any{"name": "own-more", "image": "more:" + itoa(wish.Level)})
+	}
+	selector := selectorOf(r, wish, rule, name)
+	spec := map[string]any{
+		"selector": map[string]any{"matchLabels": selector},
+		"template": map[string]any{"metadata": map[string]any{"labels": podLabels(name)}, "spec": map[string]any{"containers": containers}},
+	}
+	if !wish.has(WithoutSize) {
+		spec["replicas"] = wish.Level % 3
+	}
+	return spec
+}
+
+// selectorOf returns the selector of a Deployment, which no update can change. With a method that recreates it follows the wish; otherwise it
+// is that of the Deployment that is there.
+func selectorOf(r *Request, wish Wish, rule Rule, name string) map[string]any {
+	if rule.Method != "Recreate" && rule.Method != "RollingRecreate" {
+		for _, o := range r.Children.All() {
+			if has := within(o, "spec", "selector", "matchLabels"); text(o, "kind") == Kinds[Deployment].Name && Meta(o, "name") == name && len(has) > 0 {
+				return has
+			}
+		}
+	}
+	selector := map[string]any{"deployment": name}
+	if wish.has(WithProtocol) { // Of a Deployment it changes nothing else.
+		selector = podLabels(name)
+	}
+	return selector
+}
+
+// podLabels returns the labels of a Deployment's Pods, all or some of which its selector has.
+func podLabels(name string) map[string]any {
+	return map[string]any{"deployment": name, "shade": "other"}
+}
+
+// Rollout returns the status of a Deployment whose Pods are as its spec says, or not yet.
+func Rollout(deployment map[string]any, done bool) map[string]any {
+	spec := within(deployment, "spec")
+	replicas, available, status := number(spec, "replicas"), int64(0), "False"
+	if done {
+		available, status = replicas, "True"
+	}
+	rollout := map[string]any{
+		"observedGeneration": number(within(deployment, "metadata"), "generation"),
+		"conditions":         []any{map[string]any{"type": Available, "status": status, "reason": "Simulated", "message": itoa(available) + " of " + itoa(replicas)}},
+	}
+	for name, n := range map[string]int64{"replicas": replicas, "updatedReplicas": available, "availableReplicas": available, "readyReplicas": available} {
+		if n > 0 { // A real one leaves out what is zero.
+			rollout[name] = n
+		}
+	}
+	return rollout
+}
+
+// RolledOut reports whether a Deployment says of its present generation that it is available.
+func RolledOut(deployment map[string]any) bool {
+	status := within(deployment, "status")
+	if number(status, "observedGeneration") != number(within(deployment, "metadata"), "generation") {
+		return false
+	}
+	conditions, _ := status["conditions"].([]any) // Absent: none.
+	for _, each := range conditions {
+		condition, _ := each.(map[string]any) // The API server has validated it.
+		if text(condition, "type") == Available {
+			return text(condition, "status") == "True"
+		}
+	}
+	return false
+}

@@ -17,12 +17,17 @@ limitations under the License.
 package world
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 )
@@ -170,3 +175,228 @@ func after(text, prefix string) string {
 }
 
 var _ http.RoundTripper = apiTransport{}
+
+// Defect is that with which engines panic at the fault [Panic].
+const Defect = "a simulated bug"
+
+// errDisconnected is what a client sees of a connection that breaks.
+var errDisconnected = fmt.Errorf("read tcp: %w", syscall.ECONNRESET)
+
+// exchange is a request and its response, to the API server or to a hook.
+type exchange struct {
+	engine *engine
+	// http is the request as the engine made it.
+	http *http.Request
+	// request is that to the API server, call that to a hook; the other one is empty.
+	request apiserver.Request
+	call    HookCall
+	// response is what was responded, once it was.
+	response *http.Response
+	watch    *apiserver.Watch
+	failure  error
+	// latency is how long a hook takes.
+	latency time.Duration
+	// done gets the outcome. It has room for it.
+	done chan outcome
+}
+
+type outcome struct {
+	response *http.Response
+	err      error
+	// panics says that the sender is to panic in place of getting a response.
+	panics bool
+}
+
+func (x *exchange) fail(err error) {
+	select {
+	case x.done <- outcome{err: err}:
+	default: // Its sender knows an outcome already.
+	}
+}
+
+// apiTransport sends the requests of an engine to the API server.
+type apiTransport struct {
+	engine     *engine
+	user, host string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t apiTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := read(r)
+	if err != nil {
+		return nil, err
+	}
+	x := &exchange{engine: t.engine, http: r, done: make(chan outcome, 1)}
+	query := r.URL.Query()
+	// They are random, and the world decides when a watch ends.
+	query.Del("timeoutSeconds")
+	query.Del("timeout")
+	x.request = apiserver.Request{
+		User: t.user, UserAgent: r.Header.Get("User-Agent"), Method: r.Method, Path: r.URL.Path, Query: query,
+		ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Body: body,
+	}
+	i := &item{Pending: Pending{Kind: Request, Engine: t.engine.number}, exchange: x}
+	describe(&i.Pending, r.Method, r.URL.Path, query, x.request.ContentType)
+	return i.wait(t.host + "?" + query.Encode() + "|" + digest(body))
+}
+
+// hookTransport sends the hook calls of an engine.
+type hookTransport struct{ engine *engine }
+
+// RoundTrip implements http.RoundTripper.
+func (t hookTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, err := read(r)
+	if err != nil {
+		return nil, err
+	}
+	path := strings.Trim(r.URL.Path, "/")
+	controller, hook := "", path
+	if at := strings.LastIndexByte(path, '/'); at >= 0 {
+		controller, hook = path[:at], path[at+1:]
+	}
+	x := &exchange{engine: t.engine, http: r, done: make(chan outcome, 1)}
+	x.call = HookCall{Engine: t.engine.number, Controller: controller, Hook: hook, Header: r.Header, Request: body}
+	i := &item{Pending: Pending{Kind: Call, Engine: t.engine.number, Controller: controller, Hook: hook}, exchange: x}
+	return i.wait(digest(body))
+}
+
+func read(r *http.Request) ([]byte, error) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	defer r.Body.Close() //nolint:errcheck // It is in memory.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the body of the request: %w", err)
+	}
+	return body, nil
+}
+
+func digest(body []byte) string {
+	if len(body) == 0 {
+		return ""
+	}
+	return strconv.FormatUint(hashOf(string(body)), 36)
+}
+
+// wait makes the item of a request pending until its response is delivered or its context ends.
+func (i *item) wait(detail string) (*http.Response, error) {
+	x := i.exchange
+	w := x.engine.world
+	i.identify(detail)
+	if err := w.add(i); err != nil {
+		return nil, err
+	}
+	select {
+	case o := <-x.done:
+		if o.panics {
+			panic(Defect) //nolint:forbidigo // It is what the world was told to do.
+		}
+		return o.response, o.err
+	case <-x.http.Context().Done():
+		w.abandon(i)
+		return nil, context.Cause(x.http.Context())
+	}
+}
+
+// add makes an item pending that an engine has made. It fails if the engine was killed.
+func (w *World) add(i *item) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i.exchange.engine.dead {
+		return errDisconnected
+	}
+	w.orders++
+	i.order, i.item, i.Since = w.orders, i, w.Now()
+	i.exchange.call.ID = i.order
+	w.items.insert(i)
+	w.wake()
+	return nil
+}
+
+// wake ends a wait for something to become pending.
+func (w *World) wake() {
+	select {
+	case w.activity <- struct{}{}:
+	default:
+	}
+}
+
+// abandon drops an item whose sender does not wait for it any more, unless it is one that arrives all the same.
+func (w *World) abandon(i *item) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !i.Abandoned && w.items.remove(i) {
+		w.unhear(i)
+	}
+}
+
+// unhear notes that the sender of a request gets no response, if it wrote something. It is called with the lock held.
+func (w *World) unhear(i *item) {
+	if i.wrote > 0 {
+		w.unheard = append(w.unheard, i.wrote-1)
+	}
+}
+
+// Unheard returns the writes, by their places in the journal of the API server, whose senders get no response, since it was lost or they do
+// not wait for it any more, since the last call.
+func (w *World) Unheard() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := w.unheard
+	w.unheard = nil
+	return list
+}
+
+// httpResponse is a response with a body that is complete.
+func httpResponse(request *http.Request, code int, header http.Header, body []byte) *http.Response {
+	return &http.Response{
+		StatusCode: code, Status: strconv.Itoa(code) + " " + http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: request,
+	}
+}
+
+// arrive lets the API server or the hook serve the request.
+func (x *exchange) arrive(w *World) {
+	w.requests++
+	if x.request.Method == "" {
+		x.arriveAtHook(w)
+		return
+	}
+	r := w.API.Do(x.request)
+	header := http.Header{"Content-Type": {r.ContentType}}
+	if r.RetryAfter != "" {
+		header.Set("Retry-After", r.RetryAfter)
+	}
+	for _, text := range r.Warnings {
+		header.Add("Warning", `299 - `+strconv.Quote(text))
+	}
+	x.response, x.watch = httpResponse(x.http, r.Code, header, r.Body), r.Watch //nolint:bodyclose // The engine closes it.
+}
+
+// arriveAtHook calls the hook.
+func (x *exchange) arriveAtHook(w *World) {
+	x.call.At = w.Now()
+	w.calls++
+	if w.options.Hook == nil {
+		x.failure = errors.New("the world has no hook")
+		return
+	}
+	r := w.options.Hook(x.call)
+	if r.Err != nil {
+		x.failure = r.Err
+		return
+	}
+	if r.Code == 0 {
+		r.Code = http.StatusOK
+	}
+	header := r.Header.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	if header.Get("Content-Type") == "" {
+		header.Set("Content-Type", "application/json")
+	}
+	x.response = httpResponse(x.http, r.Code, header, r.Body) //nolint:bodyclose // As above.
+	x.latency = r.Latency
+}

@@ -20,8 +20,14 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
+
+	"github.com/go-logr/logr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
 )
 
 // Entry is something that happened.
@@ -73,4 +79,90 @@ func hashOf(text string) uint64 {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, text) // A hash does not fail.
 	return h.Sum64()
+}
+
+// LogEntry is an error that an engine logged.
+type LogEntry struct {
+	// At is the time since the world began.
+	At time.Duration
+	// Engine is the number of the engine.
+	Engine int
+	// Text is the message with its values, Err the error, which may be nil.
+	Text string
+	Err  error
+}
+
+// recovered is the message with which package recovery logs a panic.
+const recovered = "Recovered from a panic"
+
+// silence keeps what is logged without a context from being printed, and client-go from sleeping when it handles errors: it counts
+// the time since the error before, which may be of another bubble.
+var silence = sync.OnceFunc(func() {
+	klog.SetLogger(logr.Discard())
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // It is made for that.
+})
+
+// sink keeps the errors that an engine logs. It is safe for concurrent use.
+type sink struct {
+	engine *engine
+	values string
+}
+
+var _ logr.LogSink = sink{}
+
+// Init implements logr.LogSink.
+func (s sink) Init(logr.RuntimeInfo) {}
+
+// Enabled implements logr.LogSink: only errors are kept.
+func (s sink) Enabled(int) bool { return false }
+
+// Info implements logr.LogSink.
+func (s sink) Info(int, string, ...any) {}
+
+// Error implements logr.LogSink.
+func (s sink) Error(err error, message string, values ...any) {
+	s.engine.log(LogEntry{Text: message + s.values + text(values), Err: err})
+}
+
+// WithValues implements logr.LogSink.
+func (s sink) WithValues(values ...any) logr.LogSink {
+	s.values += text(values)
+	return s
+}
+
+// WithName implements logr.LogSink.
+func (s sink) WithName(string) logr.LogSink { return s }
+
+func text(values []any) string {
+	var b strings.Builder
+	for i := 0; i+1 < len(values); i += 2 {
+		fmt.Fprintf(&b, " %v=%v", values[i], values[i+1])
+	}
+	return b.String()
+}
+
+// log keeps an entry. What an engine logs after it was killed nobody would have seen.
+func (e *engine) log(l LogEntry) {
+	e.world.mu.Lock()
+	defer e.world.mu.Unlock()
+	l.At, l.Engine = e.world.Now(), e.number
+	if strings.HasPrefix(l.Text, recovered) {
+		e.world.panics = append(e.world.panics, l)
+	} else if !e.dead {
+		e.world.logs = append(e.world.logs, l)
+	}
+}
+
+// Logs returns the errors that engines have logged, oldest first.
+func (w *World) Logs() []LogEntry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.logs
+}
+
+// Panics returns the panics from which engines have recovered, those of killed engines among them.
+func (w *World) Panics() []LogEntry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.panics
 }

@@ -17,8 +17,11 @@ limitations under the License.
 package discovery
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
@@ -183,4 +186,49 @@ func (c Catalog) index() any {
 		}
 	}
 	return map[string]any{"paths": paths}
+}
+
+// known are the Published of all catalogs, by what they serve: servers serve the same again and again, and documents are large.
+var known sync.Map
+
+// Published are the bodies of a catalog as they are sent, each encoded once in a process.
+type Published struct {
+	catalog Catalog
+	bodies  sync.Map
+}
+
+// body is the JSON of a path; nil if the path is not served.
+type body []byte
+
+// Publish returns the bodies of a catalog, which must not be modified any more.
+func (c Catalog) Publish() *Published {
+	var key strings.Builder
+	for _, k := range c.Kinds {
+		// Kinds are made once for each definition, and never forgotten.
+		fmt.Fprintf(&key, "%p %t,", k, c.Ending[k])
+	}
+	published, _ := known.LoadOrStore(key.String(), &Published{catalog: c})
+	return published.(*Published) //nolint:forcetypeassert // Nothing else is stored.
+}
+
+// Body returns the body of a path, false if it is not served. The path begins with a slash. The body must not be modified.
+func (p *Published) Body(path string) ([]byte, bool) {
+	encoded, ok := p.bodies.Load(path)
+	if !ok {
+		encoded, _ = p.bodies.LoadOrStore(path, p.catalog.encode(path))
+	}
+	b := encoded.(body) //nolint:forcetypeassert // Nothing else is stored.
+	return b, b != nil
+}
+
+func (c Catalog) encode(path string) body {
+	content, found := c.content(path)
+	if !found {
+		return nil
+	}
+	encoded, err := json.Marshal(content)
+	if err != nil {
+		panic(fmt.Sprintf("encoding a %T: %v", content, err)) //nolint:forbidigo // It is an error of the program.
+	}
+	return encoded
 }

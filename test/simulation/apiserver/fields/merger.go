@@ -17,6 +17,7 @@ limitations under the License.
 package fields
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -334,4 +335,42 @@ func describe(o value.Object) string {
 		group, version = "", group
 	}
 	return fmt.Sprintf("%s/%s; %s/%s, Kind=%s", value.String(meta, "namespace"), value.String(meta, "name"), group, version, value.String(o, "kind"))
+}
+
+// conflict is the error of an apply that would change fields of other managers.
+func (m *managed) conflict(conflicts merge.Conflicts) error {
+	conflicts = slices.Clone(conflicts)
+	slices.SortFunc(conflicts, func(a, b merge.Conflict) int {
+		return cmp.Or(cmp.Compare(m.describe(a.Manager), m.describe(b.Manager)), a.Path.Compare(b.Path))
+	})
+	causes := make([]metav1.StatusCause, len(conflicts))
+	for i, c := range conflicts {
+		causes[i] = metav1.StatusCause{
+			Type: metav1.CauseTypeFieldManagerConflict, Message: "conflict with " + m.describe(c.Manager), Field: c.Path.String(),
+		}
+	}
+	if len(conflicts) == 1 {
+		return apierrors.NewApplyConflict(causes, fmt.Sprintf("Apply failed with 1 conflict: %s: %v", causes[0].Message, conflicts[0].Path))
+	}
+	var lines []string
+	for i, c := range conflicts {
+		if i == 0 || conflicts[i-1].Manager != c.Manager {
+			lines = append(lines, fmt.Sprintf("conflicts with %s:", m.describe(c.Manager)))
+		}
+		lines = append(lines, fmt.Sprintf("- %v", c.Path))
+	}
+	return apierrors.NewApplyConflict(causes, fmt.Sprintf("Apply failed with %d conflicts: %s", len(conflicts), strings.Join(lines, "\n")))
+}
+
+// describe names an entry for people.
+func (m *managed) describe(name string) string {
+	i := m.identity(name)
+	text := fmt.Sprintf("%q", i.manager)
+	if i.subresource != "" {
+		text += fmt.Sprintf(" with subresource %q", i.subresource)
+	}
+	if i.operation == string(metav1.ManagedFieldsOperationUpdate) {
+		text += " using " + i.apiVersion
+	}
+	return text
 }

@@ -20,6 +20,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
 
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -32,7 +36,9 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	versionutil "k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
@@ -224,4 +230,104 @@ func (custom) update(v *Version, subresource string, o, old value.Object) ([]str
 		return nil, errs
 	}
 	return s.WarningsOnUpdate(ctx, u, was), nil
+}
+
+// defined is a kind, or why there is none.
+type defined struct {
+	kind *Kind
+	err  error
+}
+
+var definitions memo[defined]
+
+// FromDefinition returns the kind that a CustomResourceDefinition defines, which must have passed its validation.
+func FromDefinition(crd value.Object) (*Kind, error) {
+	spec := value.Map(crd, "spec")
+	d := definitions.get(string(value.Encode(spec)), func() defined {
+		kind, err := fromSpec(spec)
+		return defined{kind, err}
+	})
+	return d.kind, d.err
+}
+
+func fromSpec(content value.Object) (*Kind, error) {
+	var spec apiextensionsv1.CustomResourceDefinitionSpec
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &spec); err != nil {
+		return nil, fmt.Errorf("decoding a definition: %w", err)
+	}
+	k := &Kind{
+		Group: spec.Group, Kind: spec.Names.Kind, ListKind: spec.Names.ListKind, Plural: spec.Names.Plural, Singular: spec.Names.Singular,
+		ShortNames: spec.Names.ShortNames, Categories: spec.Names.Categories,
+		Namespaced: spec.Scope == apiextensionsv1.NamespaceScoped, Custom: true, rules: custom{},
+	}
+	if k.ListKind == "" {
+		k.ListKind = k.Kind + "List"
+	}
+	if k.Singular == "" {
+		k.Singular = strings.ToLower(k.Kind)
+	}
+	for i := range spec.Versions {
+		if err := k.addVersion(&spec, &spec.Versions[i]); err != nil {
+			return nil, fmt.Errorf("version %s of %s: %w", spec.Versions[i].Name, k.GroupResource(), err)
+		}
+	}
+	k.fieldsFromDefinition(&spec)
+	sort.SliceStable(k.Versions, func(i, j int) bool {
+		return versionutil.CompareKubeAwareVersionStrings(k.Versions[i].Name, k.Versions[j].Name) > 0
+	})
+	return k, nil
+}
+
+func (k *Kind) addVersion(spec *apiextensionsv1.CustomResourceDefinitionSpec, d *apiextensionsv1.CustomResourceDefinitionVersion) error {
+	v := &Version{Kind: k, Name: d.Name, Served: d.Served}
+	if d.Subresources != nil && d.Subresources.Status != nil {
+		v.Subresources = append(v.Subresources, "status")
+	}
+	if d.Deprecated {
+		v.Warning = deprecation(spec, d)
+	}
+	var props *apiextensionsv1.JSONSchemaProps
+	if d.Schema != nil {
+		props = d.Schema.OpenAPIV3Schema
+	}
+	var err error
+	if v.schema, err = newCustomSchema(v, props); err != nil {
+		return err
+	}
+	k.Versions = append(k.Versions, v)
+	if d.Storage {
+		k.Storage = v
+	}
+	return nil
+}
+
+// deprecation returns the warning of a deprecated version.
+func deprecation(spec *apiextensionsv1.CustomResourceDefinitionSpec, d *apiextensionsv1.CustomResourceDefinitionVersion) string {
+	if d.DeprecationWarning != nil {
+		return *d.DeprecationWarning
+	}
+	var better []string
+	for _, other := range spec.Versions {
+		if other.Served && !other.Deprecated && versionutil.CompareKubeAwareVersionStrings(d.Name, other.Name) < 0 {
+			better = append(better, other.Name)
+		}
+	}
+	warning := fmt.Sprintf("%s/%s %s is deprecated", spec.Group, d.Name, spec.Names.Kind)
+	if len(better) == 0 {
+		return warning
+	}
+	newest := slices.MaxFunc(better, versionutil.CompareKubeAwareVersionStrings)
+	return fmt.Sprintf("%s; use %s/%s %s", warning, spec.Group, newest, spec.Names.Kind)
+}
+
+// memo remembers results by key, for all servers of the process. It holds no channel, since servers live in bubbles of testing/synctest.
+type memo[T any] struct{ known sync.Map }
+
+// get returns what compute returned for a key when it was called first. Two callers at once may both call it.
+func (m *memo[T]) get(key string, compute func() T) T {
+	if known, ok := m.known.Load(key); ok {
+		return known.(T) //nolint:forcetypeassert // Nothing else is stored.
+	}
+	computed, _ := m.known.LoadOrStore(key, compute())
+	return computed.(T) //nolint:forcetypeassert // The same.
 }

@@ -1,0 +1,225 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
+	"github.com/metacontroller/metacontroller-apiserver/test/terminal"
+)
+
+var update = flag.Bool("update", false, "write what is printed to docs/kubectl-plugin.md")
+
+func TestMain(m *testing.M) { os.Exit(terminal.Main(m)) }
+
+// TestPlugin has one server for all, since the first to come is the page, which lists all controllers.
+func TestPlugin(t *testing.T) {
+	c := cluster.Shared(t)
+	server.Start(t, c, server.Options{})
+	t.Run("Page", func(t *testing.T) { playPage(t, c) })
+	t.Run("Try", func(t *testing.T) { tryAHook(t, c) })
+	t.Run("Init", func(t *testing.T) { begin(t, c) })
+	t.Run("InitADecorator", func(t *testing.T) { beginADecorator(t, c) })
+}
+
+// playPage runs the page docs/kubectl-plugin.md from its top to its end.
+func playPage(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	terminal.New(t, c).Play(t, "docs/kubectl-plugin.md", 20, *update)
+}
+
+// begin goes from an empty folder to a Deployment in four commands, and to a changed one with a fifth, in each language.
+func begin(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	for language, run := range map[string]string{"python": "python3 hook.py", "javascript": "node main.js", "go": "go run ."} {
+		t.Run(language, func(t *testing.T) {
+			if _, err := exec.LookPath("node"); err != nil && language == "javascript" {
+				t.Skip("node is not installed")
+			}
+			s := terminal.New(t, c)
+			namespace := c.Namespace(t)
+			s.Must(t, "kubectl metacontroller init begun --lang "+language+" --parent Shop."+language+".example.com --child deployments,services")
+			s.Start(t, "cd begun && exec "+run)
+			s.Must(t, "kubectl apply -k begun/manifests/local")
+			t.Cleanup(func() { remove(t, c, "compositecontroller/begun", "crd/shops."+language+".example.com") })
+			s.Must(t, "kubectl wait --for=condition=Established crd/shops."+language+".example.com && kubectl -n "+namespace+" apply -f begun/example.yaml")
+			awaitReplicas(t, c, namespace, "example", 2)
+
+			s.Must(t, fmt.Sprintf(`kubectl -n %s patch shops.%s.example.com example --type=merge -p '{"spec":{"replicas":3}}'`, namespace, language))
+			awaitReplicas(t, c, namespace, "example", 3)
+		})
+	}
+}
+
+// beginADecorator shows that a decorator adds to what is there and asks for it, and to nothing else.
+func beginADecorator(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	s := terminal.New(t, c)
+	namespace := c.Namespace(t)
+	s.Must(t, "kubectl metacontroller init budget --decorator --parent Deployment.apps --child poddisruptionbudgets")
+	s.Start(t, "cd budget && exec python3 hook.py")
+	s.Must(t, "kubectl apply -k budget/manifests/local")
+	t.Cleanup(func() { remove(t, c, "decoratorcontroller/budget") })
+	for _, name := range []string{"asks", "other"} {
+		s.Must(t, fmt.Sprintf("kubectl -n %s create deployment %s --image=nginx:1.29", namespace, name))
+	}
+	s.Must(t, fmt.Sprintf("kubectl -n %s annotate deployment asks budget=enabled", namespace))
+	cluster.Eventually(t, terminal.Patience, "the PodDisruptionBudget of the Deployment that asks", func(ctx context.Context) (bool, string) {
+		got, err := c.Field(ctx, namespace, "poddisruptionbudgets", "{.items[*].metadata.name} {.items[*].spec.selector.matchLabels.app}")
+		return err == nil && got == "asks-budget asks", fmt.Sprintf("%s %v", got, err)
+	})
+}
+
+// awaitReplicas waits until a Deployment has so many replicas.
+func awaitReplicas(t *testing.T, c *cluster.Cluster, namespace, name string, want int) {
+	t.Helper()
+	cluster.Eventually(t, terminal.Patience, fmt.Sprintf("%d replicas", want), func(ctx context.Context) (bool, string) {
+		got, err := c.Field(ctx, namespace, "deployment/"+name, "{.spec.replicas}")
+		return err == nil && got == fmt.Sprint(want), fmt.Sprintf("%s %v", got, err)
+	})
+}
+
+// remove deletes objects after a test.
+func remove(t *testing.T, c *cluster.Cluster, objects ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), terminal.Patience)
+	defer cancel()
+	for _, object := range objects {
+		if output, err := c.TryKubectl(ctx, "", "delete", object, "--ignore-not-found"); err != nil {
+			t.Errorf("deleting %s: %v\n%s", object, err, output)
+		}
+	}
+}
+
+// tryAHook edits a hook on disk while it is tried: what is shown changes with each edit, and nothing does in the cluster.
+func tryAHook(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	s := terminal.New(t, c)
+	namespace := c.Namespace(t)
+	s.Must(t, "kubectl metacontroller init tried --parent Shop.try.example.com --child configmaps,services")
+	s.Start(t, "cd tried && exec python3 hook.py")
+	s.Must(t, "kubectl apply -k tried/manifests/local")
+	t.Cleanup(func() { remove(t, c, "compositecontroller/tried", "crd/shops.try.example.com") })
+	s.Must(t, "kubectl wait --for=condition=Established crd/shops.try.example.com && kubectl -n "+namespace+" apply -f tried/example.yaml")
+	plan := fmt.Sprintf("kubectl metacontroller -n %s plan cc/tried", namespace)
+	awaitStatus(t, s, plan, 0, "2 left as they are")
+	before := versions(t, c, namespace)
+
+	try := fmt.Sprintf("kubectl metacontroller -n %s try cc/tried example --hook http://localhost:%s/sync --directory tried --exec 'python3 hook.py'", namespace, terminal.TrialPort)
+	awaitStatus(t, s, try, 0, "2 left as they are")
+	watch, output := follow(t, s, "exec "+try+" --watch")
+	await(t, output, "0 would change", 1)
+	edit(t, s, `"port": 80,`, `"port": 8000,`)
+	await(t, output, "8000", 1)
+	await(t, output, "1 would change", 1)
+	edit(t, s, `"kind": "ConfigMap"`, `"kind": "ConfigMap", "data": None, "oops`)
+	await(t, output, "it ended before it listened", 1)
+	edit(t, s, `"kind": "ConfigMap", "data": None, "oops`, `"kind": "ConfigMap"`)
+	await(t, output, "1 would change", 2)
+	awaitStatus(t, s, fmt.Sprintf("kubectl metacontroller -n %s record cc/tried -o recorded && kubectl metacontroller replay recorded --hook http://localhost:%s/sync "+
+		"--directory tried --exec 'python3 hook.py'", namespace, terminal.TrialPort), 1, `"port": 8000`)
+	edit(t, s, `"port": 8000,`, `"port": 80,`)
+	await(t, output, "0 would change", 2)
+	if err := watch.Stop(terminal.Patience); err != nil {
+		t.Errorf("it was interrupted, and ended with %v", err)
+	}
+	awaitStatus(t, s, fmt.Sprintf("kubectl metacontroller replay recorded --hook http://localhost:%s/sync", terminal.TrialPort), 2, "nothing listens at")
+
+	awaitStatus(t, s, plan, 0, "2 left as they are")
+	if after := versions(t, c, namespace); after != before {
+		t.Errorf("something changed in the cluster: there was\n%s\nand there is\n%s", before, after)
+	}
+}
+
+// versions are the objects of a controller, with the versions that change with every write.
+func versions(t *testing.T, c *cluster.Cluster, namespace string) string {
+	t.Helper()
+	return c.Kubectl(t, "-n", namespace, "get", "shops.try.example.com,configmaps,services,controllerrevisions.metacontroller.k8s.io", "-o",
+		`jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`)
+}
+
+// edit replaces a text in the hook.
+func edit(t *testing.T, s *terminal.Shell, old, replacement string) {
+	t.Helper()
+	path := filepath.Join(s.Folder, "tried", "hook.py")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), old) {
+		t.Fatalf("there is no %s in\n%s", old, text)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), old, replacement, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitStatus runs a command until it has an exit status and prints a text.
+func awaitStatus(t *testing.T, s *terminal.Shell, text string, status int, printed string) {
+	t.Helper()
+	cluster.Eventually(t, terminal.Patience, fmt.Sprintf("%q to end with status %d", text, status), func(ctx context.Context) (bool, string) {
+		output, err := s.Command(ctx, text).CombinedOutput()
+		got := 0
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			got = exit.ExitCode()
+		} else if err != nil {
+			return false, err.Error()
+		}
+		return got == status && strings.Contains(string(output), printed), fmt.Sprintf("status %d\n%s", got, output)
+	})
+}
+
+// follow runs a command until it is stopped, and returns what it has printed.
+func follow(t *testing.T, s *terminal.Shell, text string) (running *process.Process, output func() string) {
+	t.Helper()
+	log := filepath.Join(t.TempDir(), "follow.log")
+	running, err := process.Start(s.Command(context.WithoutCancel(t.Context()), text), process.Options{Name: text, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(running.Kill)
+	return running, func() string {
+		printed, err := os.ReadFile(log)
+		if err != nil {
+			return err.Error()
+		}
+		return string(printed)
+	}
+}
+
+// await waits until a text was printed so many times.
+func await(t *testing.T, output func() string, text string, times int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), terminal.Patience)
+	defer cancel()
+	terminal.Poll(ctx, func() bool { return strings.Count(output(), text) >= times })
+	if got := strings.Count(output(), text); got < times {
+		t.Fatalf("%q was printed %d times after %s, want %d:\n%s", text, got, terminal.Patience.Round(time.Second), times, output())
+	}
+}
