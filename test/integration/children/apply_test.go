@@ -18,19 +18,14 @@ package children
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -93,143 +88,6 @@ func (s *scene) prints(t *testing.T, target client.Target, path string) string {
 		t.Fatal(err)
 	}
 	return printed.String()
-}
-
-func TestCreatedChildrenAreOwnedByTheirParent(t *testing.T) {
-	t.Parallel()
-	s, content := declared(t, configMap, "")
-	written := s.does(t, plan.Create, content).Written
-	owner := written.Controller()
-	if owner == nil || owner.UID != s.parent.UID() || owner.Kind != "Namespace" || !owner.BlockOwnerDeletion {
-		t.Errorf("owner %+v", owner)
-	}
-	record, _ := written.Annotation(merge.Annotation)
-	want := `{"apiVersion":"v1","data":{"k":"v","second":"2"},"kind":"ConfigMap","metadata":{"labels":{"app":"a"},"name":"a","namespace":"` +
-		s.parent.Name() + `"}}`
-	if record != want {
-		t.Errorf("record %s, want %s", record, want)
-	}
-}
-
-func TestObjectsOfOthersAreNotTakenOver(t *testing.T) {
-	t.Parallel()
-	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
-	s.create(t, s.decode(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {theirs: "yes"}}`))
-	outcomes, err := s.sync(t, s.input(t, nil, content))
-	conflict, ok := errors.AsType[*apply.ConflictError](err)
-	if !ok || conflict.Key.Name != "a" {
-		t.Fatalf("error %v", err)
-	}
-	want := "creating ConfigMap " + s.parent.Name() + "/a: ConfigMap " + s.parent.Name() + "/a exists and is not controlled by Namespace " + s.parent.Name()
-	if !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("message %s, want %s", err, want)
-	}
-	if len(outcomes) != 1 || outcomes[0].Done {
-		t.Errorf("outcomes %+v", outcomes)
-	}
-	if data := s.prints(t, s.first(), "{.data}"); data != `{"theirs":"yes"}` {
-		t.Errorf("it has %s now", data)
-	}
-}
-
-func TestAChildThatTheCacheDoesNotShowYetIsNoConflict(t *testing.T) {
-	t.Parallel()
-	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
-	in := s.input(t, nil, content)
-	s.does(t, plan.Create, content)
-	outcomes, err := s.sync(t, in)
-	if err != nil || len(outcomes) != 1 || !outcomes[0].Stale || outcomes[0].Done {
-		t.Errorf("outcomes %+v, error %v", outcomes, err)
-	}
-}
-
-func TestDriftOfOurFieldsIsPutBackAndOthersStay(t *testing.T) {
-	t.Parallel()
-	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
-	s.does(t, plan.Create, content)
-	s.patchFirst(t, types.StrategicMergePatchType, `{"data":{"k":"changed","theirs":"stays"},"metadata":{"labels":{"app":"b","theirs":"too"}}}`)
-	outcome := s.does(t, plan.Update, content)
-	if got := plan.Paths(outcome.Changed); got != "data.k metadata.labels.app" {
-		t.Errorf("changed %s", got)
-	}
-	got := s.prints(t, s.first(), "{.data}{.metadata.labels}")
-	if want := `{"k":"v","second":"2","theirs":"stays"}{"app":"a","theirs":"too"}`; got != want {
-		t.Errorf("it has %s, want %s", got, want)
-	}
-	s.quiet(t, "after drift", content)
-}
-
-func TestFieldsNoLongerDesiredAreRemoved(t *testing.T) {
-	t.Parallel()
-	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
-	s.does(t, plan.Create, content)
-	s.restart()
-	delete(content["data"].(map[string]any), "second")
-	s.does(t, plan.Update, content)
-	if got := s.prints(t, s.first(), "{.data}"); got != `{"k":"v"}` {
-		t.Errorf("it has %s", got)
-	}
-	s.quiet(t, "after the removal", content)
-}
-
-func TestRecreate(t *testing.T) {
-	t.Parallel()
-	s, content := declared(t, configMap, v1alpha1.ChildUpdateRecreate)
-	before := s.does(t, plan.Create, content).Written.UID()
-	content["data"].(map[string]any)["k"] = "new"
-	s.does(t, plan.Recreate, content)
-	if after := s.does(t, plan.Create, content).Written.UID(); after == before {
-		t.Error("it is the same object")
-	}
-	s.quiet(t, "after it was created anew", content)
-}
-
-func TestChildrenThatAreNotDesiredAreDeleted(t *testing.T) {
-	t.Parallel()
-	s, content := declared(t, configMap, "")
-	s.does(t, plan.Create, content)
-	key := children.Key{Kind: "ConfigMap", Namespace: s.parent.Name(), Name: "a"}
-	in := s.input(t, []children.Key{key})
-	for _, stale := range []bool{false, true} { // The second time it is gone already.
-		outcomes, err := s.sync(t, in)
-		if err != nil || len(outcomes) != 1 || outcomes[0].Action != plan.Delete || outcomes[0].Stale != stale || outcomes[0].Done == stale {
-			t.Fatalf("outcomes %+v, error %v", outcomes, err)
-		}
-	}
-	s.does(t, plan.Create, content)
-	// The object of that name is another one now, which is left alone.
-	outcomes, err := s.sync(t, in)
-	if err != nil || len(outcomes) != 1 || !outcomes[0].Stale {
-		t.Errorf("outcomes %+v, error %v", outcomes, err)
-	}
-	s.quiet(t, "after a delete of the object before", content)
-}
-
-func TestAWriteOfAChildThatChangedMeanwhileIsStale(t *testing.T) {
-	t.Parallel()
-	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
-	s.does(t, plan.Create, content)
-	content["data"].(map[string]any)["k"] = "new"
-	in := s.input(t, nil, content)
-	s.patchFirst(t, types.MergePatchType, `{"metadata":{"labels":{"somebody":"else"}}}`)
-	outcomes, err := s.sync(t, in)
-	if err != nil || len(outcomes) != 1 || !outcomes[0].Stale || outcomes[0].Done {
-		t.Errorf("outcomes %+v, error %v", outcomes, err)
-	}
-	s.does(t, plan.Update, content)
-}
-
-func TestOneChildThatFailsDoesNotStopTheOthers(t *testing.T) {
-	t.Parallel()
-	s, good := declared(t, configMap, "")
-	bad := s.decode(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: Not_A_Name, namespace: NAMESPACE}}`)
-	outcomes, err := s.sync(t, s.input(t, nil, bad, good))
-	if err == nil || !strings.HasPrefix(err.Error(), "creating ConfigMap "+s.parent.Name()+"/Not_A_Name: ") {
-		t.Errorf("error %v", err)
-	}
-	if len(outcomes) != 2 || outcomes[0].Done || !outcomes[1].Done {
-		t.Errorf("outcomes %+v", outcomes)
-	}
 }
 
 func TestAVersionThatIsNotServedIsAnError(t *testing.T) {
@@ -320,43 +178,5 @@ func TestFieldsUnknownToTheServerAreTriedOnceAfterARestart(t *testing.T) {
 	s.quiet(t, "after the restart", content)
 	if s.tried != 1 {
 		t.Errorf("%d dry runs, want 1", s.tried)
-	}
-}
-
-func TestAdoptAndRelease(t *testing.T) {
-	t.Parallel()
-	s, content := declared(t, configMap, v1alpha1.ChildUpdateInPlace)
-	s.create(t, s.decode(t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {app: a}}, data: {k: v}}`))
-	target := s.first()
-	parent := children.Parent{UID: s.parent.UID(), Selector: labels.SelectorFromSet(labels.Set{"app": "a"})}
-	orphan, err := s.client.Get(t.Context(), target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	patch, err := children.AdoptPatch(orphan, children.OwnerOf(s.parent))
-	if err != nil || parent.Decide(orphan) != children.Adopt {
-		t.Fatalf("decision %v, error %v", parent.Decide(orphan), err)
-	}
-	adopted, err := s.client.Patch(t.Context(), target, types.MergePatchType, patch)
-	if err != nil || parent.Decide(adopted) != children.Claim {
-		t.Fatalf("error %v", err)
-	}
-	if _, err := s.client.Patch(t.Context(), target, types.MergePatchType, patch); err == nil {
-		t.Error("the patch does not depend on the version that was observed")
-	}
-	s.does(t, plan.Update, content)
-	s.quiet(t, "after the adoption", content)
-
-	s.patchFirst(t, types.MergePatchType, `{"metadata":{"labels":{"app":"other"}}}`)
-	lost, err := s.client.Get(t.Context(), target)
-	if err != nil || parent.Decide(lost) != children.Release {
-		t.Fatalf("error %v", err)
-	}
-	if patch, err = children.ReleasePatch(lost, s.parent.UID()); err != nil {
-		t.Fatal(err)
-	}
-	released, err := s.client.Patch(t.Context(), target, types.MergePatchType, patch)
-	if err != nil || released.Controller() != nil || len(released.OwnerReferences()) > 0 {
-		t.Errorf("owners %+v, error %v", released.OwnerReferences(), err)
 	}
 }
