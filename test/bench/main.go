@@ -25,21 +25,17 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
 
-	"github.com/metacontroller/metacontroller-apiserver/test/bench/gauge"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/hookserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/report"
 	"github.com/metacontroller/metacontroller-apiserver/test/bench/subject"
-	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
 
 func main() {
@@ -60,7 +56,7 @@ func command(ctx context.Context) error {
 	p := defaultPlan()
 	sizes := flag.String("sizes", "300x3,3000x3,10000x3,100x50", "sizes of the sized workloads, parents x children; empty for none")
 	names := flag.String("workloads", "", "the workloads to measure, comma separated; all where it is empty: "+allWorkloads)
-	runs := flag.Int("runs", 1, "how often each workload is measured; the tables have medians. With 0 only the document is written")
+	runs := flag.Int("runs", 1, "how often each workload is measured; the tables have medians. With 0 only what -results holds is printed")
 	o := options{root: "."}
 	flag.StringVar(&o.server, "server", "bin/metacontroller-apiserver", "the server's binary")
 	flag.Func("server-args", "flags of the server, separated by spaces; without it, the server has its default flags", func(text string) error {
@@ -71,7 +67,6 @@ func command(ctx context.Context) error {
 	flag.BoolVar(&p.withoutLimit, "without-limit", false, "make no bare writes: the results have no ratios, and come sooner")
 	peers := peerFlags()
 	kept := flag.String("results", "", "a file of JSON lines to which results are added; the tables are of all that it holds")
-	document := flag.String("document", "", "a document in which the texts between the markers are replaced")
 	flag.StringVar(&o.profile, "profile", "", "a folder for CPU and heap profiles of the creation of 3000x3, or of the last size")
 	compare := flag.String("compare", "", "two files of results, comma separated: nothing is measured, and the second is compared with the first")
 	flag.Parse()
@@ -106,12 +101,9 @@ func command(ctx context.Context) error {
 		}
 		return json.NewEncoder(os.Stdout).Encode(r)
 	}
-	versions, err := measureAll(ctx, o, peers(), *runs)
+	err = measureAll(ctx, o, peers(), *runs)
 	fmt.Fprintf(os.Stderr, "\n%s\n%s\n%s\n", report.Table(results), report.Targets(results), report.Peers(results))
-	if *document == "" || err != nil {
-		return err
-	}
-	return write(ctx, *document, results, versions, o)
+	return err
 }
 
 // definitionsFile is where Metacontroller's source has its CustomResourceDefinitions.
@@ -163,10 +155,10 @@ func printComparison(files string) error {
 	return nil
 }
 
-// measureAll measures everything as often as it is told. It returns a sentence about the machine, empty without runs.
-func measureAll(ctx context.Context, o options, peers []subject.PeerOptions, runs int) (machine string, err error) {
+// measureAll measures everything as often as it is told.
+func measureAll(ctx context.Context, o options, peers []subject.PeerOptions, runs int) error {
 	if runs < 1 {
-		return "", nil
+		return nil
 	}
 	lanes := []*lane{{options: o, start: newBench, alone: len(peers) == 0}}
 	for _, p := range peers {
@@ -179,83 +171,5 @@ func measureAll(ctx context.Context, o options, peers []subject.PeerOptions, run
 			l.end()
 		}
 	}()
-	if err := lanes[0].open(ctx); err != nil {
-		return "", err
-	}
-	if machine, err = lanes[0].bench.machine(ctx); err != nil {
-		return "", err
-	}
-	return machine, inTurns(ctx, runs, o.plan.steps(), lanes)
-}
-
-// write writes what there is into the document.
-func write(ctx context.Context, document string, results []report.Result, machine string, o options) error {
-	texts := map[string]string{"figures": report.Table(results), "targets": report.Targets(results)}
-	if machine != "" {
-		texts["machine"] = machine
-	}
-	if peers := report.Peers(results); peers != "" {
-		texts["peers"] = peers
-	}
-	if o.profile != "" {
-		for name, arguments := range profileTexts {
-			text, err := o.profileText(ctx, arguments...)
-			if err != nil {
-				return err
-			}
-			texts[name] = text
-		}
-	}
-	var errs []error
-	for name, text := range texts {
-		errs = append(errs, report.Replace(document, name, text))
-	}
-	return errors.Join(errs...)
-}
-
-// profileTexts are the arguments of go tool pprof for each text of the document.
-var profileTexts = map[string][]string{
-	"profile cpu":         {"-top", "-nodecount=30", "cpu.pprof"},
-	"profile cpu callers": {"-top", "-cum", "-nodecount=40", "cpu.pprof"},
-	"profile heap":        {"-top", "-sample_index=inuse_space", "-nodecount=20", "heap.pprof"},
-	"profile allocation":  {"-top", "-sample_index=alloc_space", "-nodecount=30", "heap.pprof"},
-}
-
-// profileText returns a summary of a profile. The last argument is the profile's file.
-func (o options) profileText(ctx context.Context, arguments ...string) (string, error) {
-	last := len(arguments) - 1
-	all := append([]string{"tool", "pprof"}, arguments[:last]...)
-	output, err := exec.CommandContext(ctx, "go", append(all, o.server, filepath.Join(o.profile, arguments[last]))...).Output()
-	if err != nil {
-		return "", fmt.Errorf("summarizing the profile %s: %w", arguments[last], err)
-	}
-	// The first lines name the file and the build.
-	text := string(output)
-	if i := strings.Index(text, "Showing nodes"); i > 0 {
-		text = text[i:]
-	}
-	return "```text\n" + text + "```\n", nil
-}
-
-// machine says on what is measured. It asks the server's binary, which need not run.
-func (b *bench) machine(ctx context.Context) (string, error) {
-	body, err := gauge.Fetch(ctx, b.cluster, b.config.Host+"/version")
-	if err != nil {
-		return "", fmt.Errorf("reading the API server's version: %w", err)
-	}
-	var kubernetes struct {
-		GitVersion string `json:"gitVersion"`
-	}
-	if err := json.Unmarshal(body, &kubernetes); err != nil {
-		return "", fmt.Errorf("reading the API server's version: %w", err)
-	}
-	printed, err := process.Output(ctx, b.server, "--version")
-	if err != nil {
-		return "", fmt.Errorf("reading the server's version: %w", err)
-	}
-	words := strings.Fields(printed)
-	if len(words) == 0 {
-		return "", fmt.Errorf("reading the server's version: %s prints nothing", b.server)
-	}
-	return report.Machine(kubernetes.GitVersion, words[len(words)-1]), nil
+	return inTurns(ctx, runs, o.plan.steps(), lanes)
 }

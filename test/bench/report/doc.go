@@ -18,6 +18,5 @@ limitations under the License.
 //
 // A [Result] is one workload of one run, of the server or of a peer; [Read] and [Append] keep results as JSON lines. [Table] and
 // [Targets] have the medians of all runs of the server, [Peers] puts those of its peers beside them, and [Comparison] compares two
-// versions of it. [Machine] says where they were measured, and [Replace] puts a text between two markers of a document. The bench uses
-// it; it measures nothing.
+// versions of it. The bench uses it; it measures nothing.
 package report

@@ -172,23 +172,6 @@ func TestTargetsShowTheTrueFigure(t *testing.T) {
 	}
 }
 
-func TestReplace(t *testing.T) {
-	document := "a\n<!-- begin x: written by make bench -->\nold\n<!-- end x -->\nb\n"
-	got, err := replace(document, "x", "new\n")
-	want := "a\n<!-- begin x: written by make bench -->\n\nnew\n\n<!-- end x -->\nb\n"
-	if err != nil || got != want {
-		t.Errorf("got %q, %v, want %q", got, err, want)
-	}
-	if again, err := replace(got, "x", "new"); err != nil || again != want {
-		t.Errorf("a second time: got %q, %v, want %q", again, err, want)
-	}
-	for _, bad := range []string{"", "<!-- begin x: written by make bench -->"} {
-		if _, err := replace(bad, "x", "new"); err == nil {
-			t.Errorf("no error for %q, which lacks a marker", bad)
-		}
-	}
-}
-
 func TestResultsAreKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "results")
 	if got, err := Read(file); err != nil || len(got) != 0 {
@@ -202,18 +185,6 @@ func TestResultsAreKept(t *testing.T) {
 	got, err := Read(file)
 	if err != nil || len(got) != 2 || got[1].Workload != "steady" {
 		t.Errorf("got %v, %v, want both in their order", got, err)
-	}
-}
-
-func TestMachine(t *testing.T) {
-	got := machine(machineFacts{"Model", 2, "8388608 kB", "6.1", "go1.26", "v1.36.3", "v0.1.0"})
-	want := "2 cores (Model) and 8 GB of memory, shared by the control plane, the server, the hook and the clients; " +
-		"Linux 6.1, go1.26, Kubernetes v1.36.3, server v0.1.0."
-	if got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := field("processor : 0\nmodel name\t: A: B\n", "model name"); got != "A: B" {
-		t.Errorf("got %q, want %q", got, "A: B")
 	}
 }
 

@@ -24,9 +24,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -233,69 +231,4 @@ func Append(file string, r Result) error {
 		return fmt.Errorf("keeping a result: %w", err)
 	}
 	return nil
-}
-
-// Replace puts a text between the markers of a document that have the name.
-func Replace(file, name, text string) error {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("reading the document: %w", err)
-	}
-	replaced, err := replace(string(content), name, text)
-	if err != nil {
-		return fmt.Errorf("writing to %s: %w", file, err)
-	}
-	if err := os.WriteFile(file, []byte(replaced), 0o644); err != nil {
-		return fmt.Errorf("writing the document: %w", err)
-	}
-	return nil
-}
-
-func replace(content, name, text string) (string, error) {
-	begin, end := "<!-- begin "+name+": written by make bench -->", "<!-- end "+name+" -->"
-	before, rest, ok := strings.Cut(content, begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		return "", fmt.Errorf("the markers %q and %q are missing", begin, end)
-	}
-	return before + begin + "\n\n" + strings.TrimSpace(text) + "\n\n" + end + after, nil
-}
-
-// Machine says on what the figures were measured. The versions are those of Kubernetes and of the server.
-func Machine(kubernetes, server string) string {
-	cpu, _ := os.ReadFile("/proc/cpuinfo")
-	memory, _ := os.ReadFile("/proc/meminfo")
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return machine(machineFacts{
-		model: field(string(cpu), "model name"), cores: runtime.NumCPU(), memory: field(string(memory), "MemTotal"),
-		kernel: strings.TrimSpace(string(kernel)), compiler: runtime.Version(), kubernetes: kubernetes, server: server,
-	})
-}
-
-type machineFacts struct {
-	model                                string
-	cores                                int
-	memory                               string
-	kernel, compiler, kubernetes, server string
-}
-
-func machine(f machineFacts) string {
-	kilobytes, _, _ := strings.Cut(f.memory, " ")
-	gigabytes := "unknown"
-	if n, err := strconv.ParseFloat(kilobytes, 64); err == nil {
-		gigabytes = fmt.Sprintf("%.0f GB", n/(1<<20))
-	}
-	return fmt.Sprintf("%d cores (%s) and %s of memory, shared by the control plane, the server, the hook and the clients; "+
-		"Linux %s, %s, Kubernetes %s, server %s.", f.cores, f.model, gigabytes, f.kernel, f.compiler, f.kubernetes, f.server)
-}
-
-// field returns the first value of a name in a file of lines such as "name : value".
-func field(content, name string) string {
-	for line := range strings.SplitSeq(content, "\n") {
-		key, value, ok := strings.Cut(line, ":")
-		if ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
 }
