@@ -26,7 +26,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/common"
@@ -438,7 +437,7 @@ func TestAClusterAcceptsBoth(t *testing.T) {
 			if output := plane.KubectlInput(t, text, "apply", "--server-side", "--force-conflicts", "--field-manager=helm", "-f", "-"); strings.Contains(output, "Warning") {
 				t.Errorf("the cluster warns:\n%s", output)
 			}
-			cluster.Eventually(t, time.Minute, "its Pods", func(ctx context.Context) (bool, string) {
+			cluster.Eventually(t, cluster.Limit, "its Pods", func(ctx context.Context) (bool, string) {
 				output, err := plane.TryKubectl(ctx, "", "get", "pods", "-n", "metacontroller", "-o", "name")
 				return err == nil && strings.Count(output, "pod/metacontroller-apiserver-") == shape.pods, output
 			})

@@ -31,7 +31,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -526,7 +525,7 @@ func TestAuthorsAreToldWhatTheClusterMisses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var output string
 			// An answer has no warning whose lookup takes too long.
-			cluster.Eventually(t, time.Minute, fmt.Sprintf("kubectl to say %q", test.want), func(context.Context) (bool, string) {
+			cluster.Eventually(t, cluster.Limit, fmt.Sprintf("kubectl to say %q", test.want), func(context.Context) (bool, string) {
 				output = c.KubectlInput(t, manifest(name, test.rest), "create", "--dry-run=server", "-f", "-")
 				return !slices.ContainsFunc(test.want, func(want string) bool { return !strings.Contains(output, want) }), output
 			})

@@ -263,7 +263,7 @@ func TestReplicasKeepTheirAuthorityWithTheRightsOfTheManifests(t *testing.T) {
 	replica := func(name string) *servingcert.Manager {
 		return servingcert.New(servingcert.NewSecret(name, client), servingcert.Options{Registration: trust, Clock: now})
 	}
-	cluster.Eventually(t, time.Minute, "the rights to be known", func(ctx context.Context) (bool, string) {
+	cluster.Eventually(t, cluster.Limit, "the rights to be known", func(ctx context.Context) (bool, string) {
 		_, _, err := trust.Trusted(ctx)
 		return err == nil, "the APIService cannot be read"
 	})
@@ -298,7 +298,7 @@ func TestReplicasKeepTheirAuthorityWithTheRightsOfTheManifests(t *testing.T) {
 	authorities := func(n int) {
 		t.Helper()
 		// Replicas that write at the same time may have to try again.
-		cluster.Eventually(t, time.Minute, "another number of authorities to be trusted", func(context.Context) (bool, string) {
+		cluster.Eventually(t, cluster.Limit, "another number of authorities to be trusted", func(context.Context) (bool, string) {
 			ensure()
 			return strings.Count(trusted(), "BEGIN CERTIFICATE") == n, trusted()
 		})
@@ -385,7 +385,7 @@ func begin(t *testing.T, c *cluster.Cluster, port int) *load {
 	}
 	c.KubectlInput(t, controller("load"), "create", "-f", "-")
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cluster.Limit)
 		defer cancel()
 		if err := client.MetacontrollerV1alpha1().CompositeControllers().Delete(ctx, "load", metav1.DeleteOptions{}); err != nil {
 			t.Errorf("deleting what the load was about: %v", err)

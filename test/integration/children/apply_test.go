@@ -20,7 +20,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/jsonpath"
@@ -136,7 +135,7 @@ func TestHooksMayReturnWhatTheyWereSent(t *testing.T) {
 	// The deployment controller writes once more for each generation, and a changed annotation makes one. What it writes last of a
 	// Deployment without Pods is that its ReplicaSet is available.
 	rests := func(generation string) {
-		cluster.Eventually(t, 30*time.Second, "the status of the Deployment", func(context.Context) (bool, string) {
+		cluster.Eventually(t, cluster.Limit, "the status of the Deployment", func(context.Context) (bool, string) {
 			status := s.prints(t, s.first(),
 				`{.status.observedGeneration} {.status.conditions[?(@.type=="Progressing")].reason}`)
 			return status == generation+" NewReplicaSetAvailable", status

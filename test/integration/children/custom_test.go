@@ -21,7 +21,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -127,7 +126,7 @@ func gadgetScene(t *testing.T, method v1alpha1.ChildUpdateMethod) (*scene, map[s
 func (s *scene) defineGadgets(t *testing.T) *discovery.Discovery {
 	t.Helper()
 	cluster.Shared(t).DefineManifests(t, gadgets)
-	cluster.Eventually(t, time.Minute, "the kind Gadget", func(ctx context.Context) (bool, string) {
+	cluster.Eventually(t, cluster.Limit, "the kind Gadget", func(ctx context.Context) (bool, string) {
 		s.rediscover(t)
 		kind, err := s.discovery.Kind(ctx, "children.example.com/v1", "Gadget")
 		if err != nil {

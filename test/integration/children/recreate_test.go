@@ -22,7 +22,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -54,7 +53,7 @@ func TestChildrenOfBuiltInKindsAreRecreatedOnlyWhenTheyChange(t *testing.T) {
 			relabel(content)
 			s.gets(t, plan.Recreate, content)
 			// Some kinds have finalizers or a grace period.
-			cluster.Eventually(t, time.Minute, "the new child", func(context.Context) (bool, string) {
+			cluster.Eventually(t, cluster.Limit, "the new child", func(context.Context) (bool, string) {
 				outcomes, err := s.sync(t, s.input(t, nil, content))
 				if err != nil || len(outcomes) != 1 || outcomes[0].Action != plan.Create || !outcomes[0].Done {
 					return false, fmt.Sprintf("outcomes %+v, error %v", outcomes, err)

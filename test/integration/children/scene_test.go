@@ -203,7 +203,7 @@ func (s *scene) declare(t *testing.T, content map[string]any, method v1alpha1.Ch
 func (s *scene) awaitAccount(t *testing.T) {
 	t.Helper()
 	accounts := schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
-	cluster.Eventually(t, time.Minute, "the service account of Pods", func(ctx context.Context) (bool, string) {
+	cluster.Eventually(t, cluster.Limit, "the service account of Pods", func(ctx context.Context) (bool, string) {
 		_, err := s.client.Get(ctx, client.Target{Resource: accounts, Namespace: s.parent.Name(), Name: "default"})
 		return err == nil, fmt.Sprint(err)
 	})

@@ -23,7 +23,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
@@ -76,7 +75,7 @@ func applied(t *testing.T, plane *cluster.Cluster, folder string) {
 	t.Helper()
 	folder = filepath.Join(cluster.Root(), "artifacts", folder)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cluster.Limit)
 		defer cancel()
 		// A cluster that counts on a server which is not there cannot delete namespaces.
 		for _, what := range [][]string{{"apiservice", apiService}, {"-k", folder}} {
@@ -106,7 +105,7 @@ func TestOverlaysAreAccepted(t *testing.T) {
 			if output := plane.Kubectl(t, "apply", "--server-side", "--dry-run=server", "-k", folder); strings.Contains(output, "Warning") {
 				t.Errorf("the cluster warns:\n%s", output)
 			}
-			cluster.Eventually(t, time.Minute, "Pods are made", func(ctx context.Context) (bool, string) {
+			cluster.Eventually(t, cluster.Limit, "Pods are made", func(ctx context.Context) (bool, string) {
 				names, err := plane.Field(ctx, "metacontroller", "pods", "{.items[*].metadata.name}")
 				return err == nil && strings.Count(" "+names, " metacontroller-apiserver-") == want.pods, fmt.Sprintf("%s %v", names, err)
 			})
@@ -125,7 +124,7 @@ func TestOverlaysAreAccepted(t *testing.T) {
 			}
 			// The API server waits for up to 75 seconds with the status of a FlowSchema that it has written six times within a minute, as one
 			// that comes and goes with each overlay may have been.
-			cluster.Eventually(t, 3*time.Minute, "the FlowSchemas to have their levels", func(ctx context.Context) (bool, string) {
+			cluster.Eventually(t, cluster.Limit, "the FlowSchemas to have their levels", func(ctx context.Context) (bool, string) {
 				output, err := plane.TryKubectl(ctx, "", "get", "flowschemas", "-l", "app.kubernetes.io/name=metacontroller-apiserver",
 					"-o", `jsonpath={.items[*].status.conditions[?(@.type=="Dangling")].status}`)
 				return err == nil && output == "False False False", output
@@ -152,7 +151,7 @@ func TestOneShapeOverTheOtherSplitsNoRequests(t *testing.T) {
 	selected := func(shape string) {
 		t.Helper()
 		applied(t, plane, filepath.Join("overlays", shape))
-		cluster.Eventually(t, time.Minute, "the Service to select the Pods of "+shape+" alone", func(ctx context.Context) (bool, string) {
+		cluster.Eventually(t, cluster.Limit, "the Service to select the Pods of "+shape+" alone", func(ctx context.Context) (bool, string) {
 			selector, err := plane.TryKubectl(ctx, "", "get", "service", "-n", "metacontroller", "metacontroller-apiserver", "-o",
 				`go-template={{range $k, $v := .spec.selector}}{{$k}}={{$v}},{{end}}`)
 			if err != nil {
@@ -244,7 +243,7 @@ func TestTheVolumeIsEnlarged(t *testing.T) {
 	applied(t, plane, filepath.Join("overlays", "single-node"))
 	pod := func() string {
 		var uid string
-		cluster.Eventually(t, time.Minute, "the Pod to be there", func(ctx context.Context) (bool, string) {
+		cluster.Eventually(t, cluster.Limit, "the Pod to be there", func(ctx context.Context) (bool, string) {
 			var err error
 			uid, err = plane.TryKubectl(ctx, "", "get", "pod", "metacontroller-apiserver-0", "-n", "metacontroller", "-o", "jsonpath={.metadata.uid}")
 			return err == nil, uid

@@ -50,7 +50,7 @@ const apiService = "v1alpha1.metacontroller.k8s.io"
 func unregister(t *testing.T) string {
 	t.Helper()
 	var progress strings.Builder
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cluster.Limit)
 	defer cancel()
 	if err := registration.Unregister(ctx, cluster.Shared(t).Config(t), io.MultiWriter(t.Output(), &progress)); err != nil {
 		t.Error(err)
@@ -111,7 +111,7 @@ func TestCommandsRegisterAndUnregister(t *testing.T) {
 			t.Errorf("the cluster does not say that it is available:\n%s", output)
 		}
 	}
-	plane.AwaitServed(t, time.Minute, v1alpha1.SchemeGroupVersion)
+	plane.AwaitServed(t, cluster.Limit, v1alpha1.SchemeGroupVersion)
 	if output := plane.Kubectl(t, "api-resources", "--api-group=metacontroller.k8s.io"); !strings.Contains(output, "compositecontrollers") {
 		t.Errorf("kubectl does not find the kinds:\n%s", output)
 	}
@@ -172,7 +172,7 @@ func TestUnreachableServersAreReported(t *testing.T) {
 			o.Timeout = 5 * time.Second
 			test.change(t, &o)
 			// On a busy machine the cluster may look at the server later than this waits, and say something else until then.
-			cluster.Eventually(t, time.Minute, "registering to tell why: "+test.reason, func(context.Context) (bool, string) {
+			cluster.Eventually(t, cluster.Limit, "registering to tell why: "+test.reason, func(context.Context) (bool, string) {
 				err := registration.Register(t.Context(), o)
 				var unavailable *registration.UnavailableError
 				if !errors.As(err, &unavailable) {
@@ -207,11 +207,11 @@ func TestDefinitionsOfTheGroupAreNotShadowed(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cluster.Limit)
 		defer cancel()
 		_, _ = plane.TryKubectl(ctx, "", "delete", "--ignore-not-found", "crd", "compositecontrollers.metacontroller.k8s.io")
 	})
-	cluster.Eventually(t, time.Minute, "kube-apiserver makes the APIService of the definition", func(context.Context) (bool, string) {
+	cluster.Eventually(t, cluster.Limit, "kube-apiserver makes the APIService of the definition", func(context.Context) (bool, string) {
 		return exists(t, "apiservice/"+apiService), "there is none"
 	})
 
@@ -234,7 +234,7 @@ func TestDefinitionsOfTheGroupAreNotShadowed(t *testing.T) {
 	}
 
 	remove()
-	cluster.Eventually(t, time.Minute, "kube-apiserver removes the APIService of the definition", func(context.Context) (bool, string) {
+	cluster.Eventually(t, cluster.Limit, "kube-apiserver removes the APIService of the definition", func(context.Context) (bool, string) {
 		return !exists(t, "apiservice/"+apiService), "it is there"
 	})
 	if err := registration.Register(t.Context(), o); err != nil {
@@ -425,7 +425,7 @@ func TestNamespacesOfOthersAreNotChanged(t *testing.T) {
 	}
 	plane.Kubectl(t, "label", "namespace", "metacontroller", "pod-security.kubernetes.io/enforce=privileged", "team=hooks")
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cluster.Limit)
 		defer cancel()
 		_, _ = plane.TryKubectl(ctx, "", "label", "namespace", "metacontroller", "pod-security.kubernetes.io/enforce-", "team-")
 	})
@@ -448,7 +448,7 @@ func TestWhatEarlierVersionsAppliedIsTakenBack(t *testing.T) {
 	plane.KubectlInput(t, earlier, "apply", "--server-side", "--force-conflicts", "--field-manager="+registration.FieldManager, "-f", "-")
 	plane.Kubectl(t, "label", "namespace", "metacontroller", "team=hooks")
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cluster.Limit)
 		defer cancel()
 		_, _ = plane.TryKubectl(ctx, "", "label", "namespace", "metacontroller", "team-")
 	})
@@ -468,7 +468,7 @@ func TestWhatEarlierVersionsAppliedIsTakenBack(t *testing.T) {
 		t.Errorf("after unregister the namespace has the labels %s", labels)
 	}
 	// The account of Pods is made a moment after the namespace.
-	cluster.Eventually(t, time.Minute, "hooks to be admitted", func(ctx context.Context) (bool, string) {
+	cluster.Eventually(t, cluster.Limit, "hooks to be admitted", func(ctx context.Context) (bool, string) {
 		output, err := plane.TryKubectl(ctx, rootPod, "create", "--dry-run=server", "-f", "-")
 		return err == nil, output
 	})
@@ -519,7 +519,7 @@ func TestRolesOfOthersStay(t *testing.T) {
 	const role = "metacontroller-controllers"
 	plane.Kubectl(t, "create", "clusterrole", role, "--verb=get", "--resource=pods")
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cluster.Limit)
 		defer cancel()
 		_, _ = plane.TryKubectl(ctx, "", "delete", "--ignore-not-found", "clusterrole", role)
 	})

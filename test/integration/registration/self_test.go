@@ -144,7 +144,7 @@ func (i *installed) eventuallyWithin(t *testing.T, limit time.Duration, jsonpath
 func (i *installed) look(t *testing.T) {
 	t.Helper()
 	want := i.looks.Load() + 3
-	cluster.Eventually(t, time.Minute, "the server to look again", func(context.Context) (bool, string) {
+	cluster.Eventually(t, cluster.Limit, "the server to look again", func(context.Context) (bool, string) {
 		i.clock.Step(time.Minute)
 		return i.looks.Load() >= want, "it does not"
 	})
@@ -237,7 +237,7 @@ func TestDefinitionsBesideTheRegistrationAreCounted(t *testing.T) {
 	i.eventually(t, "{.spec.service.name}", "metacontroller-apiserver")
 	counted := func(want int64) {
 		t.Helper()
-		cluster.Eventually(t, time.Minute, fmt.Sprintf("%d definitions to be counted", want), func(context.Context) (bool, string) {
+		cluster.Eventually(t, cluster.Limit, fmt.Sprintf("%d definitions to be counted", want), func(context.Context) (bool, string) {
 			i.clock.Step(time.Minute)
 			got := i.hidden.Load()
 			return got == want, fmt.Sprint(got)
@@ -278,7 +278,7 @@ func TestTheBinaryRegistersItself(t *testing.T) {
 	// trusts waits until the cluster trusts as many authorities, and those that the server has.
 	trusts := func(t *testing.T, running *process.Process, n int, authority func(ctx context.Context) string) {
 		t.Helper()
-		cluster.Eventually(t, 2*time.Minute, "the cluster to trust the server", func(ctx context.Context) (bool, string) {
+		cluster.Eventually(t, cluster.Limit, "the cluster to trust the server", func(ctx context.Context) (bool, string) {
 			bundle, err := fieldOf(ctx, plane, "apiservice/"+apiService, "{.spec.caBundle}")
 			if err != nil || bundle == "" {
 				return false, bundle + running.Tail(5)
@@ -309,7 +309,7 @@ func TestTheBinaryRegistersItself(t *testing.T) {
 		first := data(t.Context(), "tls.crt")
 		plane.Kubectl(t, "annotate", "secret", "authority", "-n", "metacontroller", servingcert.RotateAnnotation+"=now")
 		trusts(t, running, 3, authorities)
-		cluster.Eventually(t, time.Minute, "the next authority to sign", func(ctx context.Context) (bool, string) {
+		cluster.Eventually(t, cluster.Limit, "the next authority to sign", func(ctx context.Context) (bool, string) {
 			now := data(ctx, "tls.crt")
 			return now != "" && now != first, now + running.Tail(5)
 		})
