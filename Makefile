@@ -81,7 +81,7 @@ build-plugin: ## Build the plugin of kubectl at bin/kubectl-metacontroller.
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(PLUGIN) ./cmd/kubectl-metacontroller
 
 .PHONY: build-race
-build-race: ## Build the server as most tests run it: with the race detector.
+build-race: ## Build the server with the race detector, as some suites run it.
 	@echo "Building $(SERVER_RACE); the first time takes about three minutes on two cores"
 	@go build -race -buildvcs=false -ldflags '$(LDFLAGS)' -o $(SERVER_RACE) ./cmd/metacontroller-apiserver
 
@@ -138,7 +138,7 @@ control-plane-build: ## Build the local control plane's programs where they are 
 churn pairs ordered fleet bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
 
 .PHONY: test
-test: build build-race demo-build control-plane-build ## Run every test with the race detector.
+test: build build-race demo-build control-plane-build ## Run every test, with the race detector where much happens at once; RACE=all: everywhere.
 	@hack/test.sh all
 
 .PHONY: coverage
