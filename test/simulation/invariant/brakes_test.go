@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
@@ -50,7 +52,7 @@ func (s *script) deletion(called, done time.Duration) {
 	s.t.Helper()
 	uid := fmt.Sprint("m", s.revision)
 	s.write("user", "create", "configmaps", uid, fmt.Sprintf(child, "", `"color":"red"`), called)
-	s.call(hook.Sync, "t", []string{uid}, "", &hooks.Response{}, called)
+	s.call(hook.Sync, "t", []string{uid}, &hooks.Response{}, called)
 	s.write("engine", "delete", "configmaps", uid, "", done)
 }
 
@@ -71,7 +73,7 @@ func TestBrakes(t *testing.T) {
 		}, ""},
 		"HookCalledDuringAPause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
-			s.call(hook.Sync, "t", nil, "", &hooks.Response{}, 2*s1)
+			s.call(hook.Sync, "t", nil, &hooks.Response{}, 2*s1)
 		}, PausedRests},
 		"ChildCreatedDuringAPause": {func(s *script) {
 			s.braked("", paused, 2, 2, "Paused", s1)
@@ -196,7 +198,7 @@ func TestBrakes(t *testing.T) {
 		"ATargetDeletedByADecorator": {func(s *script) {
 			s.braked("", none, 2, 2, "Ready", s1)
 			s.child("user", "", `"color":"red"`, 2*s1)
-			s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, 2*s1)
+			s.call(hook.Sync, "t", []string{"m"}, &hooks.Response{}, 2*s1)
 			s.Call(&Call{At: 2 * s1, Controller: "d2", Hook: hook.Sync, Response: &hooks.Response{Delete: true}, InFlight: 1, Request: &hooks.Request{
 				Controller: map[string]any{"spec": map[string]any{"resources": []any{map[string]any{"apiVersion": "v1", "resource": "configmaps"}}}},
 				Parent:     s.decode(s.versions["m"]),
@@ -263,7 +265,7 @@ func TestAChangeOfAKindHasItsEffectAfterAPause(t *testing.T) {
 		s.braked("", "", 1, 1, "Ready", 0)
 		s.thing("user", "", "", 0)
 		s.child("user", "", `"color":"red"`, 0)
-		s.call(hook.Sync, "t", []string{"m"}, "", &hooks.Response{}, time.Second)
+		s.call(hook.Sync, "t", []string{"m"}, &hooks.Response{}, time.Second)
 		s.braked("", spec, 2, 2, "Paused", time.Second)
 		s.write("user", "update", "customresourcedefinitions", "d", `{"kind":"CustomResourceDefinition","metadata":{"name":"d"}}`, 2*time.Second)
 		if v := s.Upgraded(Cluster{Served: served}); (v != nil) != want {
@@ -282,7 +284,7 @@ func TestHeldDeletionsOfAResponseAreWhatIsWanted(t *testing.T) {
 		s.braked("", none, 2, 2, "DeletionsHeld", 0)
 		s.thing("user", "", "", 0)
 		s.child("user", "", `"color":"red"`, 0)
-		s.call(hook.Sync, "t", []string{"m"}, "", response, time.Second)
+		s.call(hook.Sync, "t", []string{"m"}, response, time.Second)
 		if v := s.holdsAtRest(Cluster{Served: served}, "c0", s.definition("c0")); (v == nil) != want {
 			t.Errorf("deletions may be held: %v, want %v: %v", v == nil, want, v)
 		}
@@ -322,5 +324,129 @@ func TestTemplatesOfPods(t *testing.T) {
 	}
 	if d := lost(s.decode(deployment(`{"name":"f-side","image":"y:1"}`)), s.decode(deployment(main))); d == "" {
 		t.Error("nothing is said of the container of a stranger that is gone")
+	}
+}
+
+var start = time.Unix(1_000_000, 0)
+
+// script tells a tracker what happened.
+type script struct {
+	*Tracker
+
+	t        *testing.T
+	revision int64
+	versions map[string]string
+}
+
+func newScript(t *testing.T) *script {
+	t.Helper()
+	s := &script{t: t, versions: map[string]string{}}
+	s.Tracker = NewTracker(Options{Start: start, Engine: func(user string) (int, bool) { return 0, user == "engine" }, Workers: 2})
+	return s
+}
+
+func (s *script) decode(text string) map[string]any {
+	s.t.Helper()
+	o, err := value.Decode([]byte(text))
+	if err != nil {
+		s.t.Fatalf("%v: %s", err, text)
+	}
+	return o
+}
+
+// write writes an object; an empty text deletes the one with the UID.
+func (s *script) write(who, verb, resource, uid, text string, after time.Duration) {
+	s.t.Helper()
+	s.revision++
+	resource, subresource, _ := strings.Cut(resource, "/")
+	w := apiserver.Write{
+		Revision: s.revision, At: start.Add(after), User: who, Verb: verb, Resource: resource, Subresource: subresource, UID: uid, Group: hooks.Group,
+	}
+	if resource == "configmaps" {
+		w.Group = ""
+	}
+	if before := s.versions[uid]; before != "" {
+		w.Before = s.decode(before)
+	}
+	if text != "" {
+		o := s.decode(text)
+		meta, _ := o["metadata"].(map[string]any)
+		meta["uid"], meta["resourceVersion"] = uid, fmt.Sprint(s.revision)
+		w.Name, _ = meta["name"].(string)
+		w.After = o
+	}
+	s.versions[uid] = ""
+	if w.After != nil {
+		s.versions[uid] = string(value.Encode(w.After))
+	}
+	s.Write(w)
+}
+
+// call calls a hook with the present state of objects.
+func (s *script) call(name hook.Name, parent string, children []string, response *hooks.Response, after time.Duration) {
+	s.t.Helper()
+	r := &hooks.Request{
+		Controller: s.definition("c0"), Parent: s.decode(s.versions[parent]), Children: hooks.Objects{"ConfigMap.v1": {}}, Finalizing: name == hook.Finalize,
+	}
+	for _, uid := range children {
+		r.Children["ConfigMap.v1"][uid] = s.decode(s.versions[uid])
+	}
+	s.Call(&Call{At: after, Controller: "c0", Hook: name, Request: r, Response: response, Pure: true, InFlight: 1})
+}
+
+const (
+	thing = `{"apiVersion":"sim.example.com/v1","kind":"Thing","metadata":{"name":"t0","namespace":"ns0"%s},"spec":{"selector":{"matchLabels":{"app":"t0"}}}%s}`
+	child = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"t0-c0-m0","namespace":"ns0","labels":{"app":"t0"%s},
+		"ownerReferences":[{"apiVersion":"sim.example.com/v1","kind":"Thing","name":"t0","uid":"t","controller":true}]},"data":{%s}}`
+	finalizer = `,"finalizers":["metacontroller.io/compositecontroller-c0"]`
+)
+
+func (s *script) thing(who, meta, rest string, after time.Duration) {
+	s.t.Helper()
+	s.write(who, "update", "things", "t", fmt.Sprintf(thing, meta, rest), after)
+}
+
+// status has an engine write a status of c0.
+func (s *script) status(after time.Duration) {
+	s.t.Helper()
+	s.write("engine", "update", "things/status", "t", fmt.Sprintf(thing, "", `,"status":{"by":"c0"}`), after)
+}
+
+func (s *script) child(who, labels, data string, after time.Duration) {
+	s.t.Helper()
+	s.write(who, "update", "configmaps", "m", fmt.Sprintf(child, labels, data), after)
+}
+
+func wants(data map[string]any) *hooks.Response {
+	return &hooks.Response{Children: []map[string]any{{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "t0-c0-m0", "labels": map[string]any{"app": "t0"}}, "data": data,
+	}}}
+}
+
+func TestAHookThatBehavesIsNotBlamed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		// misled is when the hook responded otherwise than its function says, zero for never, and told when the Warning comes.
+		misled, told time.Duration
+		violated     bool
+	}{
+		"ItBehaves":           {reason: "ResponseDiffers", told: time.Hour, violated: true},
+		"ItDidNotAtThatTime":  {reason: "ResponseDiffers", misled: time.Hour, told: time.Hour + time.Minute},
+		"ItDidNotLongAgo":     {reason: "ResponseDiffers", misled: time.Minute, told: time.Hour, violated: true},
+		"SomethingElseIsTold": {reason: "SyncError", told: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			if tc.misled > 0 {
+				s.misled["p"] = tc.misled
+			}
+			s.Write(apiserver.Write{
+				At: start.Add(tc.told), Resource: "events", Verb: "create",
+				After: s.decode(`{"type":"Warning","reason":"` + tc.reason + `","message":"m","involvedObject":{"kind":"Thing","name":"t0","uid":"p"}}`),
+			})
+			if v := s.Violation(); (v != nil) != tc.violated || v != nil && v.Invariant != HooksNotBlamed {
+				t.Errorf("violated: %v, want one: %v", v, tc.violated)
+			}
+		})
 	}
 }

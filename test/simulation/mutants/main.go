@@ -52,6 +52,7 @@ func command(ctx context.Context) error {
 	var s search
 	root := flag.String("root", ".", "the root of the repository")
 	only := flag.String("only", "", "a regular expression: the names of the mutants that are run")
+	quick := flag.Bool("quick", false, "run those mutants alone that a few histories show")
 	patience := flag.Duration("patience", 5*time.Minute, "how long one history may take before it counts as one without an end")
 	flag.Uint64Var(&s.histories, "histories", 20000, "how many histories of each mutant are run at most")
 	flag.Uint64Var(&s.first, "first", 1, "the first seed")
@@ -67,13 +68,14 @@ func command(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, func(m Mutant) bool { return !names.MatchString(m.Name) || *quick && !m.Quick })
 	folder, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		return fmt.Errorf("making a folder for builds: %w", err)
 	}
 	defer os.RemoveAll(folder) //nolint:errcheck // Nothing depends on it.
 	r := runner{root: *root, folder: folder, patience: *patience, parallel: *parallel, search: s}
-	return r.run(ctx, all, names)
+	return r.run(ctx, all)
 }
 
 // runner builds and runs mutants.
@@ -86,8 +88,7 @@ type runner struct {
 	search   search
 }
 
-func (r runner) run(ctx context.Context, all []Mutant, names *regexp.Regexp) error {
-	all = slices.DeleteFunc(all, func(m Mutant) bool { return !names.MatchString(m.Name) })
+func (r runner) run(ctx context.Context, all []Mutant) error {
 	path, err := r.build(ctx, all)
 	if err != nil {
 		return err

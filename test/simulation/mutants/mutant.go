@@ -42,6 +42,8 @@ type Mutant struct {
 	To     string `json:"to"`
 	// Unseen says why no history can show it, or hardly any. Empty: some do.
 	Unseen string `json:"unseen,omitempty"`
+	// Quick says that a few histories show it: those mutants are run with all other tests.
+	Quick bool `json:"quick,omitempty"`
 	// Kept is the kept history that shows it, where random ones rarely do. Empty: none is known.
 	Kept string `json:"kept,omitempty"`
 }
