@@ -45,7 +45,7 @@ func large(t *testing.T, w *world) {
 	merges := func(method v1alpha1.ChildUpdateMethod) v1alpha1.CompositeControllerChildUpdateStrategy {
 		return v1alpha1.CompositeControllerChildUpdateStrategy{Method: method}
 	}
-	for _, kib := range []int{200, 300, 600, 1000} {
+	for _, kib := range []int{200, 300, 1000} {
 		t.Run(fmt.Sprint("Created/", kib, "KiB"), func(t *testing.T) {
 			t.Parallel()
 			c := newCell(t, w, fixture.ConfigMaps)
