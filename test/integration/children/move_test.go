@@ -121,11 +121,16 @@ func moving(t *testing.T, file string, method v1alpha1.ChildUpdateMethod) (*scen
 	}
 	s := newScene(t)
 	content := s.load(t, file, method)
+	unscheduled(content)
+	return s, content
+}
+
+// unscheduled keeps a Pod off the node. The scheduler would write that into the spec in the middle of a move, and what stands in for the kubelet
+// deletes a Pod by its name alone, which on a slow machine is the next one.
+func unscheduled(content map[string]any) {
 	if spec, ok := content["spec"].(map[string]any); ok && content["kind"] == "Pod" {
-		// The scheduler would write the node into the spec in the middle of a move.
 		spec["schedulerName"] = "nobody"
 	}
-	return s, content
 }
 
 // moves syncs until nothing is written, and compares the child with the one before. The limit is that of the requests that write it; if it is two, a

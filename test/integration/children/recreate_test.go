@@ -42,6 +42,7 @@ func TestChildrenOfBuiltInKindsAreRecreatedOnlyWhenTheyChange(t *testing.T) {
 			s.serverSide = serverSide
 			file, _, _ := strings.Cut(name, " ")
 			content := s.load(t, file+".yaml", v1alpha1.ChildUpdateRecreate)
+			unscheduled(content)
 			if serverSide {
 				withoutDuplicates(content)
 			}
