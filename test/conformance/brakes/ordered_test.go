@@ -37,7 +37,7 @@ import (
 )
 
 // ordered are the numbers of children of which each is deleted by a sync of its own.
-var ordered = flag.String("ordered.children", "60", "the numbers of children that are deleted in order, separated by commas")
+var ordered = flag.String("ordered.children", "150", "the numbers of children that are deleted in order, separated by commas")
 
 // inOrder has a hook delete its children one by one: when the parent says so, and when it is finalized. It is never slowed down and never blamed, however
 // many there are.
