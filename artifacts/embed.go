@@ -26,5 +26,5 @@ var Base embed.FS
 // SDK holds the modules for authors of hooks, without their tests and packaging.
 //
 //go:embed sdk/python/metacontroller_hook/*.py sdk/javascript/index.js sdk/javascript/*.d.ts
-//go:embed sdk/go/metacontroller/doc.go sdk/go/metacontroller/replay.go sdk/go/metacontroller/server.go sdk/go/metacontroller/types.go
+//go:embed sdk/go/metacontroller/children.go sdk/go/metacontroller/doc.go sdk/go/metacontroller/replay.go sdk/go/metacontroller/server.go sdk/go/metacontroller/types.go
 var SDK embed.FS

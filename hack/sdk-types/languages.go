@@ -46,7 +46,8 @@ from typing import Any, Dict, List, Optional, TypedDict
 # Any Kubernetes object: apiVersion, kind, metadata, and the fields of its kind.
 Object = Dict[str, Any]
 
-# Observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by name.
+# Observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by "namespace/name", or by "name" if cluster-scoped. (In version v1 of a hook by
+# "name" alone in the namespace of the parent.) The functions child and children read it.
 ObjectMap = Dict[str, Dict[str, Object]]
 `)
 	for _, r := range records {
@@ -112,9 +113,12 @@ export interface Object {
   [field: string]: any;
 }
 
-/** Observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by name. */
+/**
+ * Observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by "namespace/name", or by "name" if cluster-scoped. (In version v1 of a hook by
+ * "name" alone in the namespace of the parent.) The functions child and children read it.
+ */
 export interface ObjectMap {
-  [type: string]: { [name: string]: Object };
+  [type: string]: { [key: string]: Object };
 }
 `)
 	for _, r := range records {
@@ -155,7 +159,8 @@ func golang(header string, records []record) ([]byte, error) {
 // Object is any Kubernetes object: apiVersion, kind, metadata, and the fields of its kind.
 type Object map[string]any
 
-// ObjectMap holds observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by name.
+// ObjectMap holds observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by "namespace/name", or by "name" if cluster-scoped.
+// In version v1 of a hook it is "name" alone in the namespace of the parent. [Child] and [Children] read it.
 type ObjectMap map[string]map[string]Object
 `)
 	for _, r := range records {

@@ -90,6 +90,38 @@ export function serve(hooks) {
 }
 
 /**
+ * Returns one observed child or attachment, such as child(request, "Deployment.apps/v1", name), or undefined. A kind that the request does
+ * not have is an error. The name may be "namespace/name"; without a namespace it is that of the parent.
+ * @param {import("./index.js").CompositeRequest | import("./index.js").DecoratorRequest} request
+ * @param {string} kind
+ * @param {string} name
+ */
+export function child(request, kind, name) {
+  const objects = ofKind(request, kind);
+  const own = `${(request.parent ?? request.object).metadata.namespace}/`;
+  const alone = name.startsWith(own) ? name.slice(own.length) : name;
+  return objects[own + alone] ?? objects[alone];
+}
+
+/**
+ * Returns the observed children or attachments of a kind, in the order of their namespaces and names.
+ * @param {import("./index.js").CompositeRequest | import("./index.js").DecoratorRequest} request
+ * @param {string} kind
+ */
+export function children(request, kind) {
+  const objects = ofKind(request, kind);
+  return Object.keys(objects).sort().map((key) => objects[key]);
+}
+
+function ofKind(request, kind) {
+  const kinds = request.children ?? request.attachments;
+  if (!Object.hasOwn(kinds, kind)) {
+    throw new RangeError(`the request has no ${kind}, only ${Object.keys(kinds).sort().join(", ")}: kinds are named Kind.version or Kind.group/version`);
+  }
+  return kinds[kind];
+}
+
+/**
  * Calls hooks with the requests recorded in a folder, and returns a text for each response that is not the recorded one. The request
  * HOOK.request.json or HOOK-TEXT.request.json goes to the hook at /HOOK, and HOOK.response.json or HOOK-TEXT.response.json is what it has
  * to return. A value of a Secret that was recorded as hidden is equal to any other one. A folder without requests is an error.

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { differences, makeServer, serve } from "./index.js";
+import { child, children, differences, makeServer, serve } from "./index.js";
 
 function sync(request) {
   const name = request.parent.metadata.name;
@@ -110,6 +110,27 @@ test("takes an empty PORT for none", async (t) => {
   Object.assign(process.env, { PORT: "", HOST: "192.0.2.1" });
   const [error] = await once(serve({}), "error");
   assert.equal(error.port, 8080, error);
+});
+
+test("finds children whatever their keys", () => {
+  for (const [what, namespace, key, name, found] of [
+    ["version v2", "shop", "shop/web", "web", true],
+    ["version v2, with the namespace", "shop", "shop/web", "shop/web", true],
+    ["version v1", "shop", "web", "web", true],
+    ["version v1, with the namespace", "shop", "web", "shop/web", true],
+    ["a parent without a namespace", undefined, "shop/web", "shop/web", true],
+    ["a parent without a namespace, and no namespace", undefined, "shop/web", "web", false],
+    ["a child without a namespace", undefined, "web", "web", true],
+    ["another namespace", "shop", "shop/web", "other/web", false],
+  ]) {
+    for (const [parent, observed] of [["parent", "children"], ["object", "attachments"]]) {
+      const object = { kind: "Deployment" };
+      const request = { [parent]: { metadata: { name: "p", namespace } }, [observed]: { "Deployment.apps/v1": { [key]: object }, "Pod.v1": {} } };
+      assert.equal(child(request, "Deployment.apps/v1", name), found ? object : undefined, what);
+      assert.deepEqual(children(request, "Deployment.apps/v1"), [object], what);
+      assert.throws(() => child(request, "Deployment.v1", name), /has no Deployment.v1, only Deployment.apps\/v1, Pod.v1/);
+    }
+  }
 });
 
 test("replays recorded requests", async (t) => {

@@ -8,9 +8,12 @@ export interface Object {
   [field: string]: any;
 }
 
-/** Observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by name. */
+/**
+ * Observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by "namespace/name", or by "name" if cluster-scoped. (In version v1 of a hook by
+ * "name" alone in the namespace of the parent.) The functions child and children read it.
+ */
 export interface ObjectMap {
-  [type: string]: { [name: string]: Object };
+  [type: string]: { [key: string]: Object };
 }
 
 /** CompositeRequest is the body that the sync and finalize hooks of a CompositeController get. All its fields are always present. */

@@ -89,6 +89,41 @@ func TestServeTakesAnEmptyPortForNone(t *testing.T) {
 	}
 }
 
+func TestChildrenAreFoundWhateverTheirKeys(t *testing.T) {
+	for what, tc := range map[string]struct {
+		namespace, key, name string
+		found                bool
+	}{
+		"version v2":                                     {"shop", "shop/web", "web", true},
+		"version v2, with the namespace":                 {"shop", "shop/web", "shop/web", true},
+		"version v1":                                     {"shop", "web", "web", true},
+		"version v1, with the namespace":                 {"shop", "web", "shop/web", true},
+		"a parent without a namespace":                   {"", "shop/web", "shop/web", true},
+		"a parent without a namespace, and no namespace": {"", "shop/web", "web", false},
+		"a child without a namespace":                    {"", "web", "web", true},
+		"another namespace":                              {"shop", "shop/web", "other/web", false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			parent := metacontroller.Object{"metadata": map[string]any{"name": "p", "namespace": tc.namespace}}
+			observed := metacontroller.ObjectMap{"Deployment.apps/v1": {tc.key: {"kind": "Deployment"}}, "Pod.v1": {}}
+			for _, request := range []metacontroller.Observation{
+				&metacontroller.CompositeRequest{Parent: parent, Children: observed}, &metacontroller.DecoratorRequest{Object: parent, Attachments: observed},
+			} {
+				if object, err := metacontroller.Child(request, "Deployment.apps/v1", tc.name); err != nil || (object != nil) != tc.found {
+					t.Errorf("got %v, error %v, want one: %v", object, err, tc.found)
+				}
+				if objects, err := metacontroller.Children(request, "Deployment.apps/v1"); err != nil || len(objects) != 1 {
+					t.Errorf("got %v, error %v", objects, err)
+				}
+				const want = "has no Deployment.v1, only Deployment.apps/v1, Pod.v1"
+				if _, err := metacontroller.Child(request, "Deployment.v1", tc.name); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q", err, want)
+				}
+			}
+		})
+	}
+}
+
 func TestDifferences(t *testing.T) {
 	folder := t.TempDir()
 	if _, err := metacontroller.Differences(t.Context(), folder, hooks()); err == nil || !strings.Contains(err.Error(), "holds no recorded request") {

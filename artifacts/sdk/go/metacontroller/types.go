@@ -21,7 +21,8 @@ package metacontroller
 // Object is any Kubernetes object: apiVersion, kind, metadata, and the fields of its kind.
 type Object map[string]any
 
-// ObjectMap holds observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by name.
+// ObjectMap holds observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by "namespace/name", or by "name" if cluster-scoped.
+// In version v1 of a hook it is "name" alone in the namespace of the parent. [Child] and [Children] read it.
 type ObjectMap map[string]map[string]Object
 
 // CompositeRequest is the body that the sync and finalize hooks of a CompositeController get. All its fields are always present.

@@ -11,6 +11,7 @@ It needs nothing but Python's standard library, and can be copied beside a hook 
         serve({"/sync": sync})
 """
 
+from .children import child, children
 from .replay import differences
 from .server import make_server, serve
 from .types import (
@@ -39,6 +40,8 @@ __all__ = [
     "Object",
     "ObjectMap",
     "RelatedResourceRule",
+    "child",
+    "children",
     "differences",
     "make_server",
     "serve",

@@ -6,7 +6,8 @@ from typing import Any, Dict, List, Optional, TypedDict
 # Any Kubernetes object: apiVersion, kind, metadata, and the fields of its kind.
 Object = Dict[str, Any]
 
-# Observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by name.
+# Observed objects by type, such as "Pod.v1" or "Deployment.apps/v1", and then by "namespace/name", or by "name" if cluster-scoped. (In version v1 of a hook by
+# "name" alone in the namespace of the parent.) The functions child and children read it.
 ObjectMap = Dict[str, Dict[str, Object]]
 
 

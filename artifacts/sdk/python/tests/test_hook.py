@@ -19,7 +19,7 @@ from pathlib import Path
 from unittest import mock
 
 import metacontroller_hook
-from metacontroller_hook import CompositeRequest, CompositeResponse, differences, make_server, serve
+from metacontroller_hook import CompositeRequest, CompositeResponse, child, children, differences, make_server, serve
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT.parent.parent.parent / "docs" / "reference" / "hook-schema"
@@ -196,6 +196,28 @@ class Serve(unittest.TestCase):
                 with self.subTest(environment), self.assertRaises(KeyboardInterrupt):
                     serve({}, environment)
                 make_server.assert_called_with({}, "", 8080)
+
+
+class Children(unittest.TestCase):
+    def test_are_found_whatever_their_keys(self):
+        for what, namespace, key, name, found in [
+            ("version v2", "shop", "shop/web", "web", True),
+            ("version v2, with the namespace", "shop", "shop/web", "shop/web", True),
+            ("version v1", "shop", "web", "web", True),
+            ("version v1, with the namespace", "shop", "web", "shop/web", True),
+            ("a parent without a namespace", None, "shop/web", "shop/web", True),
+            ("a parent without a namespace, and no namespace", None, "shop/web", "web", False),
+            ("a child without a namespace", None, "web", "web", True),
+            ("another namespace", "shop", "shop/web", "other/web", False),
+        ]:
+            metadata = {"name": "p", "namespace": namespace} if namespace else {"name": "p"}
+            for parent, observed in ("parent", "children"), ("object", "attachments"):
+                with self.subTest(what, field=observed):
+                    request = {parent: {"metadata": metadata}, observed: {"Deployment.apps/v1": {key: {"kind": "Deployment"}}, "Pod.v1": {}}}
+                    self.assertEqual({"kind": "Deployment"} if found else None, child(request, "Deployment.apps/v1", name))
+                    self.assertEqual([{"kind": "Deployment"}], children(request, "Deployment.apps/v1"))
+                    with self.assertRaisesRegex(LookupError, "has no Deployment.v1, only Deployment.apps/v1, Pod.v1"):
+                        child(request, "Deployment.v1", name)
 
 
 class Replay(unittest.TestCase):
