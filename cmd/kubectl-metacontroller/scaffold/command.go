@@ -36,7 +36,7 @@ const defaultPort = 8080
 // options are the flags.
 type options struct {
 	parent, plural, language, directory string
-	children                            []string
+	children, fields                    []string
 	decorator                           bool
 	port                                int
 }
@@ -53,7 +53,7 @@ folder is complete: nothing is downloaded to run the hook.
 
 With --decorator the parent is a kind that exists, whose objects get the children when they have the annotation NAME=enabled.`,
 		Example: `  # A kind Website, for each of which there are a Deployment and a Service
-  kubectl metacontroller init website --parent Website.example.com --child deployments,services
+  kubectl metacontroller init website --parent Website.example.com --child deployments,services --field html:string
 
   # A PodDisruptionBudget for Deployments that ask for it, with a hook in Go
   kubectl metacontroller init budget --decorator --parent Deployment.apps --child poddisruptionbudgets --lang go`,
@@ -67,6 +67,7 @@ With --decorator the parent is a kind that exists, whose objects get the childre
 	flags.StringVar(&o.plural, "plural", "", "plural of the parents' kind in lower case; empty: it is made up as in English")
 	flags.StringSliceVar(&o.children, "child", nil, "resources of the children, such as deployments,services; others than those that init knows "+
 		"as RESOURCE.VERSION.GROUP/KIND")
+	flags.StringSliceVar(&o.fields, "field", nil, "fields of the parents' spec, as NAME:TYPE,...: TYPE is "+strings.Join(slices.Sorted(maps.Keys(examples())), ", "))
 	flags.StringVar(&o.language, "lang", "python", "language of the hook: "+strings.Join(slices.Sorted(maps.Keys(languages())), ", "))
 	flags.BoolVar(&o.decorator, "decorator", false, "add children to objects of a kind that exists")
 	flags.StringVar(&o.directory, "directory", "", "folder to write; empty: NAME")
@@ -132,6 +133,17 @@ func (o *options) project(name string) (*project, error) {
 		}
 		p.Children = append(p.Children, c)
 	}
+	for _, argument := range o.fields {
+		f, err := fieldOf(argument)
+		if err == nil && o.decorator {
+			err = errors.New("the kind of the parents exists: it has the fields that it has")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--field: %w", err)
+		}
+		p.Fields = append(p.Fields, f)
+	}
+	p.complete()
 	return p, nil
 }
 

@@ -18,6 +18,7 @@ package scaffold
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -119,7 +120,7 @@ func childOf(text string) (child, error) {
 			continue
 		}
 		if text == k.Resource || text == k.Full() {
-			return child{resource: k.resource, Method: k.method, desired: k.desired}, nil
+			return child{resource: k.resource, Method: k.method, State: k.state, desired: k.desired}, nil
 		}
 		names = append(names, k.Resource)
 	}
@@ -136,6 +137,21 @@ func childOf(text string) (child, error) {
 	return child{
 		resource: resource{Kind: name, Version: parts[1], Group: parts[2], Resource: parts[0]}, Method: inPlace, desired: map[string]any{"spec": map[string]any{}},
 	}, nil
+}
+
+// examples are values of the types that a field may have.
+func examples() map[string]any {
+	return map[string]any{"string": exampleName, "integer": 1, "number": 1.5, "boolean": true}
+}
+
+// fieldOf reads NAME:TYPE.
+func fieldOf(text string) (field, error) {
+	name, kind, _ := strings.Cut(text, ":")
+	value, ok := examples()[kind]
+	if !ok || !identifier.MatchString(name) {
+		return field{}, fmt.Errorf("%q is not NAME:TYPE, such as html:string: TYPE is %s", text, strings.Join(slices.Sorted(maps.Keys(examples())), ", "))
+	}
+	return field{name, kind, value}, nil
 }
 
 // pluralOf makes up the plural of a word as most words of English have it.

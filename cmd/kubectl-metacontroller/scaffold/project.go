@@ -75,9 +75,17 @@ func languages() map[string]language {
 type child struct {
 	resource
 
-	Method  string
+	Method string
+	// State is the field of its status that the hook reports, if there is one.
+	State   field
 	desired map[string]any
 }
+
+// Type is the kind of the child as requests name it.
+func (c child) Type() string { return c.Kind + "." + c.APIVersion() }
+
+// Variable is the name of a variable for an observed child.
+func (c child) Variable() string { return strings.ToLower(c.Kind[:1]) + c.Kind[1:] }
 
 // Function is the name of the function that returns a child, in languages that write such names.
 func (c child) Function() string { return "desired" + c.Kind }
@@ -85,16 +93,9 @@ func (c child) Function() string { return "desired" + c.Kind }
 // SnakeFunction is the same in Python.
 func (c child) SnakeFunction() string { return "desired_" + c.Singular() }
 
-// whole returns the child as the hook desires it.
-func (c child) whole() map[string]any {
-	object := map[string]any{"apiVersion": c.APIVersion(), "kind": c.Kind, "metadata": map[string]any{"name": varName}}
-	maps.Copy(object, c.desired)
-	return object
-}
-
-// selects tells whether the child is for Pods.
-func (c child) selects() bool {
-	return mentions(c.desired, varSelector) || mentions(c.desired, varSelected)
+// Uses tells whether the desired child has a value of the parent: image, replicas or selector.
+func (c child) Uses(name string) bool {
+	return mentions(c.desired, variable(name)) || name == string(varSelector) && mentions(c.desired, varSelected)
 }
 
 // project is what the templates are filled with.
@@ -102,6 +103,7 @@ type project struct {
 	Name      string
 	Parent    resource
 	Children  []child
+	Fields    []field
 	Decorator bool
 	Port      int
 	Language  language
@@ -109,26 +111,60 @@ type project struct {
 	Folder string
 }
 
-// Selects tells whether children are for the Pods of the parent, whose selector the hook then reads.
-func (p *project) Selects() bool {
-	return p.Decorator && workload(p.Parent) && slices.ContainsFunc(p.Children, child.selects)
+// complete makes whole objects of the desired state of the children. What a child of a decorator selects are the Pods of the parent, if it has
+// some, and else those with its own name.
+func (p *project) complete() {
+	selects := p.Decorator && workload(p.Parent)
+	for i, c := range p.Children {
+		object := map[string]any{"apiVersion": c.APIVersion(), "kind": c.Kind, "metadata": map[string]any{"name": varName}}
+		maps.Copy(object, c.desired)
+		if !selects {
+			object = evaluate(object, ownSelector()).(map[string]any) //nolint:forcetypeassert // It was made above.
+		}
+		p.Children[i].desired = object
+	}
+	if p.Decorator {
+		return
+	}
+	for _, f := range []field{{"image", "string", "nginx:1.28"}, {"replicas", "integer", 2}} {
+		if p.Uses(f.Name) {
+			p.Fields = append(slices.DeleteFunc(p.Fields, func(given field) bool { return given.Name == f.Name }), f)
+		}
+	}
 }
 
-// desired returns a child as the hook desires it, with the variables that the hook has.
-func (p *project) desired(c child) any {
-	if p.Selects() {
-		return c.whole()
+// Uses tells whether a child has a value of the parent.
+func (p *project) Uses(name string) bool {
+	return slices.ContainsFunc(p.Children, func(c child) bool { return c.Uses(name) })
+}
+
+// Observed are the children whose state the status has: the first one that has a state.
+func (p *project) Observed() []child {
+	i := slices.IndexFunc(p.Children, func(c child) bool { return c.State.Name != "" })
+	if p.Decorator || i < 0 {
+		return nil
 	}
-	return evaluate(c.whole(), ownSelector())
+	return p.Children[i : i+1]
 }
 
 // Desired writes a child in the language of the project, indented by so many steps.
 func (p *project) Desired(c child, steps int) string {
-	return p.Language.syntax.literal(p.desired(c), strings.Repeat(p.Language.syntax.indent, steps))
+	return p.Language.syntax.literal(c.desired, strings.Repeat(p.Language.syntax.indent, steps))
+}
+
+// Hooks are the hooks that the controller has.
+func (p *project) Hooks() []string {
+	if p.Decorator {
+		return []string{"sync", "finalize"}
+	}
+	return []string{"sync"}
 }
 
 // Image and Replicas are what a parent has that does not say.
 func (*project) Image() string { return defaultImage }
+
+// Replicas is the other one.
+func (*project) Replicas() int { return defaultReplicas }
 
 // TrialPort is where a changed hook listens, beside the one that runs.
 func (p *project) TrialPort() int {
@@ -137,9 +173,6 @@ func (p *project) TrialPort() int {
 	}
 	return p.Port + 1
 }
-
-// Replicas is the other one.
-func (*project) Replicas() int { return defaultReplicas }
 
 // files returns the files of the project by path.
 func (p *project) files() (map[string][]byte, error) {
@@ -197,50 +230,62 @@ func (p *project) render(name string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// record adds a request as the server would send it, and the response of the hook.
+// record adds a request for each hook as the server would send it, and the response of the hook.
 func (p *project) record(files map[string][]byte) error {
-	name, image, replicas := exampleName, "nginx:1.28", 2
-	object := map[string]any{
-		"apiVersion": p.Parent.APIVersion(), "kind": p.Parent.Kind,
-		"metadata": map[string]any{"name": exampleName, "namespace": "default", "uid": "5d3c2f6e-0000-4000-8000-000000000000", "generation": 1},
-	}
-	observed := map[string]any{}
-	children := []any{}
+	name, values := exampleName, map[variable]any{varImage: "nginx:1.28", varReplicas: 2}
+	metadata := map[string]any{"name": exampleName, "namespace": "default", "uid": "5d3c2f6e-0000-4000-8000-000000000000", "generation": 1}
+	parent := map[string]any{"apiVersion": p.Parent.APIVersion(), "kind": p.Parent.Kind, "metadata": metadata}
 	labels := map[string]any{"app": exampleName}
-	selector := map[string]any{"matchLabels": labels}
+	values[varSelector], values[varSelected] = map[string]any{"matchLabels": labels}, labels
+	kind, parentField, childrenField := "CompositeController", "parent", "children"
 	if p.Decorator {
-		name, image, replicas = exampleName+"-"+p.Name, defaultImage, defaultReplicas
-		object["metadata"].(map[string]any)["annotations"] = map[string]any{p.Name: "enabled"} //nolint:forcetypeassert // It was made above.
-		if p.Selects() {
-			object["spec"] = map[string]any{"selector": selector}
+		kind, parentField, childrenField = "DecoratorController", "object", "attachments"
+		name, values[varImage], values[varReplicas] = exampleName+"-"+p.Name, defaultImage, defaultReplicas
+		metadata["annotations"] = map[string]any{p.Name: "enabled"}
+		if p.Uses(string(varSelector)) {
+			parent["spec"] = map[string]any{"selector": values[varSelector]}
 		}
 	} else {
-		object["spec"] = map[string]any{"image": image, "replicas": replicas}
+		spec := map[string]any{}
+		for _, f := range p.Fields {
+			spec[f.Name] = f.Value
+		}
+		parent["spec"] = spec
 	}
+	values[varName] = name
+	desired, observed, gone, status := []any{}, map[string]any{}, map[string]any{}, map[string]any{"children": len(p.Children)}
 	for _, c := range p.Children {
-		observed[c.Kind+"."+c.APIVersion()] = map[string]any{}
-		children = append(children, evaluate(p.desired(c), map[variable]any{
-			varName: name, varImage: image, varReplicas: replicas, varSelector: selector, varSelected: labels,
-		}))
-	}
-	controller := map[string]any{"apiVersion": "metacontroller.k8s.io/v1alpha1", "metadata": map[string]any{"name": p.Name}}
-	request := map[string]any{"controller": controller, "related": map[string]any{}, "finalizing": false}
-	response := map[string]any{}
-	if p.Decorator {
-		controller["kind"] = "DecoratorController"
-		request["object"], request["attachments"] = object, observed
-		response["attachments"] = children
-	} else {
-		controller["kind"] = "CompositeController"
-		request["parent"], request["children"] = object, observed
-		response["children"], response["status"] = children, map[string]any{"children": 0}
-	}
-	for file, value := range map[string]any{"sync-example.request.json": request, "sync-example.response.json": response} {
-		text, err := json.MarshalIndent(value, "", "  ")
-		if err != nil {
-			return fmt.Errorf("recording a request: %w", err)
+		object := evaluate(c.desired, values)
+		desired = append(desired, object)
+		seen := maps.Clone(object.(map[string]any)) //nolint:forcetypeassert // The desired state is an object.
+		seen["metadata"] = map[string]any{"name": name, "namespace": "default"}
+		if c.State.Name != "" {
+			seen["status"] = map[string]any{c.State.Name: c.State.Value}
 		}
-		files["testdata/"+file] = append(text, '\n')
+		observed[c.Type()], gone[c.Type()] = map[string]any{"default/" + name: seen}, map[string]any{}
+	}
+	for _, c := range p.Observed() {
+		status[c.State.Name] = c.State.Value
+	}
+	responses := map[string]map[string]any{"sync": {childrenField: desired}, "finalize": {childrenField: []any{}, "finalized": true}}
+	if !p.Decorator {
+		responses["sync"]["status"] = status
+	}
+	for _, hook := range p.Hooks() {
+		if hook == "finalize" {
+			observed = gone // It is called until nothing is left.
+		}
+		request := map[string]any{
+			"controller": map[string]any{"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": kind, "metadata": map[string]any{"name": p.Name}},
+			parentField:  parent, childrenField: observed, "related": map[string]any{}, "finalizing": hook == "finalize",
+		}
+		for file, value := range map[string]any{"request": request, "response": responses[hook]} {
+			text, err := json.MarshalIndent(value, "", "  ")
+			if err != nil {
+				return fmt.Errorf("recording a request: %w", err)
+			}
+			files["testdata/"+hook+"-example."+file+".json"] = append(text, '\n')
+		}
 	}
 	return nil
 }

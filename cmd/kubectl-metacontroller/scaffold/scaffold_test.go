@@ -19,6 +19,7 @@ package scaffold
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,6 +60,12 @@ func TestEveryFolderWorks(t *testing.T) {
 			"composite": {"web", "--parent=Website.example.com", "--child=" + everyKind()},
 			"decorator": {"web", "--decorator", "--parent=Website.v1beta1.example.com", "--child=" + everyKind()},
 			"workloads": {"web", "--decorator", "--parent=ReplicaSet.apps", "--child=" + everyKind()},
+			"fields":    {"web", "--parent=Website.example.com", "--child=" + everyKind(), "--field=html:string,replicas:string,weight:number"},
+			// What a hook does not use, it does not have: Go would not compile it.
+			"no values":        {"web", "--parent=Website.example.com", "--child=serviceaccounts"},
+			"no value added":   {"web", "--decorator", "--parent=Deployment", "--child=serviceaccounts"},
+			"an image alone":   {"web", "--parent=Website.example.com", "--child=pods"},
+			"a selector alone": {"web", "--decorator", "--parent=Deployment", "--child=poddisruptionbudgets"},
 		} {
 			t.Run(language+" "+kind, func(t *testing.T) {
 				if _, err := exec.LookPath("node"); err != nil && language == "javascript" {
@@ -107,6 +114,61 @@ func TestTheRecordedResponseHasTheChildren(t *testing.T) {
 	}
 	if c := response.Children; len(c) != 2 || c[0].Kind != "Deployment" || c[0].Spec.Replicas != 2 || c[1].Kind != "Service" {
 		t.Errorf("the response is %s", text)
+	}
+}
+
+// The request that a folder begins with is one as the server sends it: with the children as they are, by namespace and name.
+func TestTheRecordedRequestHasTheChildren(t *testing.T) {
+	for parent, want := range map[string]string{
+		"Website.example.com": `"children":{"Deployment.apps/v1":{"default/example":{`, "Deployment": `"attachments":{"Service.v1":{"default/example-web":{`,
+	} {
+		args := []string{"web", "--parent=" + parent, "--child=deployments"}
+		if parent == "Deployment" {
+			args = []string{"web", "--decorator", "--parent=" + parent, "--child=services"}
+		}
+		folder, err := start(t, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := filepath.Glob(filepath.Join(folder, "testdata", "sync-*.request.json"))
+		if err != nil || len(files) != 1 {
+			t.Errorf("%s: recorded are %v, error %v", parent, files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			var compact bytes.Buffer
+			if err = errors.Join(err, json.Compact(&compact, text)); err != nil || !strings.Contains(compact.String(), want) {
+				t.Errorf("%s: error %v, no %s in %s", file, err, want, text)
+			}
+		}
+	}
+}
+
+// The status has what the hook reads of a child, and a table shows it.
+func TestTheDefinitionHasFieldsAndColumns(t *testing.T) {
+	folder, err := start(t, "web", "--parent=Website.example.com", "--child=services,deployments", "--field=html:string,open:boolean")
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition, err := os.ReadFile(filepath.Join(folder, "manifests", "base", "crd.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile(filepath.Join(folder, "example.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"              html:\n                type: string\n", "              open:\n                type: boolean\n",
+		"              readyReplicas:\n                type: integer\n",
+		"    - {name: Html, type: string, jsonPath: .spec.html}\n",
+		"    - {name: ReadyReplicas, type: integer, jsonPath: .status.readyReplicas}\n",
+		"    - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}\n",
+		"spec:\n  html: example\n  open: true\n  image: nginx:1.28\n  replicas: 2\n",
+	} {
+		if !strings.Contains(string(definition)+string(example), want) {
+			t.Errorf("no %q in\n%s%s", want, definition, example)
+		}
 	}
 }
 
@@ -165,10 +227,13 @@ func TestMistakes(t *testing.T) {
 		"a child that is known to nobody": {
 			[]string{"web", "--parent=Website.example.com", "--child=widgets.example.com"}, "write others as RESOURCE.VERSION.GROUP/KIND",
 		},
-		"a child twice":          {[]string{"web", "--parent=Website.example.com", "--child=pods,pods"}, "pods is there twice"},
-		"a child of its kind":    {[]string{"web", "--decorator", "--parent=Pod", "--child=pods"}, "would not end"},
-		"a cluster-scoped kind":  {[]string{"web", "--decorator", "--parent=Namespace", "--child=pods"}, "Namespace has none"},
-		"a child without a kind": {[]string{"web", "--parent=Website.example.com", "--child=widgets.v1.example.com/"}, "is not known"},
+		"a field without a type":    {composite("--field=html"), `"html" is not NAME:TYPE`},
+		"a field of another type":   {composite("--field=html:text"), "TYPE is boolean, integer, number, string"},
+		"a field of another's kind": {[]string{"web", "--decorator", "--parent=Pod", "--child=services", "--field=html:string"}, "it has the fields that it has"},
+		"a child twice":             {[]string{"web", "--parent=Website.example.com", "--child=pods,pods"}, "pods is there twice"},
+		"a child of its kind":       {[]string{"web", "--decorator", "--parent=Pod", "--child=pods"}, "would not end"},
+		"a cluster-scoped kind":     {[]string{"web", "--decorator", "--parent=Namespace", "--child=pods"}, "Namespace has none"},
+		"a child without a kind":    {[]string{"web", "--parent=Website.example.com", "--child=widgets.v1.example.com/"}, "is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder, err := start(t, tc.args...)
