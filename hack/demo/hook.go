@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
@@ -39,6 +41,8 @@ const (
 	dialInterval = 50 * time.Millisecond
 	// lateness is within which time a change is told: when nothing more has changed for a moment, and on a busy machine.
 	lateness = time.Second
+	// ownPortAfter and silentAfter are after how long a hook that does not listen at its port is looked for at another one, and told of.
+	ownPortAfter, silentAfter = 2 * time.Second, 5 * time.Second
 	// hookGrace is how long a hook may take to end before it is killed.
 	hookGrace = 5 * time.Second
 	// hookHost is where the server looks for the hook: a program that does not heed HOST may listen at the IPv6 address alone.
@@ -85,24 +89,29 @@ func inModule(folder string) bool {
 
 // A hookRunner keeps a hook running: it is started again when a file in a watched folder changes. Create it with newHookRunner.
 type hookRunner struct {
-	program, folder, log string
-	args                 []string
-	port                 int
-	out                  io.Writer
+	program, folder, file, log string
+	args                       []string
+	port                       int
+	out                        io.Writer
 	// watched are the folders of watches.
 	watched []string
 	watches []*localhook.Watch
 	edits   *localhook.Edits
-	// changed is called after a change, before the hook is started again.
-	changed func(context.Context)
-	// restarted is called whenever the hook listens again.
-	restarted func(context.Context)
+	// manifest tells of a file whether it is one that is applied, and not the hook's.
+	manifest func(path string) bool
+	// saved is called with the names of the files that changed, when the hook listens.
+	saved func(ctx context.Context, names []string)
+	// unsaved are the names of files of which saved was not told yet.
+	unsaved []string
+	// own is the port at which the hook listens though PORT names another one; 0: it does not.
+	own atomic.Int32
 	// first gets nil when the hook listens, or an error when it has ended before.
 	first chan error
 
-	running   *process.Process
-	listening bool
-	starts    int
+	running           *process.Process
+	listening, silent bool
+	// began is when the program was started.
+	began time.Time
 	// started is when the start was over: the program listened, or ended.
 	started time.Time
 }
@@ -119,7 +128,7 @@ func newHookRunner(path string, port int, log string, out io.Writer, others []st
 		return nil, err
 	}
 	h := &hookRunner{
-		program: program, args: args, folder: filepath.Clean(folder), port: port, log: log, out: out, first: make(chan error, 1), edits: localhook.NewEdits(),
+		program: program, args: args, folder: filepath.Clean(folder), file: file, port: port, log: log, out: out, first: make(chan error, 1), edits: localhook.NewEdits(),
 	}
 	// The first change may come while the hook starts.
 	for _, folder := range append([]string{h.folder}, others...) {
@@ -190,16 +199,38 @@ func (h *hookRunner) run(ctx context.Context) {
 			if len(names) == 0 {
 				continue
 			}
-			fmt.Fprintf(h.out, "==> Changed: %s. The hook is started again\n", strings.Join(names, ", "))
-			h.stop()
-			h.changed(ctx)
-			h.start(ctx)
+			h.change(ctx, changed.folder, names)
 		}
 	}
 	tick.Stop()
 	h.stop()
 	watching.Wait()
 	_ = h.closeWatches() // Nobody is left who would want a change.
+}
+
+// change starts the hook again, unless only manifests have changed and it listens.
+func (h *hookRunner) change(ctx context.Context, folder string, names []string) {
+	hooks := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return h.manifest(filepath.Join(folder, name)) })
+	for _, name := range names {
+		// An editor writes a file beside the old one, and renames it.
+		if _, err := os.Stat(filepath.Join(folder, name)); (err == nil || len(names) == 1) && !slices.Contains(h.unsaved, name) {
+			h.unsaved = append(h.unsaved, name)
+		}
+	}
+	if len(hooks) == 0 && h.running != nil {
+		h.tellSaved(ctx)
+		return
+	}
+	h.stop()
+	h.start(ctx)
+}
+
+// tellSaved tells of what was saved, if the hook listens. Until then a sync would fail.
+func (h *hookRunner) tellSaved(ctx context.Context) {
+	if names := h.unsaved; h.listening && len(names) > 0 {
+		h.unsaved = nil
+		h.saved(ctx, names)
+	}
 }
 
 // edited returns which of the files that changed are edits, and not what the start of the hook writes.
@@ -236,8 +267,7 @@ func recorded(path string) bool { return strings.HasPrefix(filepath.ToSlash(path
 
 // start starts the program. What it prints is printed, and gets into the log.
 func (h *hookRunner) start(ctx context.Context) {
-	h.listening = false
-	h.starts++
+	h.listening, h.silent, h.began = false, false, time.Now()
 	cmd := process.Command(ctx, h.program, h.args...)
 	cmd.Dir = h.folder
 	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(h.port), "HOST=127.0.0.1", "PYTHONUNBUFFERED=1")
@@ -275,16 +305,43 @@ func (h *hookRunner) starting(tick <-chan time.Time) <-chan time.Time {
 // look finds out whether the program listens.
 func (h *hookRunner) look(ctx context.Context) {
 	connection, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(hookHost, strconv.Itoa(h.port)))
-	if err != nil {
+	waited := time.Since(h.began)
+	switch {
+	case err == nil:
+		_ = connection.Close() // Nothing was sent.
+		h.own.Store(0)
+	case waited < ownPortAfter || !h.findPort():
+		if waited > silentAfter && !h.silent {
+			h.silent = true
+			fmt.Fprintln(h.out, "==>", h.silence())
+		}
 		return
 	}
-	_ = connection.Close() // Nothing was sent.
 	h.listening, h.started = true, time.Now()
 	h.report(nil)
-	if h.starts > 1 {
-		h.restarted(ctx)
-	}
+	h.tellSaved(ctx)
 }
+
+// silence says that the hook does not listen, and how it would.
+func (h *hookRunner) silence() string {
+	return fmt.Sprintf("The hook %s does not listen yet. It finds its port, %d, in the environment variable PORT; one that listens at a port of its own is found there",
+		filepath.Join(h.folder, h.file), h.port)
+}
+
+// findPort finds out whether the program listens at one port of its own.
+func (h *hookRunner) findPort() bool {
+	ports := listeningPorts(h.running.ID())
+	if len(ports) != 1 {
+		return false
+	}
+	if int(h.own.Swap(int32(ports[0]))) != ports[0] { //nolint:gosec // Ports have 16 bits.
+		fmt.Fprintf(h.out, "==> The hook listens at a port of its own, %d\n", ports[0])
+	}
+	return true
+}
+
+// address is the port at which the server finds the hook.
+func (h *hookRunner) address() int { return cmp.Or(int(h.own.Load()), h.port) }
 
 // tellEnd says that the program has ended by itself.
 func (h *hookRunner) tellEnd() {

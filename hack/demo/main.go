@@ -17,7 +17,8 @@ limitations under the License.
 // Command demo is what `make run` and `make demo` start, from the repository's root: it starts a local control plane and the server that
 // `make build` made, registers the one at the other, starts a hook, applies the manifests of its controller, and waits until the parents
 // are synced. The hook is that of one of artifacts/examples (--example), or an author's own (--hook and --controller). It is started
-// again, and all parents are synced, when a file beside it changes; a hook that ends leaves everything else as it is.
+// again when a file beside it changes, and manifests that change are applied; then all parents are synced, and a line says how that went. A hook
+// that ends leaves everything else as it is.
 //
 // Every process that it starts ends with it, and everything that it writes is in temporary directories that it
 // removes. Ports are random unless --port names one, so that several can run at the same time. The other programs of the repository are
@@ -66,25 +67,30 @@ var errUsage = errors.New("wrong arguments")
 
 // options are what a person asks for.
 type options struct {
-	example, hook string
-	// controller has the paths of manifests.
-	controller []string
+	example string
+	// hooks are the paths of programs, and controller those of manifests.
+	hooks, controller []string
 	// kubeconfig is that of a cluster that is there already, with the server in it. Empty: start both.
-	kubeconfig string
-	once       bool
-	port       int
+	kubeconfig  string
+	once, check bool
+	port        int
 }
 
 func run(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.StringVar(&o.example, "example", "", "folder of artifacts/examples; without it and without --hook: "+defaultExample)
-	flags.StringVar(&o.hook, "hook", "", "program of a hook: .py, .js and .go files are run by python3, node and go run, any other is executed")
-	flags.Func("controller", "files and folders with the manifests of the controller, separated by spaces; or one whose path has spaces", func(s string) error {
+	flags.Func("hook", "program of a hook: .py, .js and .go files are run by python3, node and go run, any other is executed; or several, separated by spaces",
+		func(s string) error {
+			o.hooks = append(o.hooks, paths(s)...)
+			return nil
+		})
+	flags.Func("controller", "files and folders with the manifests of the controller, separated by spaces; or one whose path has spaces; of several hooks one for each", func(s string) error {
 		o.controller = append(o.controller, paths(s)...)
 		return nil
 	})
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "use this cluster, whose server runs on this machine, instead of starting one; what is applied stays there")
+	flags.BoolVar(&o.check, "check", false, "check the other arguments, and start nothing")
 	flags.BoolVar(&o.once, "once", false, "exit after showing the result")
 	flags.Func("port", "port of the server on 127.0.0.1; empty or 0: a free one", func(s string) (err error) {
 		if s != "" {
@@ -104,6 +110,10 @@ func run(ctx context.Context, args []string) error {
 		return errUsage
 	}
 
+	if o.check {
+		_, err := o.project()
+		return err
+	}
 	return play(ctx, o, os.Stdout)
 }
 

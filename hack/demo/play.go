@@ -49,14 +49,19 @@ type stage struct {
 	working sync.WaitGroup
 	work    context.Context
 	// cluster is set by startControlPlane, or named by the options.
-	cluster              cluster
-	serverPort, hookPort int
-	hook                 *hookRunner
+	cluster    cluster
+	serverPort int
+	// hooks run the parts of the project.
+	hooks []*hookRunner
 	// set is what is applied, once it was read: by the steps first, by the hook's goroutine after changes.
 	set atomic.Pointer[manifests.Set]
 	// applying guards applied, the objects that were applied by kind, namespace and name.
 	applying sync.Mutex
 	applied  map[string]string
+	// outcome is how the first syncs went.
+	outcome outcome
+	// saving lets one save after the other be told.
+	saving sync.Mutex
 }
 
 // cluster is what the control plane's program prints when it is up.
@@ -78,7 +83,7 @@ func play(visitor context.Context, o options, out io.Writer) (err error) {
 		switch {
 		case visitor.Err() != nil && !o.once:
 			err = nil
-		case err != nil:
+		case err != nil && !errors.As(err, new(hookError)):
 			fmt.Fprint(s.out, "\n", s.processes.tails(15), "\n")
 		}
 		fmt.Fprintln(s.out, "==> Ending all processes and removing", s.dir)
@@ -89,7 +94,9 @@ func play(visitor context.Context, o options, out io.Writer) (err error) {
 	}()
 
 	for _, step := range s.steps() {
-		fmt.Fprintln(s.out, "==>", step.title)
+		if step.title != "" {
+			fmt.Fprintln(s.out, "==>", step.title)
+		}
 		if err := within(ctx, step.do); err != nil {
 			return err
 		}
@@ -114,16 +121,12 @@ func newStage(ctx context.Context, o options, out io.Writer) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	hookPort, err := choosePort(ctx, 0)
-	if err != nil {
-		return nil, err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding the programs of the repository: %w", err)
 	}
 	s := &stage{
-		out: &lines{out: out}, options: o, project: p, programs: filepath.Dir(self), serverPort: serverPort, hookPort: hookPort,
+		out: &lines{out: out}, options: o, project: p, programs: filepath.Dir(self), serverPort: serverPort,
 		cluster: cluster{Kubeconfig: o.kubeconfig}, applied: map[string]string{},
 	}
 	if o.kubeconfig != "" {
@@ -139,7 +142,27 @@ func newStage(ctx context.Context, o options, out io.Writer) (*stage, error) {
 	if err := os.Setenv("KUBECACHEDIR", s.kubectlCache()); err != nil {
 		return nil, fmt.Errorf("naming the cache of kubectl: %w", err)
 	}
+	if err := s.prepareHooks(ctx); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(s.dir))
+	}
 	return s, nil
+}
+
+// prepareHooks makes a runner for each hook, which sees changes of files from now on.
+func (s *stage) prepareHooks(ctx context.Context) error {
+	for i, part := range s.project.parts {
+		port, err := choosePort(ctx, 0)
+		if err != nil {
+			return err
+		}
+		hook, err := newHookRunner(part.hook, port, filepath.Join(s.dir, fmt.Sprintf("hook-%d.log", i)), s.out, part.folders())
+		if err != nil {
+			return err
+		}
+		hook.manifest, hook.saved = s.isManifest, s.save
+		s.hooks = append(s.hooks, hook)
+	}
+	return nil
 }
 
 // program is the path of a program of the repository.

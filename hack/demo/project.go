@@ -24,6 +24,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/hack/demo/manifests"
 )
 
 const (
@@ -41,10 +43,8 @@ const (
 type project struct {
 	// title names it in what is printed.
 	title string
-	// hook is the path of the hook's program.
-	hook string
-	// manifests are the paths of files and folders.
-	manifests []string
+	// parts are its hooks.
+	parts []part
 	// namespace is made, and is that of samples that name none. Empty: default.
 	namespace string
 	// await are the arguments of kubectl that wait for the result, and show those that show it.
@@ -53,8 +53,39 @@ type project struct {
 	readme string
 }
 
+// A part is a hook with the manifests of its controllers.
+type part struct {
+	// hook is the path of the hook's program.
+	hook string
+	// manifests are the paths of files and folders.
+	manifests []string
+}
+
+// check returns an error if one of the paths is wrong.
+func (p part) check() error {
+	folder, file := filepath.Split(p.hook)
+	if _, _, err := interpreter(folder, file); err != nil {
+		return fmt.Errorf("HOOK=%s: %w", p.hook, err)
+	}
+	for _, path := range p.manifests {
+		if _, err := manifests.Sources(path); err != nil {
+			return fmt.Errorf("CONTROLLER=%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// hooks are the paths of the programs.
+func (p *project) hooks() string {
+	var paths []string
+	for _, part := range p.parts {
+		paths = append(paths, part.hook)
+	}
+	return strings.Join(paths, ", ")
+}
+
 // folders are those of the manifests.
-func (p *project) folders() []string {
+func (p part) folders() []string {
 	var folders []string
 	for _, path := range p.manifests {
 		if info, err := os.Stat(path); err == nil && !info.IsDir() {
@@ -120,19 +151,30 @@ var examples = map[string]example{
 // project returns what the options ask for.
 func (o *options) project() (*project, error) {
 	switch {
-	case o.hook == "" && len(o.controller) == 0:
+	case len(o.hooks) == 0 && len(o.controller) == 0:
 		return exampleProject(o.example)
 	case o.example != "":
 		return nil, errors.New("EXAMPLE is one of the examples, HOOK and CONTROLLER are your own: leave one of them out")
-	case o.hook == "":
+	case len(o.hooks) == 0:
 		return nil, errors.New("CONTROLLER is there and HOOK is not: name the program of your hook with HOOK=…")
 	case len(o.controller) == 0:
 		return nil, errors.New("HOOK is there and CONTROLLER is not: name the manifests of your controller, files or folders, with CONTROLLER=…")
+	case len(o.hooks) > 1 && len(o.controller) != len(o.hooks):
+		return nil, fmt.Errorf("HOOK names %d programs and CONTROLLER %d paths: name for each program the folder of its controllers, in the same order",
+			len(o.hooks), len(o.controller))
 	}
-	if _, err := os.Stat(o.hook); err != nil {
-		return nil, fmt.Errorf("looking for the hook: %w", err)
+	p := &project{title: strings.Join(o.controller, " ")}
+	for i, hook := range o.hooks {
+		if len(o.hooks) == 1 {
+			p.parts = append(p.parts, part{hook, o.controller})
+		} else {
+			p.parts = append(p.parts, part{hook, o.controller[i : i+1]})
+		}
+		if err := p.parts[i].check(); err != nil {
+			return nil, err
+		}
 	}
-	return &project{title: strings.Join(o.controller, " "), hook: o.hook, manifests: o.controller}, nil
+	return p, nil
 }
 
 func exampleProject(name string) (*project, error) {
@@ -145,11 +187,11 @@ func exampleProject(name string) (*project, error) {
 	}
 	folder := filepath.Join(examplesFolder, name)
 	p := &project{
-		title: folder, hook: filepath.Join(folder, e.hook), readme: filepath.Join(folder, "README.md"),
+		title: folder, parts: []part{{hook: filepath.Join(folder, e.hook)}}, readme: filepath.Join(folder, "README.md"),
 		namespace: e.namespace, await: e.await, show: e.show,
 	}
 	for _, file := range append([]string{"controller.yaml"}, e.manifests...) {
-		p.manifests = append(p.manifests, filepath.Join(folder, file))
+		p.parts[0].manifests = append(p.parts[0].manifests, filepath.Join(folder, file))
 	}
 	return p, nil
 }

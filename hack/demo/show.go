@@ -18,17 +18,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/metacontroller/metacontroller-apiserver/hack/demo/manifests"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
@@ -42,16 +39,12 @@ func (s *stage) await(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, syncedTimeout)
 	defer cancel()
 	for _, controller := range s.appliedControllers() {
-		err := process.Poll(limited, func(ctx context.Context) (bool, error) { return s.synced(ctx, controller) })
-		if err == nil {
-			continue
+		if err := process.Poll(limited, func(ctx context.Context) (bool, error) { return s.takenUp(ctx, controller) }); err != nil && s.options.once {
+			return fmt.Errorf("%s is not ready: %w", manifests.Argument(controller), err)
 		}
-		printed, statusErr := s.plugin(ctx, "status", manifests.Argument(controller))
-		err = fmt.Errorf("%s is not done: %w\n%s", manifests.Argument(controller), err, printed)
-		if s.options.once {
-			return errors.Join(err, statusErr)
-		}
-		fmt.Fprint(s.out, indent(err.Error()))
+	}
+	if s.outcome = s.settle(limited, time.Time{}); len(s.outcome.failing) > 0 && s.options.once {
+		return hookError{errors.New(s.outcome.String())}
 	}
 	for _, command := range s.project.await {
 		if _, err := s.kubectl(ctx, strings.Fields(command)...); err != nil {
@@ -61,48 +54,6 @@ func (s *stage) await(ctx context.Context) error {
 	return nil
 }
 
-var errFailing = errors.New("syncs of a parent fail")
-
-// synced tells whether a controller is ready, has synced all of its parents, and says so in its status, which it writes a moment later. A parent
-// whose syncs fail is an error.
-func (s *stage) synced(ctx context.Context, controller *unstructured.Unstructured) (bool, error) {
-	resource := strings.ToLower(controller.GetKind()) + "s"
-	path := "/apis/" + controller.GetAPIVersion() + "/" + resource + "/" + controller.GetName() + "/parents?limit=500"
-	// Until the controller runs, there is an error in place of its parents.
-	encoded, err := s.kubectl(ctx, "get", "--raw", path)
-	if err != nil {
-		return false, nil //nolint:nilerr // It is asked again.
-	}
-	var parents struct {
-		Items []struct {
-			State string `json:"state"`
-		} `json:"items"`
-	}
-	if err := json.Unmarshal([]byte(encoded), &parents); err != nil {
-		return false, fmt.Errorf("reading %s: %w", path, err)
-	}
-	synced := 0
-	for _, parent := range parents.Items {
-		switch parent.State {
-		case "Failing":
-			return false, errFailing
-		case "Synced":
-			synced++
-		case "Waiting":
-		default:
-			return false, nil
-		}
-	}
-	status, err := s.kubectl(ctx, "get", resource+".metacontroller.k8s.io", controller.GetName(),
-		"-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.status.counters.synced}`)
-	if err != nil {
-		return false, err
-	}
-	ready, told, _ := strings.Cut(status, " ")
-	n, _ := strconv.Atoi(told) // Without counters it is 0, as that of a controller without parents.
-	return ready == "True" && n >= synced, nil
-}
-
 // plugin runs the plugin of kubectl.
 func (s *stage) plugin(ctx context.Context, args ...string) (string, error) {
 	return process.Output(ctx, s.program("kubectl-metacontroller"), append([]string{"--kubeconfig", s.cluster.Kubeconfig}, args...)...)
@@ -110,6 +61,11 @@ func (s *stage) plugin(ctx context.Context, args ...string) (string, error) {
 
 // showResult prints how the controllers and their parents are doing, and the objects of the project.
 func (s *stage) showResult(ctx context.Context) error {
+	headline := "Done"
+	if len(s.outcome.failing) > 0 {
+		headline = s.outcome.String()
+	}
+	fmt.Fprintf(s.out, "==> %s. This is what there is:\n", strings.TrimRight(headline, "."))
 	for _, controller := range s.appliedControllers() {
 		for _, args := range [][]string{{"status", manifests.Argument(controller)}, {"parents", manifests.Argument(controller), "--all"}} {
 			printed, err := s.plugin(ctx, args...)
@@ -151,8 +107,8 @@ func (s *stage) showNext() error {
 		fmt.Fprintln(s.out, "   ", command)
 	}
 	fmt.Fprintf(s.out, `
-Change %[1]s: with every file that you save beside it, or beside the manifests, what has changed of these is applied, the hook is started
-again, and every parent is synced.
+Change %[1]s, or the manifests: with every file that you save, what has changed is started again or applied, every parent is synced, and a line
+here says how that went.
 
 Write your own: in a folder of your choice,
 
@@ -160,7 +116,7 @@ Write your own: in a folder of your choice,
     make -C %[2]s run HOOK="$PWD/website/hook.py" CONTROLLER="$PWD/website"
 
 The logs are in %[3]s. Ctrl-C ends everything and removes every file.
-`, s.project.hook, quoted(root), s.dir)
+`, s.project.hooks(), quoted(root), s.dir)
 	return nil
 }
 
@@ -174,11 +130,23 @@ func (s *stage) suggestions() ([]string, error) {
 		}
 		commands = consoleCommands(string(readme))
 	}
+	// What is deleted has no syncs.
+	place := slices.IndexFunc(commands, deletes)
+	if place < 0 {
+		place = len(commands)
+	}
 	for _, controller := range s.set.Load().Controllers {
-		commands = append(commands, "kubectl metacontroller syncs "+manifests.Argument(controller)+" --all")
+		commands = slices.Insert(commands, place, "kubectl metacontroller syncs "+manifests.Argument(controller)+" --all")
+		place++
+	}
+	if place < len(commands) {
+		commands[place] += "   # the garbage collector of a new control plane takes up to a minute to delete what it owned"
 	}
 	return commands, nil
 }
+
+// deletes tells whether a command deletes objects.
+func deletes(command string) bool { return strings.Contains(command, " delete ") }
 
 // consoleCommands returns the commands of a document, those after "$ " in blocks of the language console, with the lines that they go on in.
 func consoleCommands(document string) []string {

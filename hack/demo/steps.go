@@ -28,6 +28,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -54,10 +55,10 @@ func (s *stage) steps() []step {
 	}
 	return append(steps,
 		step{"Reading " + s.project.title, s.read},
-		step{"Starting the hook: " + s.project.hook, s.startHook},
+		step{"Starting the hook: " + s.project.hooks(), s.startHooks},
 		step{"Applying " + s.project.title, s.apply},
 		step{"Waiting until the parents are synced", s.await},
-		step{"Done. This is what there is:", s.showResult},
+		step{"", s.showResult},
 	)
 }
 
@@ -115,8 +116,25 @@ func (s *stage) read(ctx context.Context) error {
 
 // readSet returns what the manifests hold, and of each file that was left out why.
 func (s *stage) readSet(ctx context.Context) (set *manifests.Set, foreign []error, err error) {
-	var objects []*unstructured.Unstructured
-	for _, path := range s.project.manifests {
+	set = &manifests.Set{}
+	for i, part := range s.project.parts {
+		objects, left, err := s.readPart(ctx, part)
+		foreign = append(foreign, left...)
+		if err != nil {
+			return nil, foreign, err
+		}
+		sorted, err := manifests.Sort(objects, "http://"+net.JoinHostPort(hookHost, strconv.Itoa(s.hooks[i].address())))
+		if err != nil {
+			return nil, foreign, fmt.Errorf("%s: %w", strings.Join(part.manifests, " "), err)
+		}
+		set.Add(sorted)
+	}
+	return set, foreign, nil
+}
+
+// readPart returns the objects of a part.
+func (s *stage) readPart(ctx context.Context, part part) (objects []*unstructured.Unstructured, foreign []error, err error) {
+	for _, path := range part.manifests {
 		sources, err := manifests.Sources(path)
 		if err != nil {
 			return nil, foreign, err
@@ -136,11 +154,36 @@ func (s *stage) readSet(ctx context.Context) (set *manifests.Set, foreign []erro
 			}
 		}
 	}
-	set, err = manifests.Sort(objects, "http://"+net.JoinHostPort(hookHost, strconv.Itoa(s.hookPort)))
-	if err != nil {
-		return nil, foreign, fmt.Errorf("%s: %w", s.project.title, err)
+	return objects, foreign, nil
+}
+
+// isManifest tells whether a file is one of the manifests, or a part of a kustomization, and not what a hook reads.
+func (s *stage) isManifest(path string) bool {
+	if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+		return false
 	}
-	return set, foreign, nil
+	for _, part := range s.project.parts {
+		for _, folder := range part.manifests {
+			sources, _ := manifests.Sources(folder) // Whoever applies them says what is wrong.
+			for _, source := range sources {
+				absolute, _ := filepath.Abs(source.Path)
+				switch {
+				case source.Kustomization:
+					relative, err := filepath.Rel(filepath.Dir(absolute), path) // With the bases beside it.
+					if err == nil && filepath.IsLocal(relative) && filepath.Ext(path) != ".json" {
+						return true
+					}
+				case absolute == path:
+					data, err := os.ReadFile(path)
+					if err == nil {
+						_, err = manifests.Decode(data)
+					}
+					return !manifests.Foreign(source, err)
+				}
+			}
+		}
+	}
+	return false
 }
 
 func (s *stage) readSource(ctx context.Context, source manifests.Source) ([]*unstructured.Unstructured, error) {
@@ -158,36 +201,54 @@ func (s *stage) readSource(ctx context.Context, source manifests.Source) ([]*uns
 	return manifests.Decode(data)
 }
 
-// startHook waits until the hook listens. One that ends instead is an error only for a visitor who does not stay.
-func (s *stage) startHook(ctx context.Context) error {
-	hook, err := newHookRunner(s.project.hook, s.hookPort, filepath.Join(s.dir, "hook.log"), s.out, s.project.folders())
-	if err != nil {
-		return err
+// A hookError says that a hook does not run, which logs of other programs do not explain.
+type hookError struct{ error }
+
+// startHooks waits until each hook listens. One that does not is an error only for a visitor who does not stay.
+func (s *stage) startHooks(ctx context.Context) error {
+	waiting := ctx
+	if !s.options.once {
+		waiting = s.work // It listens when its author has saved the cure.
 	}
-	hook.changed, hook.restarted = s.reapply, s.resync
-	s.hook = hook
-	s.working.Go(func() { hook.run(s.work) })
-	select {
-	case err := <-hook.first:
-		if s.options.once {
-			return err
+	for _, hook := range s.hooks {
+		s.working.Go(func() { hook.run(s.work) })
+	}
+	for _, hook := range s.hooks {
+		select {
+		case err := <-hook.first:
+			if err != nil && s.options.once {
+				return hookError{err}
+			}
+		case <-waiting.Done():
+			return hookError{fmt.Errorf("%s: %w", hook.silence(), context.Cause(waiting))}
 		}
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the hook does not listen at %s:%d; it finds the port in the environment variable PORT: %w", hookHost, s.hookPort, context.Cause(ctx))
 	}
+	set, _, err := s.readSet(ctx) // A hook may have a port of its own.
+	if err == nil {
+		s.set.Store(set)
+	}
+	return err
 }
 
-// resync has every parent synced, and says so.
-func (s *stage) resync(ctx context.Context) {
+// save does what follows from a save: manifests that changed are applied, every parent is synced, and a line says how that went.
+func (s *stage) save(ctx context.Context, files []string) {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, syncedTimeout)
+	defer cancel()
+	s.reapply(ctx)
+	since := time.Now()
 	for _, controller := range s.appliedControllers() {
-		args := []string{"resync", manifests.Argument(controller), "--all"}
-		printed, err := s.plugin(ctx, args...)
-		if err != nil {
-			printed += err.Error() + "\n"
+		err := process.Poll(ctx, func(ctx context.Context) (bool, error) { return s.takenUp(ctx, controller) })
+		if err == nil {
+			_, err = s.plugin(ctx, "resync", manifests.Argument(controller), "--all")
 		}
-		fmt.Fprintf(s.out, "    $ kubectl metacontroller %s\n%s", strings.Join(args, " "), indent(printed))
+		if err != nil {
+			fmt.Fprintf(s.out, "==> %s: %v\n", strings.Join(files, ", "), err)
+			return
+		}
 	}
+	fmt.Fprintf(s.out, "==> %s: %s\n", strings.Join(files, ", "), s.settle(ctx, since))
 }
 
 // apply creates the objects: what defines others first, samples last. An author's manifests may be wrong: he stays, and mends them.

@@ -47,6 +47,12 @@ type Set struct {
 	Skipped []*unstructured.Unstructured
 }
 
+// Add adds the objects of another set.
+func (s *Set) Add(other *Set) {
+	s.Definitions, s.Controllers = append(s.Definitions, other.Definitions...), append(s.Controllers, other.Controllers...)
+	s.Samples, s.Skipped = append(s.Samples, other.Samples...), append(s.Skipped, other.Skipped...)
+}
+
 // errNoManifest is that of a document which is for another program.
 var errNoManifest = errors.New("an object has neither apiVersion nor kind")
 

@@ -1,0 +1,229 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
+	"github.com/metacontroller/metacontroller-apiserver/test/process"
+)
+
+// listener listens until it is ended.
+const listener = `import os, socketserver
+socketserver.TCPServer.allow_reuse_address = True
+socketserver.TCPServer(("127.0.0.1", int(os.environ["PORT"])), socketserver.BaseRequestHandler).serve_forever()
+`
+
+// A change of the hook starts it again, also one that has ended; one of manifests alone does not. Either is told when the hook listens.
+func TestAHookIsKeptRunning(t *testing.T) {
+	folder, manifests := t.TempDir(), t.TempDir()
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hook := filepath.Join(folder, "hook.py")
+	write(hook, "raise SystemExit(3)")
+	port, err := choosePort(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	out := &lines{out: &printed}
+	h, err := newHookRunner(hook, port, filepath.Join(t.TempDir(), "hook.log"), out, []string{folder, manifests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(h.watches) != 2 {
+		t.Errorf("%d folders are watched, want each once", len(h.watches))
+	}
+	saved := make(chan string, 10)
+	h.manifest = func(path string) bool { return filepath.Ext(path) == ".yaml" }
+	h.saved = func(_ context.Context, names []string) { saved <- strings.Join(names, " ") }
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { h.run(ctx) })
+	if err := <-h.first; err == nil {
+		t.Error("the hook ended, and is said to listen")
+	}
+	write(hook, listener)
+	if got := <-saved; got != "hook.py" {
+		t.Errorf("saved are %q", got)
+	}
+	before := h.running.ID()
+	write(filepath.Join(manifests, "controller.yaml"), "{}")
+	if got := <-saved; got != "controller.yaml" || h.running.ID() != before {
+		t.Errorf("saved are %q, and the hook was started again: %t", got, h.running.ID() != before)
+	}
+	cancel()
+	running.Wait()
+	if h.running != nil {
+		t.Error("the hook goes on")
+	}
+	if again, err := choosePort(t.Context(), port); err != nil || again != port {
+		t.Errorf("something listens at the port of the hook: %v", err)
+	}
+	for _, want := range []string{
+		"==> the hook ended: exit status 3. It is started again when a file in " + folder + " changes; everything else goes on\n",
+	} {
+		if !strings.Contains(printed.String(), want) {
+			t.Errorf("no %q in\n%s", want, printed.String())
+		}
+	}
+}
+
+// Metacontroller's hooks listen at a port of their own.
+func TestAHookWithAPortOfItsOwnIsFound(t *testing.T) {
+	folder := t.TempDir()
+	hook := filepath.Join(folder, "hook.py")
+	port, err := choosePort(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := choosePort(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(hook, []byte(strings.ReplaceAll(listener, `int(os.environ["PORT"])`, strconv.Itoa(other))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	h, err := newHookRunner(hook, port, filepath.Join(t.TempDir(), "hook.log"), &lines{out: &printed}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { h.run(ctx) })
+	if err := <-h.first; err != nil || h.address() != other {
+		t.Errorf("got port %d, error %v, want %d", h.address(), err, other)
+	}
+	cancel()
+	running.Wait()
+	if want := fmt.Sprintf("==> The hook listens at a port of its own, %d\n", other); printed.String() != want {
+		t.Errorf("printed is %q, want %q", printed.String(), want)
+	}
+}
+
+// One that does not listen at all is told of before its author gives up, and with the cure.
+func TestAHookThatDoesNotListenIsToldOf(t *testing.T) {
+	hook := filepath.Join(t.TempDir(), "hook.py")
+	if err := os.WriteFile(hook, []byte("import time\ntime.sleep(600)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan string, 1)
+	port, err := choosePort(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := newHookRunner(hook, port, filepath.Join(t.TempDir(), "hook.log"), writer(func(text string) { told <- text }), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { h.run(ctx) })
+	if text := <-told; !strings.Contains(text, "hook.py does not listen yet. It finds its port, "+strconv.Itoa(port)+", in the environment variable PORT") {
+		t.Errorf("told is %q", text)
+	}
+	cancel()
+	running.Wait()
+}
+
+type writer func(string)
+
+func (w writer) Write(text []byte) (int, error) {
+	w(string(text))
+	return len(text), nil
+}
+
+func TestWhatHasNoHook(t *testing.T) {
+	folder := t.TempDir()
+	if _, err := newHookRunner(filepath.Join(folder, "hook"), 1, "", nil, nil); err == nil {
+		t.Error("a hook that does not exist is run")
+	}
+	script := filepath.Join(folder, "hook.py")
+	if err := os.WriteFile(script, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newHookRunner(script, 1, "", nil, []string{filepath.Join(t.TempDir(), "nothing")}); err == nil {
+		t.Error("a folder that does not exist is watched")
+	}
+}
+
+// A folder in that of the hook needs no watch of its own, unless changes there are not told.
+func TestEveryFolderOfManifestsIsWatched(t *testing.T) {
+	for folder, want := range map[string]int{"manifests": 1, "config/base": 1, ".k8s": 2, ".k8s/base": 2, "config/vendor": 2} {
+		root := t.TempDir()
+		manifests, script := filepath.Join(root, folder), filepath.Join(root, "hook.py")
+		if err := os.MkdirAll(manifests, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(script, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h, err := newHookRunner(script, 1, "", nil, []string{manifests})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(h.watches) != want {
+			t.Errorf("%s: %d folders are watched, want %d", folder, len(h.watches), want)
+		}
+		if err := h.closeWatches(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A hook that builds its program beside it when it starts is not started again for ever.
+func TestWhatTheStartOfAHookBuildsIsNoEdit(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{"program": "\x7fELF\x00", "hook.go": "package main"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both, now := []string{"program", "hook.go"}, time.Now()
+	for what, tc := range map[string]struct {
+		runner *hookRunner
+		told   time.Time
+		want   []string
+	}{
+		"while it starts":        {&hookRunner{running: &process.Process{}}, now, both[1:]},
+		"just after it listened": {&hookRunner{running: &process.Process{}, listening: true, started: now}, now.Add(lateness / 2), both[1:]},
+		"just after it ended":    {&hookRunner{started: now}, now.Add(lateness / 2), both[1:]},
+		"later":                  {&hookRunner{running: &process.Process{}, listening: true, started: now}, now.Add(time.Minute), both},
+		"long after it ended":    {&hookRunner{started: now}, now.Add(time.Minute), both},
+	} {
+		tc.runner.edits = localhook.NewEdits()
+		if got := tc.runner.edited(change{told: tc.told, folder: folder, names: both}); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", what, got, tc.want)
+		}
+	}
+}
