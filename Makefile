@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 BIN := bin
 SERVER := $(BIN)/metacontroller-apiserver
 PLUGIN := $(BIN)/kubectl-metacontroller
+# kubectl asks this for what may follow in a command line.
+COMPLETION := $(BIN)/kubectl_complete-metacontroller
 # Tests run these: the server with the race detector, and with counters of its statements.
 SERVER_RACE := $(BIN)/race/metacontroller-apiserver
 SERVER_COVERAGE := $(BIN)/coverage/metacontroller-apiserver
@@ -32,7 +34,7 @@ PLATFORMS ?= linux/amd64,linux/arm64
 # Port on which `make run` and `make demo` serve the API. Empty: a free one.
 PORT ?=
 # What `make run` and `make demo` run: a folder of artifacts/examples, by default hello-world; or the program of a hook, with the files and
-# folders that have the manifests of its controller.
+# folders that have the manifests of its controller; or several programs, with a folder for each, separated by spaces.
 EXAMPLE ?=
 HOOK ?=
 CONTROLLER ?=
@@ -73,17 +75,16 @@ help: ## Print this help.
 
 .PHONY: build
 build: build-plugin ## Build the server at bin/metacontroller-apiserver, and the plugin.
-	@echo "Building $(SERVER) $(VERSION); the first time takes about two minutes on two cores"
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(SERVER) ./cmd/metacontroller-apiserver
+	@CGO_ENABLED=0 hack/build.sh '$(SERVER) $(VERSION)' -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(SERVER) ./cmd/metacontroller-apiserver
 
 .PHONY: build-plugin
 build-plugin: ## Build the plugin of kubectl at bin/kubectl-metacontroller.
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(PLUGIN) ./cmd/kubectl-metacontroller
+	@CGO_ENABLED=0 hack/build.sh '$(PLUGIN)' -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(PLUGIN) ./cmd/kubectl-metacontroller
+	@printf '#!/bin/sh\nexec kubectl metacontroller __complete "$$@"\n' >$(COMPLETION) && chmod +x $(COMPLETION)
 
 .PHONY: build-race
 build-race: ## Build the server with the race detector, as some suites run it.
-	@echo "Building $(SERVER_RACE); the first time takes about three minutes on two cores"
-	@go build -race -buildvcs=false -ldflags '$(LDFLAGS)' -o $(SERVER_RACE) ./cmd/metacontroller-apiserver
+	@hack/build.sh '$(SERVER_RACE)' -race -buildvcs=false -ldflags '$(LDFLAGS)' -o $(SERVER_RACE) ./cmd/metacontroller-apiserver
 
 .PHONY: build-coverage
 build-coverage:
@@ -113,16 +114,21 @@ clean: ## Remove what was built here. The control plane's binaries live in the u
 ##@ Run
 
 .PHONY: run
-run: build demo-build control-plane-build ## Run EXAMPLE, or your own HOOK and CONTROLLER, on a local control plane until Ctrl-C.
+run: demo-check build control-plane-build ## Run EXAMPLE, or your own HOOK and CONTROLLER, on a local control plane until Ctrl-C.
 	@$(BIN)/demo $(DEMO_ARGS)
 
 .PHONY: demo
-demo: build demo-build control-plane-build ## The same, but exit after showing the result.
+demo: demo-check build control-plane-build ## The same, but exit after showing the result.
 	@$(BIN)/demo $(DEMO_ARGS) --once
 
 .PHONY: demo-build
 demo-build:
-	@go build -o $(BIN)/demo ./hack/demo
+	@CGO_ENABLED=0 hack/build.sh '$(BIN)/demo' -trimpath -buildvcs=false -o $(BIN)/demo ./hack/demo
+
+# What is wrong is said before anything else is built.
+.PHONY: demo-check
+demo-check: demo-build
+	@$(BIN)/demo $(DEMO_ARGS) --check
 
 .PHONY: control-plane
 control-plane: control-plane-build ## Start a local control plane alone, print its KUBECONFIG, and stay until Ctrl-C.
