@@ -30,6 +30,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
@@ -39,7 +41,8 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 		Use:   "status [NAME]",
 		Short: "Tell how a controller is doing, or all of them, and what to do next",
 		Long: `Tell how a controller is doing, or all of them, and what to do next: whether it runs, its parents, its hooks, and the parents whose
-last sync failed. It is read from the status of the controller objects, in which numbers are a few seconds late.`,
+last sync failed. Parents are as the server has them in memory now. What only the status of the controller objects has, or of more than 500
+parents, says how old it is.`,
 		Example: `  # All controllers, with more about those in which something is wrong
   kubectl metacontroller status
 
@@ -77,17 +80,30 @@ func run(ctx context.Context, c *connection.Connection, format *outputformat.Fla
 		fmt.Fprintf(c.Out, "There are no controllers. Begin one with: %s init NAME --parent KIND.GROUP --child deployments\n", connection.Program)
 		return nil
 	}
-	now := time.Now()
 	for i, object := range objects {
 		if i > 0 {
 			fmt.Fprintln(c.Out)
 		}
-		text := report(object, now, len(args) == 1)
+		live := livePage(ctx, c, object)
+		text := report(object, live, time.Now(), len(args) == 1)
 		if _, err := io.WriteString(c.Out, text); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// livePage returns how a controller is doing with its parents now, or nil if they are too many for one page, or the server does not say.
+func livePage(ctx context.Context, c *connection.Connection, object controllerobject.Object) *v1alpha1.ControllerParentList {
+	client, err := subresource.New(c, object)
+	if err != nil {
+		return nil
+	}
+	page, err := client.ParentPage(ctx, v1alpha1.ControllerParentOptions{Limit: subresource.MostParents})
+	if err != nil || page.Continue != "" || page.Hidden > 0 {
+		return nil
+	}
+	return page
 }
 
 // encode prints the objects themselves: each alone, or all as a list.

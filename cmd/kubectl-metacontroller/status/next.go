@@ -30,7 +30,7 @@ import (
 )
 
 // next returns the commands to try next, the most useful one first; none where all is well.
-func next(object controllerobject.Object) []string {
+func next(object controllerobject.Object, errors []v1alpha1.ParentError) []string {
 	status := object.Status()
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil {
@@ -44,12 +44,12 @@ func next(object controllerobject.Object) []string {
 	}
 	var steps []string
 	for _, c := range status.Conditions {
-		if step := cure(object, c); step != "" && !slices.Contains(steps, step) {
+		if step := cure(object, c, len(errors) > 0); step != "" && !slices.Contains(steps, step) {
 			steps = append(steps, step)
 		}
 	}
-	if len(status.LastErrors) > 0 {
-		steps = append(steps, eventsOf(&status.LastErrors[0]))
+	if len(errors) > 0 {
+		steps = append(steps, eventsOf(&errors[0]))
 	}
 	if len(steps) == 0 && ready.Status != metav1.ConditionTrue {
 		steps = append(steps, eventsAbout(object))
@@ -58,7 +58,7 @@ func next(object controllerobject.Object) []string {
 }
 
 // cure is the command that tells more of what a condition complains of, or ends it. Ready repeats the others.
-func cure(object controllerobject.Object, c metav1.Condition) string {
+func cure(object controllerobject.Object, c metav1.Condition, failing bool) string {
 	if c.Type == v1alpha1.ConditionDeletionsHeld && c.Status == metav1.ConditionTrue {
 		return eventsAbout(object) + "   # its message has the command that confirms the deletions"
 	}
@@ -72,7 +72,7 @@ func cure(object controllerobject.Object, c metav1.Condition) string {
 	switch c.Reason {
 	case v1alpha1.ReasonHookFailing, v1alpha1.ReasonCredentialsMissing:
 		// The events about it are those of the parents whose syncs fail.
-		if len(object.Status().LastErrors) == 0 {
+		if !failing {
 			return "kubectl metacontroller parents " + object.Argument() + " --all --state=Failing"
 		}
 	case v1alpha1.ReasonRightMissing:

@@ -31,20 +31,18 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
-// report tells how a controller is doing, in lines. Hooks and counters of one in which nothing is wrong are told where all is asked for.
-func report(object controllerobject.Object, now time.Time, all bool) string {
+// report tells how a controller is doing, in lines; parents are those of live, unless it is nil. Hooks and counters of one in which nothing is
+// wrong are told where all is asked for.
+func report(object controllerobject.Object, live *v1alpha1.ControllerParentList, now time.Time, all bool) string {
 	var b strings.Builder
 	status := object.Status()
+	asOf := writtenAgo(object, now)
+	parents := parentsOf(status, live)
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	troubles := troublesOf(status.Conditions)
-	fmt.Fprintf(&b, "%s %s %s\n", object.Kind(), object.Name(), state(ready, object.Generation()))
-	for _, line := range parentLines(status.Counters) {
+	fmt.Fprintf(&b, "%s %s %s\n", object.Kind(), object.Name(), state(ready, object.Generation(), parents.failing()))
+	for _, line := range parentLines(parents, status.Counters, asOf) {
 		fmt.Fprintf(&b, "  %s\n", line)
-	}
-	if all || len(troubles) > 0 || len(status.LastErrors) > 0 {
-		for i := range status.Hooks {
-			fmt.Fprintf(&b, "  %s\n", hookLine(&status.Hooks[i], now))
-		}
 	}
 	for _, c := range troubles {
 		// Ready repeats what keeps the controller from running.
@@ -52,11 +50,16 @@ func report(object controllerobject.Object, now time.Time, all bool) string {
 			fmt.Fprintf(&b, "  %s is %s (%s): %s\n", c.Type, c.Status, c.Reason, oneLine(c.Message))
 		}
 	}
-	for i := range status.LastErrors {
-		e := &status.LastErrors[i]
-		fmt.Fprintf(&b, "  %s, %s ago: %s\n", parentName(e), age(e.Time, now), brief(oneLine(e.Message), status.Hooks))
+	if all || len(troubles) > 0 || len(parents.errors) > 0 {
+		for i := range status.Hooks {
+			fmt.Fprintf(&b, "  %s\n", hookLine(&status.Hooks[i], now, b.String()))
+		}
 	}
-	for i, step := range next(object) {
+	for i := range parents.errors {
+		e := &parents.errors[i]
+		fmt.Fprintf(&b, "  %s, %s ago: %s\n", parentName(e), age(e.Time, now), brief(oneLine(e.Message), status.Hooks, b.String()))
+	}
+	for i, step := range next(object, parents.errors) {
 		if i == 0 {
 			b.WriteString("  Next:\n")
 		}
@@ -66,12 +69,14 @@ func report(object controllerobject.Object, now time.Time, all bool) string {
 }
 
 // state ends the sentence that begins with the controller's name.
-func state(ready *metav1.Condition, generation int64) string {
+func state(ready *metav1.Condition, generation, failing int64) string {
 	switch {
 	case ready == nil:
 		return "was not taken up by the engine yet."
 	case ready.ObservedGeneration < generation:
 		return fmt.Sprintf("has a change that the engine has not taken up yet (generation %d, observed %d).", generation, ready.ObservedGeneration)
+	case ready.Status == metav1.ConditionTrue && failing > 0:
+		return fmt.Sprintf("is ready, but syncs of %s fail.", count(failing, "parent"))
 	case ready.Status == metav1.ConditionTrue:
 		return "is ready."
 	case ready.Reason == v1alpha1.ReasonPaused:
@@ -104,46 +109,56 @@ func troublesOf(conditions []metav1.Condition) []metav1.Condition {
 	return list
 }
 
-// parentLines tell of the parents, and of what counters tell beside them. Without counters nothing is known.
-func parentLines(c *v1alpha1.ControllerCounters) []string {
+// parentLines tell of the parents, and of what counters tell beside them, which are as old as it is said. Without counters nothing is known.
+func parentLines(parents parentNumbers, c *v1alpha1.ControllerCounters, asOf string) []string {
+	var lines []string
 	switch {
-	case c == nil:
+	case !parents.known:
 		return nil
-	case c.Parents == 0:
+	case parents.total == 0:
 		return []string{"It has no parents."}
 	}
-	line := fmt.Sprintf("Of %s, %d synced", count(c.Parents, "parent"), c.Synced)
-	if c.Failing > 0 {
-		line += fmt.Sprintf(", %d failing", c.Failing)
-	}
-	if c.Pending > 0 {
-		line += fmt.Sprintf(", %d waiting to be synced", c.Pending)
-	}
-	if c.Unsettled > 0 {
-		line += fmt.Sprintf(", %d slowed down because they never settle", c.Unsettled)
-	}
-	lines := []string{fmt.Sprintf("%s. Since the server started: %s, %d failed.", line, count(c.Syncs, "sync"), c.FailedSyncs)}
-	var beside []string
+	line := fmt.Sprintf("Of %s, %d synced", count(parents.total, "parent"), parents.states[v1alpha1.ParentSynced])
 	for _, n := range []struct {
 		number int64
 		what   string
 	}{
+		{parents.failing(), "failing"},
+		{parents.states[v1alpha1.ParentPending] + parents.states[v1alpha1.ParentSyncing], "waiting to be synced"},
+		{parents.states[v1alpha1.ParentWaiting], "waiting for something else"},
+		{parents.states[v1alpha1.ParentHeld], "held"},
+		{parents.states[v1alpha1.ParentPaused], "paused"},
+	} {
+		if n.number > 0 {
+			line += fmt.Sprintf(", %d %s", n.number, n.what)
+		}
+	}
+	if !parents.live {
+		line += asOf
+	}
+	lines = append(lines, line+".")
+	if c == nil {
+		return lines
+	}
+	counted := []string{fmt.Sprintf("%s, %d failed", count(c.Syncs+c.FailedSyncs, "sync"), c.FailedSyncs)}
+	for _, n := range []struct {
+		number int64
+		what   string
+	}{
+		{c.Unsettled, "parents slowed down because they never settle"},
 		{c.RejectedAnswers, "responses of hooks rejected"},
 		{c.Conflicts, "creations stopped by an object of another owner"},
 		{c.Flapping, "children left alone because they kept changing back, or were deleted each time"},
 	} {
 		if n.number > 0 {
-			beside = append(beside, fmt.Sprintf("%d %s", n.number, n.what))
+			counted = append(counted, fmt.Sprintf("%d %s", n.number, n.what))
 		}
 	}
-	if len(beside) > 0 {
-		lines = append(lines, strings.Join(beside, ", ")+".")
-	}
-	return lines
+	return append(lines, "Since the server started: "+strings.Join(counted, ", ")+asOf+".")
 }
 
-// hookLine tells of one hook.
-func hookLine(h *v1alpha1.HookStatus, now time.Time) string {
+// hookLine tells of one hook. A failure that was said is not repeated.
+func hookLine(h *v1alpha1.HookStatus, now time.Time, said string) string {
 	if h.Calls == 0 {
 		return fmt.Sprintf("Hook %s: not called yet.", h.Name)
 	}
@@ -152,7 +167,11 @@ func hookLine(h *v1alpha1.HookStatus, now time.Time) string {
 		line += fmt.Sprintf(", half of them within %d ms, 99 of 100 within %d ms", *h.P50Milliseconds, *h.P99Milliseconds)
 	}
 	if h.LastFailureTime != nil && (h.LastSuccessTime == nil || h.LastFailureTime.After(h.LastSuccessTime.Time)) {
-		return fmt.Sprintf("%s; the last one failed %s ago: %s", line, age(*h.LastFailureTime, now), oneLine(h.LastFailure))
+		line += fmt.Sprintf("; the last one failed %s ago", age(*h.LastFailureTime, now))
+		if failure := oneLine(h.LastFailure); !strings.Contains(said, failure) {
+			return line + ": " + failure
+		}
+		return line + "."
 	}
 	if h.LastSuccessTime != nil {
 		line += fmt.Sprintf("; the last one succeeded %s ago", age(*h.LastSuccessTime, now))
@@ -160,15 +179,27 @@ func hookLine(h *v1alpha1.HookStatus, now time.Time) string {
 	return line + "."
 }
 
-// brief returns the error of a parent, in which the failure of a hook is not repeated: the line of the hook has it.
-func brief(message string, hooks []v1alpha1.HookStatus) string {
+// brief returns the error of a parent without what was said already: the failure of a hook, of which it may have the beginning, or all of it.
+func brief(message string, hooks []v1alpha1.HookStatus, said string) string {
+	if strings.Contains(said, message) {
+		return "as above"
+	}
 	for i := range hooks {
-		if failure := oneLine(hooks[i].LastFailure); failure != "" {
-			message = strings.ReplaceAll(message, failure, "as the hook "+hooks[i].Name)
+		failure := oneLine(hooks[i].LastFailure)
+		if failure == "" {
+			continue
+		}
+		message = strings.ReplaceAll(message, failure, "as above")
+		begun := strings.Index(message, failure[:min(len(failure), shortest)])
+		if begun >= 0 && strings.HasPrefix(failure, strings.TrimRight(message[begun:], ".…")) {
+			message = message[:begun] + "as above"
 		}
 	}
 	return message
 }
+
+// shortest is how much of a failure is enough to know it by.
+const shortest = 30
 
 // parentName names the parent of an error as kubectl takes it.
 func parentName(e *v1alpha1.ParentError) string {

@@ -76,7 +76,8 @@ CompositeController web has a change that the engine has not taken up yet (gener
 			},
 		}, `
 CompositeController web is ready.
-  Of 3 parents, 3 synced. Since the server started: 1 sync, 0 failed.
+  Of 3 parents, 3 synced.
+  Since the server started: 1 sync, 0 failed.
   Hook sync: 7 calls, half of them within 3 ms, 99 of 100 within 9 ms; the last one succeeded 5s ago.
   Hook finalize: not called yet.
 `},
@@ -93,9 +94,9 @@ CompositeController web is ready.
 				{Resource: "nodes", Name: "n", Time: before(3), Message: "none"},
 			},
 		}, `
-CompositeController web is ready.
-  Of 9 parents, 3 synced, 2 failing, 1 waiting to be synced, 1 slowed down because they never settle. Since the server started: 40 syncs, 4 failed.
-  1 responses of hooks rejected, 2 creations stopped by an object of another owner, 3 children left alone because they kept changing back, or were deleted each time.
+CompositeController web is ready, but syncs of 2 parents fail.
+  Of 9 parents, 3 synced, 2 failing, 1 waiting to be synced.
+  Since the server started: 44 syncs, 4 failed, 1 parents slowed down because they never settle, 1 responses of hooks rejected, 2 creations stopped by an object of another owner, 3 children left alone because they kept changing back, or were deleted each time.
   DeletionsHeld is True (LimitPassed): 12 deletions are held.
   Progressing is True (RollingUpdate): 2 children are left.
   websites.example.com/shop/a, 70s ago: no luck
@@ -115,8 +116,8 @@ CompositeController web is ready.
 			LastErrors: []v1alpha1.ParentError{{Resource: "pods", Namespace: "a", Name: "b", Time: before(5), Message: "sync hook failed: refused"}},
 		}, `
 CompositeController web is not ready (HookFailing): No sync can succeed. The sync hook fails: refused.
-  Hook sync: 1 call; the last one failed 5s ago: refused
-  pods/a/b, 5s ago: sync hook failed: as the hook sync
+  Hook sync: 1 call; the last one failed 5s ago.
+  pods/a/b, 5s ago: sync hook failed: as above
   Next:
     kubectl -n a events --for pods/b
 `},
@@ -191,7 +192,7 @@ CompositeController web is not ready (NotSelected): Not selected.
 `},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), report(composite(tc.status), now, true)); diff != "" {
+			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), report(composite(tc.status), nil, now, true)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -204,11 +205,51 @@ func TestTheListIsShort(t *testing.T) {
 		Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, "")},
 		Hooks:      []v1alpha1.HookStatus{{Name: "sync"}},
 	}
-	if got := report(composite(status), now, false); strings.Contains(got, "Hook") {
+	if got := report(composite(status), nil, now, false); strings.Contains(got, "Hook") {
 		t.Errorf("got\n%s", got)
 	}
 	status.LastErrors = []v1alpha1.ParentError{{Resource: "pods", Name: "b", Time: before(5), Message: "no"}}
-	if got := report(composite(status), now, false); !strings.Contains(got, "Hook sync") {
+	if got := report(composite(status), nil, now, false); !strings.Contains(got, "Hook sync") {
 		t.Errorf("got\n%s", got)
+	}
+}
+
+// The status of a controller is written from time to time; its parents are as they are now.
+func TestParentsAreThoseOfNow(t *testing.T) {
+	object := composite(v1alpha1.ControllerStatus{
+		Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, "")},
+		Counters:   &v1alpha1.ControllerCounters{Parents: 1, Synced: 1, FailedSyncs: 8},
+	})
+	object.Composite.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Subresource: "status", Time: new(before(99))}, {Subresource: "status", Time: new(before(25))}, {Time: new(before(2))},
+	}
+	const old = `CompositeController web is ready.
+  Of 1 parent, 1 synced (as of 25s ago).
+  Since the server started: 8 syncs, 8 failed (as of 25s ago).
+`
+	if diff := cmp.Diff(old, report(object, nil, now, false)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	const failure = "calling http://localhost:1/sync: connection refused, as it is when nobody listens"
+	reference := v1alpha1.ParentReference{Group: "example.com", Resource: "websites", Namespace: "shop", Name: "a"}
+	second := reference
+	second.Name = "b"
+	live := &v1alpha1.ControllerParentList{Items: []v1alpha1.ControllerParent{
+		{ParentReference: reference, State: v1alpha1.ParentFailing, LastError: "sync hook failed: " + failure[:50] + "…", LastSyncTime: new(before(3))},
+		{ParentReference: second, State: v1alpha1.ParentFailing, LastError: "sync hook failed: " + failure, LastSyncTime: new(before(4))},
+		{State: v1alpha1.ParentPaused}, {State: v1alpha1.ParentHeld}, {State: v1alpha1.ParentWaiting}, {State: v1alpha1.ParentSyncing},
+	}}
+	object.Status().Hooks = []v1alpha1.HookStatus{{Name: "sync", Calls: 8, LastFailureTime: new(before(3)), LastFailure: failure}}
+	const want = `CompositeController web is ready, but syncs of 2 parents fail.
+  Of 6 parents, 0 synced, 2 failing, 1 waiting to be synced, 1 waiting for something else, 1 held, 1 paused.
+  Since the server started: 8 syncs, 8 failed (as of 25s ago).
+  Hook sync: 8 calls; the last one failed 3s ago: calling http://localhost:1/sync: connection refused, as it is when nobody listens
+  websites.example.com/shop/a, 3s ago: sync hook failed: as above
+  websites.example.com/shop/b, 4s ago: sync hook failed: as above
+  Next:
+    kubectl -n shop events --for websites.example.com/a
+`
+	if diff := cmp.Diff(want, report(object, live, now, false)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

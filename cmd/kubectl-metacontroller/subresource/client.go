@@ -60,18 +60,24 @@ func (c *Client) resource() string {
 	return "decoratorcontrollers"
 }
 
-// mostParents is how many parents the server puts into a page at most. For each page it looks at all of them.
-const mostParents = 500
+// MostParents is how many parents the server puts into a page at most. For each page it looks at all of them.
+const MostParents = 500
+
+// ParentPage returns one page of the parents that the options select.
+func (c *Client) ParentPage(ctx context.Context, o v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
+	list, err := c.reads.GetParents(ctx, c.object.Name(), o)
+	return list, c.explain(err, "get", "parents")
+}
 
 // EachPage calls f with all parents that the options select, page by page.
 func (c *Client) EachPage(ctx context.Context, o v1alpha1.ControllerParentOptions, f func(*v1alpha1.ControllerParentList) error) error {
 	if o.Limit == 0 {
-		o.Limit = mostParents
+		o.Limit = MostParents
 	}
 	for {
-		list, err := c.reads.GetParents(ctx, c.object.Name(), o)
+		list, err := c.ParentPage(ctx, o)
 		if err != nil {
-			return c.explain(err, "get", "parents")
+			return err
 		}
 		if err := f(list); err != nil {
 			return err

@@ -1,0 +1,89 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package status
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+)
+
+// maxErrors is how many errors of parents are told.
+const maxErrors = 10
+
+// parentNumbers are how the parents of a controller are doing.
+type parentNumbers struct {
+	// known says that there are numbers, and live that they are those of now.
+	known, live bool
+	total       int64
+	states      map[v1alpha1.ParentState]int64
+	errors      []v1alpha1.ParentError
+}
+
+func (p parentNumbers) failing() int64 { return p.states[v1alpha1.ParentFailing] }
+
+// parentsOf returns how the parents are doing now, or as the status has it if that is not known.
+func parentsOf(status *v1alpha1.ControllerStatus, live *v1alpha1.ControllerParentList) parentNumbers {
+	p := parentNumbers{known: true, live: true, states: map[v1alpha1.ParentState]int64{}}
+	if live == nil {
+		p.live, p.errors = false, status.LastErrors
+		c := status.Counters
+		if p.known = c != nil; p.known {
+			p.total = c.Parents
+			p.states[v1alpha1.ParentSynced], p.states[v1alpha1.ParentFailing], p.states[v1alpha1.ParentPending] = c.Synced, c.Failing, c.Pending
+		}
+		return p
+	}
+	p.total = int64(len(live.Items))
+	for i := range live.Items {
+		parent := &live.Items[i]
+		p.states[parent.State]++
+		if r := parent.ParentReference; parent.State == v1alpha1.ParentFailing && len(p.errors) < maxErrors {
+			p.errors = append(p.errors, v1alpha1.ParentError{
+				Group: r.Group, Resource: r.Resource, Namespace: r.Namespace, Name: r.Name, Message: parent.LastError,
+				Time: ptr.Deref(parent.LastSyncTime, metav1.Time{}),
+			})
+		}
+	}
+	return p
+}
+
+// writtenAgo says how old the status of a controller is, as managed fields tell.
+func writtenAgo(object controllerobject.Object, now time.Time) string {
+	var written *metav1.Time
+	for _, entry := range managedFields(object) {
+		if entry.Subresource == "status" && entry.Time != nil && (written == nil || written.Before(entry.Time)) {
+			written = entry.Time
+		}
+	}
+	if written == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (as of %s ago)", age(*written, now))
+}
+
+func managedFields(object controllerobject.Object) []metav1.ManagedFieldsEntry {
+	if object.Composite != nil {
+		return object.Composite.ManagedFields
+	}
+	return object.Decorator.ManagedFields
+}
