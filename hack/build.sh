@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs `go build` with the arguments, the last of which is the package. Where something has to be compiled, it says how far that is and how
-# long it takes at most; where nothing has, it is silent. Usage: hack/build.sh NAME ARGUMENT... PACKAGE
+# Runs `go build` with the arguments, the last of which is the package. Where something has to be compiled, it says how far that is and, where
+# nothing was compiled before, how long it takes; where nothing has to be, it is silent. Usage: hack/build.sh NAME ARGUMENT... PACKAGE
 set -o errexit -o nounset -o pipefail
 
 name="$1"
@@ -14,11 +14,14 @@ go build -v "$@" 2>&1 | while IFS= read -r line; do
     fi
     built=$((built + 1))
     if ((built == 1)); then
-        total="$(go list -deps "${@: -1}" | wc -l)"
-        SECONDS=0
-        echo "Building ${name}: at most ${total} packages"
+        SECONDS=0 total=0
+        # Go's own packages are the first ones: without them, the cache has most of the others.
+        if [[ "${line%%/*}" != *.* ]]; then total="$(go list -deps "${@: -1}" | wc -l)"; fi
+        echo "Building ${name}"
     elif ((SECONDS >= next)); then
-        echo "    ${built} of at most ${total} packages are compiled; that takes ${SECONDS} s, and at most $((SECONDS * (total - built) / built)) s more"
+        left=""
+        if ((total > built)); then left=" of ${total}, about $((SECONDS * (total - built) / built)) s are left"; fi
+        echo "    ${built} packages are compiled${left}"
         next=$((SECONDS + 15))
     fi
 done
