@@ -236,8 +236,8 @@ func (s *stage) save(ctx context.Context, files []string) {
 	defer s.saving.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, syncedTimeout)
 	defer cancel()
-	s.reapply(ctx)
 	since := time.Now()
+	s.reapply(ctx)
 	for _, controller := range s.appliedControllers() {
 		err := process.Poll(ctx, func(ctx context.Context) (bool, error) { return s.takenUp(ctx, controller) })
 		if err == nil {

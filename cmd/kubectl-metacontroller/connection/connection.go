@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -52,8 +53,9 @@ type Connection struct {
 
 // New returns a connection for commands that read and write these streams.
 func New(streams genericiooptions.IOStreams) *Connection {
+	warnings := rest.NewWarningWriter(streams.ErrOut, rest.WarningWriterOptions{Deduplicate: true, Color: printers.AllowsColorOutput(streams.ErrOut)})
 	flags := genericclioptions.NewConfigFlags(true).WithWarningPrinter(streams).WithWrapConfigFn(func(config *rest.Config) *rest.Config {
-		config.QPS, config.Burst = qps, burst
+		config.QPS, config.Burst, config.WarningHandler = qps, burst, warnings
 		return config
 	})
 	return &Connection{IOStreams: streams, flags: flags}

@@ -18,13 +18,17 @@ package plan
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/url"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -64,6 +68,8 @@ type options struct {
 	flags    subresource.Flags
 	output   Output
 	filename string
+	// hook is the address of the hooks of the candidate.
+	hook string
 }
 
 // NewCommand returns the command plan.
@@ -76,7 +82,7 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 calls the hooks and writes nothing. The parents are one, those of the namespace, or with --all those of all namespaces.
 
 With -f, the definition in the file is taken in place of the stored one. It has to pass a dry run of its write, so that it takes the
-rights to write it.
+rights to write it. Its hooks are called at the address of --hook; or, if those of the stored one are on the machine of the server, there.
 
 The exit status is 0 if nothing would change, 1 if something would, or waits for the deletion guard, and greater if that could not be found out, or if a sync would fail.
 Parents that you may not get are left out, which is said on the error stream.`,
@@ -89,10 +95,11 @@ Parents that you may not get are left out, which is said on the error stream.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), c, args)
 		},
-		ValidArgsFunction: c.CompleteName,
+		ValidArgsFunction: subresource.Complete(c),
 	}
 	o.flags.Add(cmd.Flags())
 	o.output.Add(cmd.Flags())
+	cmd.Flags().StringVar(&o.hook, "hook", "", "address of the hooks of the definition in the file, such as http://localhost:8080; their paths are kept")
 	cmd.Flags().StringVarP(&o.filename, "filename", "f", "", "file with a definition in place of the stored one; - for the standard input")
 	return exitstatus.Compares(cmd)
 }
@@ -132,6 +139,9 @@ func (o *options) arguments(
 		}
 	}
 	if o.filename == "" {
+		if o.hook != "" {
+			return object, "", fmt.Errorf("--hook is about the definition in a file: name one with -f, or try a hook with the stored one by '%s try'", connection.Program)
+		}
 		if len(args) == 0 {
 			return object, "", fmt.Errorf("name a controller, or a file with -f: %s plan cc/NAME", connection.Program)
 		}
@@ -142,6 +152,9 @@ func (o *options) arguments(
 		return object, parent, err
 	}
 	object, spec.Candidate, err = candidate(o.filename, c.In)
+	if err == nil {
+		err = o.point(ctx, c, object, spec.Candidate)
+	}
 	if err != nil {
 		return object, "", err
 	}
@@ -165,4 +178,39 @@ func (o *options) arguments(
 		parent = args[0]
 	}
 	return object, parent, nil
+}
+
+// point points the hooks of the candidate at --hook, or at where those of the stored controller are on the machine of the server.
+func (o *options) point(ctx context.Context, c *connection.Connection, object controllerobject.Object, body *runtime.RawExtension) error {
+	address := o.hook
+	if parsed, err := url.Parse(address); err != nil || address != "" && parsed.Host == "" {
+		return fmt.Errorf("--hook: %q is no address: write one such as http://localhost:8080", address)
+	} else if address != "" {
+		address = parsed.Scheme + "://" + parsed.Host
+	} else if stored, err := c.Find(ctx, object.Argument()); err == nil { // There may be none yet.
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stored.Runtime())
+		if err != nil {
+			return fmt.Errorf("reading where the hooks are: %w", err)
+		}
+		address = localhook.AddressOf(content)
+	}
+	if address == "" {
+		return nil
+	}
+	var content map[string]any
+	before := string(body.Raw)
+	err := json.Unmarshal(body.Raw, &content)
+	if err == nil {
+		_, err = localhook.PointAt(content, address)
+	}
+	if err == nil {
+		body.Raw, err = json.Marshal(content)
+	}
+	if err != nil {
+		return fmt.Errorf("pointing the hooks of %s at %s: %w", o.filename, address, err)
+	}
+	if o.hook == "" && string(body.Raw) != before {
+		fmt.Fprintf(c.ErrOut, "The hooks are called at %s, where the stored controller has them. --hook names another address.\n", address)
+	}
+	return nil
 }

@@ -22,14 +22,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
 )
 
 // group is the API group of controllers.
@@ -115,8 +115,12 @@ func Sort(objects []*unstructured.Unstructured, address string) (*Set, error) {
 	services := map[string]bool{}
 	for _, o := range objects {
 		if IsController(o) {
-			if err := pointAt(o, address, services); err != nil {
-				return nil, err
+			names, err := localhook.PointAt(o.Object, address)
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+			}
+			for _, name := range names {
+				services[name] = true
 			}
 			s.Controllers = append(s.Controllers, o)
 		}
@@ -163,53 +167,4 @@ func (s *Set) Namespaces() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
-}
-
-// pointAt replaces where the webhooks of a controller are, and keeps their paths. It notes the names of the Services that they referred to.
-func pointAt(controller *unstructured.Unstructured, address string, services map[string]bool) error {
-	hooks, _, err := unstructured.NestedMap(controller.Object, "spec", "hooks")
-	if err != nil {
-		return fmt.Errorf("%s %s: %w", controller.GetKind(), controller.GetName(), err)
-	}
-	for name, value := range hooks {
-		hook, _ := value.(map[string]any)
-		webhook, ok := hook["webhook"].(map[string]any)
-		if !ok {
-			continue // The server says what is wrong with it.
-		}
-		path, service := place(webhook)
-		if service != "" {
-			services[service] = true
-		}
-		for _, field := range []string{"service", "path", "caBundle", "clientTLS"} {
-			delete(webhook, field)
-		}
-		webhook["url"] = address + path
-		hooks[name] = hook
-	}
-	if hooks == nil {
-		return nil
-	}
-	if err := unstructured.SetNestedMap(controller.Object, hooks, "spec", "hooks"); err != nil {
-		return fmt.Errorf("%s %s: %w", controller.GetKind(), controller.GetName(), err)
-	}
-	return nil
-}
-
-// place returns the path of a webhook with its query, and the name of the Service that serves it in a cluster.
-func place(webhook map[string]any) (path, service string) {
-	if text, ok := webhook["url"].(string); ok {
-		if parsed, err := url.Parse(text); err == nil {
-			service, _, _ = strings.Cut(parsed.Hostname(), ".")
-			return parsed.RequestURI(), service
-		}
-	}
-	if reference, ok := webhook["service"].(map[string]any); ok {
-		service, _ = reference["name"].(string)
-	}
-	path, _ = webhook["path"].(string)
-	if path != "" && !strings.HasPrefix(path, "/") {
-		path = "/" + path
-	}
-	return path, service
 }

@@ -1,0 +1,55 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package subresource
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// Complete completes the arguments of a command that names a controller, and then one of its parents.
+func Complete(c *connection.Connection) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return c.CompleteName(cmd, args, prefix)
+		}
+		object, err := c.Find(cmd.Context(), args[0])
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		client, err := New(c, object)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		list, err := client.ParentPage(cmd.Context(), v1alpha1.ControllerParentOptions{Limit: MostParents})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []cobra.Completion
+		for i := range list.Items {
+			p := &list.Items[i]
+			if name := strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"); strings.HasPrefix(name, prefix) {
+				names = append(names, name)
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
