@@ -153,13 +153,14 @@ var varying = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "2026-01-02T03:04:05Z"},
 	{regexp.MustCompile(`\b[1-9]\d* syncs?,`), "12 syncs,"},
 	{regexp.MustCompile(`, \d+ waiting to be synced`), ""},
-	{regexp.MustCompile(`, [1-9]\d* failed\.`), ", 3 failed."},
+	{regexp.MustCompile(`, [1-9]\d* failed( \(as of|\.)`), ", 3 failed$1"},
+	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\.\d{3}\b`), "15:04:05.000"},
 	{regexp.MustCompile(`\b\d+ calls?,? half of them within \d+ ms, 99 of 100 within \d+ ms`), "12 calls, half of them within 3 ms, 99 of 100 within 9 ms"},
 	{regexp.MustCompile(`\b\d+ calls?\b`), "12 calls"},
 	{regexp.MustCompile(`within \d+ ms`), "within 5 ms"},
 	{regexp.MustCompile(`\b(\d+m)?\d+(m|s|ms) ago\b`), "5s ago"},
 	{regexp.MustCompile(`( ago +)[0-9.]+m?s\b`), "${1}12ms"},
-	{regexp.MustCompile(`(ResyncRequested +)\S+( +)\S+`), "${1}0s${2}5ms"},
+	{regexp.MustCompile(`(ResyncRequested +)\S+`), "${1}5ms"},
 	{regexp.MustCompile(`\bin \d+\.\d+s\b`), "in 0.001s"},
 	{regexp.MustCompile(`(replicasets\.apps/example-)[0-9a-z]+`), "${1}7c5b6d9f8"},
 	{regexp.MustCompile(`(endpointslices\.discovery\.k8s\.io/example-)[0-9a-z]+`), "${1}h8r5z"},
@@ -217,7 +218,7 @@ var age = regexp.MustCompile(`\S+$`)
 var (
 	first = regexp.MustCompile(`^([ │├└─]*\S+)\s+(.*)$`)
 	// ago is the first cell of a row of syncs.
-	ago = regexp.MustCompile(`^(TIME|\S+ ago)\s+(.*)$`)
+	ago = regexp.MustCompile(`^(TIME|15:04:05\.000)\s+(.*)$`)
 	gap = regexp.MustCompile(`\s{3,}`)
 )
 

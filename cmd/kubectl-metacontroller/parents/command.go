@@ -37,6 +37,12 @@ import (
 // defaultInterval is how often --watch asks.
 const defaultInterval = 2 * time.Second
 
+// states are those that parents may have.
+var states = []cobra.Completion{
+	string(v1alpha1.ParentSynced), string(v1alpha1.ParentPending), string(v1alpha1.ParentSyncing), string(v1alpha1.ParentFailing),
+	string(v1alpha1.ParentWaiting), string(v1alpha1.ParentHeld), string(v1alpha1.ParentPaused),
+}
+
 // options are the flags.
 type options struct {
 	flags     subresource.Flags
@@ -63,7 +69,7 @@ With --watch, parents are printed again when something of them changed.`,
   # Follow those of a namespace
   kubectl metacontroller -n shop parents cc/website --watch`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteName,
+		ValidArgsFunction: subresource.Complete(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), c, args)
 		},
@@ -72,6 +78,7 @@ With --watch, parents are printed again when something of them changed.`,
 	o.flags.Add(flags)
 	o.format = outputformat.ForList(cmd, outputformat.Wide, outputformat.Name)
 	flags.StringVar(&o.state, "state", "", "state of the parents, such as Failing")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp)) // The flag is there.
 	flags.BoolVarP(&o.watch, "watch", "w", false, "print parents again when something of them changed")
 	flags.DurationVar(&o.interval, "interval", defaultInterval, "how often --watch asks")
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
@@ -113,9 +120,9 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 		}
 		return err
 	}
-	t := table{selected.Table(object, o.format.Is(outputformat.Wide))}
+	t := newTable(selected.Table(object, o.format.Is(outputformat.Wide)), c.Out)
 	if len(list.Items) > 0 {
-		if err := t.print(c.Out, time.Now(), list.Items, !o.noHeaders); err != nil {
+		if err := t.print(time.Now(), list.Items, !o.noHeaders); err != nil {
 			return err
 		}
 	} else if err := o.nothing(ctx, c, object, selected, client, list.Hidden > 0); err != nil || !o.watch {
@@ -155,7 +162,7 @@ func passing(err error) bool {
 
 // follow prints parents that changed until the context ends.
 func (o *options) follow(
-	ctx context.Context, c *connection.Connection, client *subresource.Client, asked v1alpha1.ControllerParentOptions, t table, before []v1alpha1.ControllerParent,
+	ctx context.Context, c *connection.Connection, client *subresource.Client, asked v1alpha1.ControllerParentOptions, t *table, before []v1alpha1.ControllerParent,
 ) error {
 	err := wait.PollUntilContextCancel(ctx, o.interval, false, func(ctx context.Context) (bool, error) {
 		list, err := client.Parents(ctx, asked)
@@ -169,7 +176,7 @@ func (o *options) follow(
 		}
 		changed := changes(before, list.Items)
 		before = list.Items
-		return false, t.print(c.Out, time.Now(), changed, false)
+		return false, t.print(time.Now(), changed, false)
 	})
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // Ctrl-C is how it ends.

@@ -21,27 +21,30 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"strings"
+	"slices"
 	"time"
-
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// maxMessage is how many characters of a message are printed, unless the table is wide.
-const maxMessage = 100
-
 // table prints parents.
-type table struct{ subresource.Table }
+type table struct {
+	subresource.Table
+
+	out *outputformat.Table
+}
+
+func newTable(t subresource.Table, out io.Writer) *table {
+	return &table{t, &outputformat.Table{Out: out, Wide: t.Wide}}
+}
 
 // print writes a row for each parent.
-func (t table) print(out io.Writer, now time.Time, parents []v1alpha1.ControllerParent, headers bool) error {
-	w := printers.GetNewTabWriter(out)
+func (t *table) print(now time.Time, parents []v1alpha1.ControllerParent, headers bool) error {
+	var rows [][]string
 	if headers {
-		t.Row(w, 0, "NAMESPACE", "RESOURCE", "NAME", "STATE", "CHILDREN", "LAST SYNC", "TOOK", "RETRIES", "NEXT", "MESSAGE")
+		rows = append(rows, t.row("NAMESPACE", "RESOURCE", "NAME", "STATE", "CHILDREN", "LAST SYNC", "TOOK", "RETRIES", "NEXT", "MESSAGE"))
 	}
 	for i := range parents {
 		p := &parents[i]
@@ -53,11 +56,18 @@ func (t table) print(out io.Writer, now time.Time, parents []v1alpha1.Controller
 		if p.NextSyncTime != nil {
 			next = "in " + outputformat.Duration(p.NextSyncTime.Sub(now))
 		}
-		resource := strings.TrimSuffix(p.Resource+"."+p.Group, ".")
-		t.Row(w, 0, cmp.Or(p.Namespace, subresource.None), resource, p.Name, string(p.State), children(p.Children), lastSync, took, fmt.Sprint(p.Retries), next,
-			t.Short(cmp.Or(p.Message, p.LastError), maxMessage))
+		rows = append(rows, t.row(cmp.Or(p.Namespace, subresource.None), subresource.ResourceOf(p.ParentReference), p.Name, string(p.State), children(p.Children), lastSync,
+			took, fmt.Sprint(p.Retries), next, subresource.OneLine(cmp.Or(p.Message, p.LastError))))
 	}
-	return w.Flush()
+	return t.out.Print(rows...)
+}
+
+// row returns the cells that the table has: how long the last sync took and how often it was tried again are in a wide one.
+func (t *table) row(cells ...string) []string {
+	if !t.Wide {
+		cells = slices.Delete(cells, 6, 8)
+	}
+	return t.Row(0, cells...)
 }
 
 // printNames writes a line for each parent, in the form in which kubectl takes the name of an object.

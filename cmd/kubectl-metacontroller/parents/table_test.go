@@ -42,31 +42,31 @@ func TestTable(t *testing.T) {
 	synced.LastSyncTime, synced.LastSyncMilliseconds = &metav1.Time{Time: now.Add(-5 * time.Second)}, 12
 	synced.Children = &v1alpha1.ChildCounts{Total: 3, Ready: new(int32(2)), Outdated: new(int32(1))}
 	failing := parent("shop", "b", v1alpha1.ParentFailing)
-	failing.NextSyncTime, failing.Retries, failing.LastError = &metav1.Time{Time: now.Add(time.Minute)}, 2, "no\nluck "+strings.Repeat("x", 200)
+	failing.NextSyncTime, failing.Retries, failing.LastError = &metav1.Time{Time: now.Add(time.Minute)}, 2, "no\nluck "+strings.Repeat("x", 200)+": the reason"
 	failing.Children = &v1alpha1.ChildCounts{Total: 1}
 	pending := parent("", "c", v1alpha1.ParentPending)
 	pending.Message = "it waits"
 	list := []v1alpha1.ControllerParent{synced, failing, pending}
 	for what, tc := range map[string]struct {
-		t    table
+		t    subresource.Table
 		want string
 	}{
-		"one namespace": {table{}, `
-NAME   STATE     CHILDREN           LAST SYNC   TOOK   RETRIES   NEXT     MESSAGE
-a      Synced    2/3 (1 outdated)   5s ago      12ms   0         -        -
-b      Failing   1                  -           -      2         in 60s   no luck ` + strings.Repeat("x", 91) + `…
-c      Pending   -                  -           -      0         -        it waits
+		"one namespace": {subresource.Table{}, `
+NAME   STATE     CHILDREN           LAST SYNC   NEXT     MESSAGE
+a      Synced    2/3 (1 outdated)   5s ago      -        -
+b      Failing   1                  -           in 60s   no luck ` + strings.Repeat("x", 13) + `…` + strings.Repeat("x", 29) + `: the reason
+c      Pending   -                  -           -        it waits
 `},
-		"all namespaces, wide": {table{subresource.Table{Namespace: true, Resource: true, Wide: true}}, `
+		"all namespaces, wide": {subresource.Table{Namespace: true, Resource: true, Wide: true}, `
 NAMESPACE   RESOURCE               NAME   STATE     CHILDREN           LAST SYNC   TOOK   RETRIES   NEXT     MESSAGE
 shop        websites.example.com   a      Synced    2/3 (1 outdated)   5s ago      12ms   0         -        -
-shop        websites.example.com   b      Failing   1                  -           -      2         in 60s   no luck ` + strings.Repeat("x", 200) + `
+shop        websites.example.com   b      Failing   1                  -           -      2         in 60s   no luck ` + strings.Repeat("x", 200) + `: the reason
 -           websites.example.com   c      Pending   -                  -           -      0         -        it waits
 `},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := tc.t.print(&out, now, list, true); err != nil {
+			if err := newTable(tc.t, &out).print(now, list, true); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), out.String()); diff != "" {
@@ -94,7 +94,7 @@ func TestTimesThatAreAheadAreNow(t *testing.T) {
 	synced := parent("shop", "a", v1alpha1.ParentSynced)
 	synced.LastSyncTime = &metav1.Time{Time: now.Add(time.Minute)}
 	var out bytes.Buffer
-	if err := (table{}).print(&out, now, []v1alpha1.ControllerParent{synced}, false); err != nil || !strings.Contains(out.String(), " 0s ago ") {
+	if err := newTable(subresource.Table{}, &out).print(now, []v1alpha1.ControllerParent{synced}, false); err != nil || !strings.Contains(out.String(), " 0s ago ") {
 		t.Errorf("error %v, printed %q", err, out.String())
 	}
 }

@@ -18,8 +18,6 @@ package subresource
 
 import (
 	"cmp"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -40,8 +38,8 @@ func (s Selected) Table(object controllerobject.Object, wide bool) Table {
 	return Table{Namespace: s.Namespace == "", Resource: wide || len(object.Parents()) > 1, Wide: wide}
 }
 
-// Row writes the cells that the table has. Those at the place and behind it are namespace and resource.
-func (t Table) Row(w io.Writer, place int, cells ...string) {
+// Row returns the cells that the table has. Those at the place and behind it are namespace and resource.
+func (t Table) Row(place int, cells ...string) []string {
 	shown := slices.Clone(cells[:place])
 	if t.Namespace {
 		shown = append(shown, cells[place])
@@ -49,14 +47,8 @@ func (t Table) Row(w io.Writer, place int, cells ...string) {
 	if t.Resource {
 		shown = append(shown, cells[place+1])
 	}
-	fmt.Fprintln(w, strings.Join(append(shown, cells[place+2:]...), "\t"))
+	return append(shown, cells[place+2:]...)
 }
 
-// Short returns a text in one line, and no more than so many characters of it unless the table is wide.
-func (t Table) Short(text string, most int) string {
-	text = cmp.Or(strings.Join(strings.Fields(text), " "), None)
-	if runes := []rune(text); len(runes) > most && !t.Wide {
-		return string(runes[:most-1]) + "…"
-	}
-	return text
-}
+// OneLine returns a text in one line, or None.
+func OneLine(text string) string { return cmp.Or(strings.Join(strings.Fields(text), " "), None) }

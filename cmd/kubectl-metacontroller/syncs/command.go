@@ -19,7 +19,7 @@ package syncs
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/ptr"
@@ -27,6 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // mostSyncs is the largest limit of the server.
@@ -38,6 +39,15 @@ type options struct {
 	format    *outputformat.Flags
 	limit     int64
 	noHeaders bool
+	// changed and failed leave out other syncs.
+	changed, failed bool
+}
+
+// filter returns the syncs that are asked for.
+func (o *options) filter(syncs []v1alpha1.ControllerSync) []v1alpha1.ControllerSync {
+	return slices.DeleteFunc(syncs, func(s v1alpha1.ControllerSync) bool {
+		return o.changed && nothing(&s) || o.failed && s.Error == ""
+	})
 }
 
 // NewCommand returns the command syncs.
@@ -47,14 +57,15 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 		Use:   "syncs CONTROLLER [NAMESPACE/PARENT]",
 		Short: "Tell what the recent syncs of a controller did, and why",
 		Long: `Tell what the recent syncs of a controller did, the latest first: of one parent, those of the namespace, or with --all those of all
-namespaces. TRIGGER is why the parent was synced, WAIT how long it waited for the sync, and HOOK how long the calls of hooks took.
-CHILDREN are those that were written, or could not be. It is read from the memory of the server, which forgets the oldest syncs.`,
+namespaces. TRIGGER is why the parent was synced, HOOK how long the calls of hooks took, and RESULT what was written, or could not be.
+Syncs in a row that did nothing are one line. With -o wide they are not, texts are whole, and WAIT is how long the parent waited for the
+sync. It is read from the memory of the server, which forgets the oldest syncs.`,
 		Example: `  # Why a parent is synced again and again
   kubectl metacontroller syncs cc/website shop/example
   # The fields that changed, too
   kubectl metacontroller -n shop syncs cc/website -o yaml`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteName,
+		ValidArgsFunction: subresource.Complete(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), c, args)
 		},
@@ -63,6 +74,8 @@ CHILDREN are those that were written, or could not be. It is read from the memor
 	o.flags.Add(flags)
 	o.format = outputformat.ForList(cmd, outputformat.Wide)
 	flags.Int64Var(&o.limit, "limit", 0, "how many syncs are printed at most, up to 500; 0 leaves it to the server")
+	flags.BoolVar(&o.changed, "changed", false, "print only syncs that did something, or failed")
+	flags.BoolVar(&o.failed, "failed", false, "print only syncs that failed")
 	flags.BoolVar(&o.noHeaders, "no-headers", false, "print no headers")
 	return cmd
 }
@@ -92,14 +105,20 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 		}
 	}
 	if printer != nil {
+		list.Items = o.filter(list.Items)
 		return printer.PrintObj(list, c.Out)
 	}
 	if len(list.Items) == 0 {
 		_, err := fmt.Fprintf(c.ErrOut, "No sync is remembered: see '%s parents %s --all'\n", connection.Program, object.Argument())
 		return err
 	}
+	shown := o.filter(list.Items)
+	if len(shown) == 0 {
+		_, err := fmt.Fprintf(c.ErrOut, "None of the last %d syncs is among those that are asked for.\n", len(list.Items))
+		return err
+	}
 	t := table{selected.Table(object, o.format.Is(outputformat.Wide))}
-	if err := t.print(c.Out, time.Now(), list.Items, !o.noHeaders); err != nil {
+	if err := t.print(c.Out, shown, !o.noHeaders); err != nil {
 		return err
 	}
 	if older := ptr.Deref(list.RemainingItemCount, 0); older > 0 {

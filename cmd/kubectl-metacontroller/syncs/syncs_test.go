@@ -18,6 +18,7 @@ package syncs
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +30,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
 
 func parent(name string) v1alpha1.ParentReference {
 	return v1alpha1.ParentReference{Group: "example.com", Resource: "websites", Namespace: "shop", Name: name}
@@ -49,50 +50,58 @@ func TestTable(t *testing.T) {
 		},
 		{
 			ParentReference: v1alpha1.ParentReference{Resource: "nodes", Name: "n"}, Time: metav1.NewMicroTime(now.Add(-time.Hour)), MoreChildren: 9,
-			Triggers: []v1alpha1.SyncTrigger{{Reason: v1alpha1.SyncRelatedChanged, Hidden: true}}, Error: "no\nluck " + strings.Repeat("x", 200),
+			Triggers: []v1alpha1.SyncTrigger{{Reason: v1alpha1.SyncRelatedChanged, Hidden: true}}, Error: "no\nluck " + strings.Repeat("x", 200) + ": the reason",
 		},
 	}
+	idle := func(name string, reason v1alpha1.SyncReason, seconds int) v1alpha1.ControllerSync {
+		return v1alpha1.ControllerSync{
+			ParentReference: parent(name), Time: metav1.NewMicroTime(now.Add(-time.Duration(seconds) * time.Second)), Triggers: []v1alpha1.SyncTrigger{{Reason: reason}},
+		}
+	}
+	list = append(list, idle("b", v1alpha1.SyncOwnWrite, 4000), idle("a", v1alpha1.SyncTimer, 4001), idle("b", v1alpha1.SyncOwnWrite, 4002))
+	list[0].Fields = []string{"status.ready"}
 	for what, tc := range map[string]struct {
-		t    table
+		t    subresource.Table
 		want string
 	}{
-		"one namespace": {table{}, `
-TIME     PARENT   TRIGGER                                     WAIT   HOOK   CHILDREN                                                                           ERROR
-5s ago   a        SpecChanged, ChildChanged Service/a, 2 more   3ms    12ms   Update Service/a changed back by kubectl-edit, Refuse Service/a (Conflict)   -
-60m ago   n        RelatedChanged   0s     0s     9 more   no luck ` + strings.Repeat("x", 71) + `…
+		"one namespace": {subresource.Table{}, `
+TIME           PARENT   TRIGGER                                HOOK   RESULT
+03:04:00.000   a        SpecChanged,…anged Service/a, 2 more   12ms   Update Service/a…/a (Conflict); wrote status.ready
+02:04:05.000   n        RelatedChanged                         0s     9 more; no luck …` + strings.Repeat("x", 21) + `: the reason
+01:57:23.000   -        OwnWrite, Timer                        -      3 syncs did nothing since then
 `},
-		"all namespaces, wide": {table{subresource.Table{Namespace: true, Resource: true, Wide: true}}, `
-TIME NAMESPACE RESOURCE PARENT TRIGGER WAIT HOOK CHILDREN ERROR
-5s ago shop websites.example.com a SpecChanged, ChildChanged Service/a, 2 more 3ms 12ms Update Service/a changed back by kubectl-edit, Refuse Service/a (Conflict) -
-60m ago - nodes n RelatedChanged 0s 0s 9 more no luck ` + strings.Repeat("x", 200) + `
+		"all namespaces, wide": {subresource.Table{Namespace: true, Resource: true, Wide: true}, `
+TIME           NAMESPACE   RESOURCE               PARENT   TRIGGER                                       WAIT   HOOK   RESULT
+03:04:00.000   shop        websites.example.com   a        SpecChanged, ChildChanged Service/a, 2 more   3ms    12ms   Update Service/a changed back by kubectl-edit, Refuse Service/a (Conflict); wrote status.ready
+02:04:05.000   -           nodes                  n        RelatedChanged                                0s     0s     9 more; no luck ` + strings.Repeat("x", 200) + `: the reason
+01:57:25.000   shop        websites.example.com   b        OwnWrite                                      0s     0s     -
+01:57:24.000   shop        websites.example.com   a        Timer                                         0s     0s     -
+01:57:23.000   shop        websites.example.com   b        OwnWrite                                      0s     0s     -
 `},
 	} {
 		t.Run(what, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := tc.t.print(&out, now, list, true); err != nil {
+			if err := (table{tc.t}).print(&out, list, true); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(rows(tc.want), rows(out.String())); diff != "" {
+			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), out.String()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-// rows returns the lines of a table without the widths of its columns.
-func rows(text string) []string {
-	var lines []string
-	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		lines = append(lines, strings.Join(strings.Fields(line), " "))
+func TestSyncsAreFiltered(t *testing.T) {
+	list := []v1alpha1.ControllerSync{
+		{ParentReference: parent("idle")}, {ParentReference: parent("changed"), Fields: []string{"status"}}, {ParentReference: parent("failed"), Error: "no luck"},
 	}
-	return lines
-}
-
-// The clock of the server may be ahead of ours.
-func TestTimesThatAreAheadAreNow(t *testing.T) {
-	list := []v1alpha1.ControllerSync{{ParentReference: parent("a"), Time: metav1.NewMicroTime(now.Add(time.Minute))}}
-	var out bytes.Buffer
-	if err := (table{}).print(&out, now, list, false); err != nil || !strings.HasPrefix(out.String(), "0s ago ") {
-		t.Errorf("error %v, printed %q", err, out.String())
+	for want, o := range map[string]options{"idle changed failed": {}, "changed failed": {changed: true}, "failed": {failed: true}} {
+		var got []string
+		for _, s := range o.filter(slices.Clone(list)) {
+			got = append(got, s.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

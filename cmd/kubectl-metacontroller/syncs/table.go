@@ -20,34 +20,92 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// maxText is how many characters of a column are printed, unless the table is wide.
-const maxText = 80
+// maxTriggers is how many characters of the triggers are printed, unless the table is wide.
+const maxTriggers = 36
+
+// clock is how times are printed.
+const clock = "15:04:05.000"
 
 // table prints syncs.
 type table struct{ subresource.Table }
 
-// print writes a row for each sync.
-func (t table) print(out io.Writer, now time.Time, syncs []v1alpha1.ControllerSync, headers bool) error {
-	w := printers.GetNewTabWriter(out)
+// print writes a row for each sync, and one for several in a row that did nothing unless the table is wide.
+func (t table) print(out io.Writer, syncs []v1alpha1.ControllerSync, headers bool) error {
+	var rows [][]string
 	if headers {
-		t.Row(w, 1, "TIME", "NAMESPACE", "RESOURCE", "PARENT", "TRIGGER", "WAIT", "HOOK", "CHILDREN", "ERROR")
+		rows = append(rows, t.row("TIME", "NAMESPACE", "RESOURCE", "PARENT", "TRIGGER", "WAIT", "HOOK", "RESULT"))
 	}
-	for i := range syncs {
+	for i := 0; i < len(syncs); i++ {
 		s := &syncs[i]
-		t.Row(w, 1, outputformat.Duration(now.Sub(s.Time.Time))+" ago", cmp.Or(s.Namespace, subresource.None), subresource.ResourceOf(s.ParentReference), s.Name,
-			t.Short(triggers(s), maxText), milliseconds(s.WaitMilliseconds), milliseconds(s.HookMilliseconds), t.Short(children(s), maxText), t.Short(s.Error, maxText))
+		idle := 1
+		for !t.Wide && i+idle < len(syncs) && nothing(s) && nothing(&syncs[i+idle]) {
+			idle++
+		}
+		if idle > 1 {
+			from := syncs[i+idle-1].Time.Local().Format(clock)
+			rows = append(rows, t.row(from, subresource.None, subresource.None, subresource.None, reasons(syncs[i:i+idle]), subresource.None, subresource.None,
+				fmt.Sprintf("%d syncs did nothing since then", idle)))
+			i += idle - 1
+			continue
+		}
+		why, result := subresource.OneLine(triggers(s)), subresource.OneLine(result(s))
+		if !t.Wide {
+			why = outputformat.Middle(why, maxTriggers)
+		}
+		rows = append(rows, t.row(s.Time.Local().Format(clock), cmp.Or(s.Namespace, subresource.None), subresource.ResourceOf(s.ParentReference), s.Name,
+			why, milliseconds(s.WaitMilliseconds), milliseconds(s.HookMilliseconds), result))
 	}
-	return w.Flush()
+	return (&outputformat.Table{Out: out, Wide: t.Wide}).Print(rows...)
+}
+
+// row returns the cells that the table has: how long a parent waited is in a wide one.
+func (t table) row(cells ...string) []string {
+	if !t.Wide {
+		cells = slices.Delete(cells, 5, 6)
+	}
+	return t.Row(1, cells...)
+}
+
+// nothing tells whether a sync found nothing to do.
+func nothing(s *v1alpha1.ControllerSync) bool {
+	return s.Error == "" && len(s.Fields) == 0 && len(s.Children) == 0 && s.MoreChildren == 0 && !s.Abridged
+}
+
+// reasons returns the triggers of several syncs, each reason once.
+func reasons(syncs []v1alpha1.ControllerSync) string {
+	var found []string
+	for i := range syncs {
+		for _, trigger := range syncs[i].Triggers {
+			if !slices.Contains(found, string(trigger.Reason)) {
+				found = append(found, string(trigger.Reason))
+			}
+		}
+	}
+	return outputformat.Middle(subresource.OneLine(strings.Join(found, ", ")), maxTriggers)
+}
+
+// result is what a sync did with children and with the parent, and its error.
+func result(s *v1alpha1.ControllerSync) string {
+	var parts []string
+	if done := children(s); done != "" {
+		parts = append(parts, done)
+	}
+	if len(s.Fields) > 0 {
+		parts = append(parts, "wrote "+strings.Join(s.Fields, ", "))
+	}
+	if s.Error != "" {
+		parts = append(parts, s.Error)
+	}
+	return strings.Join(parts, "; ")
 }
 
 func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }

@@ -19,9 +19,8 @@ package textdiff
 import (
 	"fmt"
 	"io"
-	"os"
 
-	"golang.org/x/term"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 )
 
 // context is how many lines around a difference are printed, as diff -u does.
@@ -45,8 +44,7 @@ func WantsColor(flag string, out io.Writer) (bool, error) {
 	case "never":
 		return false, nil
 	case "auto":
-		file, ok := out.(interface{ Fd() uintptr })
-		return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd())), nil
+		return outputformat.WantsColor(out), nil
 	}
 	return false, fmt.Errorf("--color: %q is not known: use auto, always or never", flag)
 }

@@ -43,8 +43,10 @@ type node struct {
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
-	// Ready is what the status says: a number of all, a status, or empty where the kind says nothing.
-	Ready         string   `json:"ready,omitempty"`
+	// Ready is what the status says: a number of all, a status, or how controllers are doing with a parent; empty where the kind says nothing.
+	Ready string `json:"ready,omitempty"`
+	// Reason is why it is not ready, as far as the status, or a controller, says it.
+	Reason        string   `json:"reason,omitempty"`
 	FieldManagers []string `json:"fieldManagers,omitempty"`
 	// Revision is the name of the ControllerRevision on which a child is.
 	Revision string `json:"revision,omitempty"`

@@ -17,10 +17,13 @@ limitations under the License.
 package tree
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +34,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
 // options are the flags.
@@ -44,10 +51,11 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
 		Use:   "tree (KIND[.GROUP]/[NAMESPACE/]NAME | RESOURCE [NAMESPACE/]NAME)",
-		Short: "Print an object with its children, their readiness, field managers and revisions",
+		Short: "Print an object with its children, how they are and why, and their revisions",
 		Long: `Print an object with its children, by their owner references: those that controllers declare and those that Kubernetes' own controllers
-create, their children, and so on. READY is what the status of an object says, as far as its kind says it; FIELD MANAGERS have set fields
-of it, except in its status; REVISION is that of a rolling update.`,
+create, their children, and so on. STATE is what the status of an object says, as far as its kind says it, or how controllers are doing with a
+parent, and REASON why it is not ready; REVISION is that of a rolling update. With -o wide names of revisions are whole, and FIELD MANAGERS
+have set fields of an object, except in its status.`,
 		Example: `  kubectl metacontroller tree Website.example.com/shop
   kubectl metacontroller -n shop tree deployment web`,
 		Args: cobra.RangeArgs(1, 2),
@@ -58,7 +66,7 @@ of it, except in its status; REVISION is that of a rolling update.`,
 	flags := cmd.Flags()
 	flags.IntVar(&o.depth, "depth", 5, "how many generations of children to print")
 	flags.IntVar(&o.limit, "limit", 500, "how many objects to print")
-	flags.StringVarP(&o.output, "output", "o", "", "output format: json or yaml")
+	flags.StringVarP(&o.output, "output", "o", "", "output format: wide, json or yaml")
 	return cmd
 }
 
@@ -96,7 +104,37 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if err != nil {
 		return connection.ExplainOf("", err)
 	}
+	parentState(ctx, c, root, mapping, controllers)
 	return o.print(c, root, collector.notes)
+}
+
+// parentState adds how controllers are doing with the object at the root. What they do not say is left out.
+func parentState(ctx context.Context, c *connection.Connection, root *node, mapping *meta.RESTMapping, controllers []controllerobject.Object) {
+	asked := v1alpha1.ControllerParentOptions{Resource: mapping.Resource.GroupResource().String(), Namespace: root.Namespace, Name: root.Name}
+	var states, reasons []string
+	for _, object := range controllers {
+		if !slices.ContainsFunc(object.Parents(), func(r v1alpha1.ResourceRule) bool {
+			resource, ok := resourceOf(r)
+			return ok && resource.GroupResource() == mapping.Resource.GroupResource()
+		}) {
+			continue
+		}
+		client, err := subresource.New(c, object)
+		if err != nil {
+			return
+		}
+		list, err := client.ParentPage(ctx, asked)
+		if err != nil || len(list.Items) != 1 {
+			continue // It is no parent of this one, or may not be asked for.
+		}
+		p := &list.Items[0]
+		states = append(states, string(p.State))
+		if why := cmp.Or(p.LastError, p.Message); why != "" {
+			reasons = append(reasons, object.Argument()+": "+why)
+		}
+	}
+	root.Ready = joined(root.Ready, strings.Join(states, ","))
+	root.Reason = joined(root.Reason, strings.Join(reasons, "; "))
 }
 
 // withoutControllers reports whether a tree can be printed though the controllers could not be listed: the caller may not, or the server is down.
@@ -136,8 +174,8 @@ func (o *options) print(c *connection.Connection, root *node, notes []string) er
 		fmt.Fprintln(c.ErrOut, note)
 	}
 	switch o.output {
-	case "":
-		return printTable(c.Out, root)
+	case "", outputformat.Wide:
+		return printTable(c.Out, root, o.output == outputformat.Wide)
 	case "json":
 		encoder := json.NewEncoder(c.Out)
 		encoder.SetIndent("", "  ")
@@ -150,5 +188,5 @@ func (o *options) print(c *connection.Connection, root *node, notes []string) er
 		_, err = c.Out.Write(text)
 		return err
 	}
-	return fmt.Errorf("--output: %q is not known: use json or yaml", o.output)
+	return fmt.Errorf("--output: %q is not known: use wide, json or yaml", o.output)
 }

@@ -19,6 +19,7 @@ package tree
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,7 +33,7 @@ import (
 func nodeOf(mapping *meta.RESTMapping, object *unstructured.Unstructured) *node {
 	return &node{
 		APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
-		Ready: readiness(object), FieldManagers: managers(object), uid: object.GetUID(),
+		Ready: readiness(object), Reason: reason(object), FieldManagers: managers(object), uid: object.GetUID(),
 		resource: schema.GroupResource{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource}.String(),
 	}
 }
@@ -85,6 +86,45 @@ func readiness(object *unstructured.Unstructured) string {
 		return ""
 	}
 	return phase
+}
+
+// reason is why an object is not ready: of a Pod's container that waits, or of the condition that is not as it should be.
+func reason(object *unstructured.Unstructured) string {
+	for _, field := range []string{"initContainerStatuses", "containerStatuses"} {
+		containers, _, err := unstructured.NestedSlice(object.Object, "status", field)
+		for _, one := range containers {
+			container, ok := one.(map[string]any)
+			if waits, found, _ := unstructured.NestedStringMap(container, "state", "waiting"); err == nil && ok && found {
+				return joined(waits["reason"], waits["message"])
+			}
+		}
+	}
+	conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+	if err != nil {
+		return ""
+	}
+	for _, one := range conditions {
+		condition, _ := one.(map[string]any)
+		wrong := condition["status"] == "False"
+		switch condition["type"] {
+		case "Failed", "ReplicaFailure":
+			wrong = condition["status"] == "True"
+		case "PodScheduled", "Ready", "Available", "Progressing", "Updated":
+		default:
+			continue
+		}
+		reason, _ := condition["reason"].(string)
+		message, _ := condition["message"].(string)
+		if text := joined(reason, message); wrong && text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// joined joins the parts of a text that are there.
+func joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
 }
 
 func number(object *unstructured.Unstructured, path ...string) (int64, bool) {

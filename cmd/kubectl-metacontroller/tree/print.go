@@ -17,34 +17,48 @@ limitations under the License.
 package tree
 
 import (
-	"fmt"
+	"cmp"
 	"io"
+	"regexp"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 )
 
 // none is printed in a column that says nothing of an object.
 const none = "-"
 
 // printTable prints a tree with a row for each object.
-func printTable(out io.Writer, root *node) error {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "NAME\tREADY\tFIELD MANAGERS\tREVISION")
-	printRow(w, root, "", "", root.Namespace)
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	for line := range strings.Lines(b.String()) {
-		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \n")); err != nil {
-			return err
-		}
-	}
-	return nil
+func printTable(out io.Writer, root *node, wide bool) error {
+	t := table{wide: wide}
+	t.add("NAME", "STATE", "REVISION", "FIELD MANAGERS", "REASON")
+	t.addNode(root, "", "", root.Namespace)
+	return (&outputformat.Table{Out: out, Wide: wide}).Print(t.rows...)
 }
 
-// printRow prints a node and what is below it. Namespaces are printed where they differ from the one above.
-func printRow(w io.Writer, n *node, lead, below, namespace string) {
+// table collects rows.
+type table struct {
+	wide bool
+	rows [][]string
+}
+
+// add adds a row. Field managers, and names of revisions as they are, are in a wide table.
+func (t *table) add(name, state, revision, managers, reason string) {
+	cells := []string{name, cmp.Or(state, none), cmp.Or(revision, none), cmp.Or(managers, none), cmp.Or(reason, none)}
+	if !t.wide {
+		cells = []string{short(name), cells[1], short(cells[2]), cells[4]}
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// digest is that at the end of the name of a revision.
+var digest = regexp.MustCompile(`([0-9a-f]{8})[0-9a-f]{32,}`)
+
+// short returns a name in which a digest has eight digits, as git has them.
+func short(name string) string { return digest.ReplaceAllString(name, "$1") }
+
+// addNode adds a node and what is below it. Namespaces are printed where they differ from the one above.
+func (t *table) addNode(n *node, lead, below, namespace string) {
 	name := n.resource + "/" + n.Name
 	if n.Namespace != namespace {
 		name = n.resource + "/" + n.Namespace + "/" + n.Name
@@ -52,19 +66,12 @@ func printRow(w io.Writer, n *node, lead, below, namespace string) {
 	if !n.Controlled {
 		name += " (owned, not controlled)"
 	}
-	fmt.Fprintf(w, "%s%s\t%s\t%s\t%s\n", lead, name, orNone(n.Ready), orNone(strings.Join(n.FieldManagers, ",")), orNone(n.Revision))
+	t.add(lead+name, n.Ready, n.Revision, strings.Join(n.FieldManagers, ","), strings.Join(strings.Fields(n.Reason), " "))
 	for i, child := range n.Children {
 		if i == len(n.Children)-1 {
-			printRow(w, child, below+"└─ ", below+"   ", n.Namespace)
+			t.addNode(child, below+"└─ ", below+"   ", n.Namespace)
 		} else {
-			printRow(w, child, below+"├─ ", below+"│  ", n.Namespace)
+			t.addNode(child, below+"├─ ", below+"│  ", n.Namespace)
 		}
 	}
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return none
-	}
-	return text
 }

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -35,6 +36,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
@@ -95,7 +97,7 @@ func controllers() []controllerobject.Object {
 // The objects of a cluster: a Website with a revision and three ConfigMaps, one of which has a Pod, and owns itself through another one.
 func objects(t *testing.T) (parent *unstructured.Unstructured, all []runtime.Object) {
 	t.Helper()
-	parent = parse(t, `{apiVersion: example.com/v1, kind: Website, metadata: {name: web, namespace: shop, uid: w}, status: {conditions: [{type: Ready, status: "False"}]}}`)
+	parent = parse(t, `{apiVersion: example.com/v1, kind: Website, metadata: {name: web, namespace: shop, uid: w}, status: {conditions: [{type: Ready, status: "False", reason: NoDisk, message: it is full}]}}`)
 	configMap := func(name string, uid, owner types.UID, controlled bool) *unstructured.Unstructured {
 		o := parse(t, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: shop,
 			managedFields: [{manager: metacontroller}, {manager: kubectl, subresource: status}, {manager: kubectl-edit}, {manager: metacontroller}]}}`, name))
@@ -103,7 +105,8 @@ func objects(t *testing.T) (parent *unstructured.Unstructured, all []runtime.Obj
 	}
 	return parent, []runtime.Object{
 		parent, configMap("a", "a", "w", true), configMap("b", "b", "w", false), configMap("c", "c", "a", true), configMap("stranger", "s", "x", true),
-		owned(parse(t, `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, status: {phase: Pending}}`), "p", "a", true),
+		owned(parse(t, `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, status: {phase: Pending,
+			containerStatuses: [{state: {waiting: {reason: ImagePullBackOff, message: no such image}}}]}}`), "p", "a", true),
 		owned(parse(t, `{apiVersion: metacontroller.k8s.io/v1alpha1, kind: ControllerRevision, metadata: {name: web-1, namespace: shop},
 			parentPatch: {}, children: [{apiGroup: "", kind: ConfigMap, names: [a]}]}`), "r", "w", true),
 	}
@@ -128,7 +131,7 @@ func grown(t *testing.T, depth, limit int) (string, []string) {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := printTable(&b, root); err != nil {
+	if err := printTable(&b, root, true); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(c.notes)
@@ -139,19 +142,58 @@ const unserved = "The cluster does not serve gadgets.example.com."
 
 func TestATree(t *testing.T) {
 	got, notes := grown(t, 5, 100)
-	want := `NAME                                              READY     FIELD MANAGERS                REVISION
-websites.example.com/web                          False     -                             -
-├─ configmaps/a                                   -         metacontroller,kubectl-edit   web-1
-│  ├─ configmaps/c                                -         metacontroller,kubectl-edit   -
-│  └─ pods/p                                      Pending   -                             -
-├─ configmaps/b (owned, not controlled)           -         metacontroller,kubectl-edit   -
-└─ controllerrevisions.metacontroller.k8s.io/web-1   -         -                             -
+	want := `NAME STATE REVISION FIELD MANAGERS REASON
+websites.example.com/web False - - NoDisk: it is full
+├─ configmaps/a - web-1 metacontroller,kubectl-edit -
+│  ├─ configmaps/c - - metacontroller,kubectl-edit -
+│  └─ pods/p Pending - - ImagePullBackOff: no such image
+├─ configmaps/b (owned, not controlled) - - metacontroller,kubectl-edit -
+└─ controllerrevisions.metacontroller.k8s.io/web-1 - - - -
 `
 	if diff := cmp.Diff(fields(want), fields(got)); diff != "" {
 		t.Errorf("-want +got:\n%s\n%s", diff, got)
 	}
 	if diff := cmp.Diff([]string{unserved}, notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+}
+
+// A table fits a terminal: a revision is known by the first digits of its digest, and field managers are in a wide table.
+func TestATreeFitsATerminal(t *testing.T) {
+	const hash = "0123456789abcdef0123456789abcdef01234567"
+	root := &node{
+		resource: "websites.example.com", Name: "web", Ready: "Failing", Reason: "cc/website: sync hook failed: " + strings.Repeat("x", 200) + ": refused", Controlled: true,
+		Children: []*node{{
+			resource: "controllerrevisions.metacontroller.k8s.io", Name: "websites.example.com-" + hash, Controlled: true, FieldManagers: []string{"metacontroller"},
+			Revision: "websites.example.com-" + hash,
+		}},
+	}
+	var b bytes.Buffer
+	if err := printTable(&b, root, false); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if n := utf8.RuneCountInString(line); n > outputformat.Columns+30 || strings.Contains(line, hash) || strings.Contains(line, "metacontroller ") {
+			t.Errorf("%d characters: %s", n, line)
+		}
+	}
+	if !strings.Contains(b.String(), "-01234567 ") || !strings.Contains(b.String(), ": refused\n") {
+		t.Errorf("printed is\n%s", b.String())
+	}
+}
+
+// The object at the root is a parent, and its controllers say how it is.
+func TestTheStateOfAParentIsPrinted(t *testing.T) {
+	cluster := deployment()
+	const group = "/apis/metacontroller.k8s.io/v1alpha1/"
+	cluster[group+"compositecontrollers"] = `{"kind":"CompositeControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[]}`
+	cluster[group+"decoratorcontrollers"] = `{"kind":"DecoratorControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[{"metadata":{"name":"guard"},` +
+		`"spec":{"resources":[{"apiVersion":"apps/v1","resource":"deployments"}]}},{"metadata":{"name":"other"},"spec":{"resources":[{"apiVersion":"v1","resource":"pods"}]}}]}`
+	cluster[group+"decoratorcontrollers/guard/parents"] = `{"kind":"ControllerParentList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[` +
+		`{"group":"apps","resource":"deployments","namespace":"shop","name":"web","state":"Failing","lastError":"no luck"}]}`
+	printed, err := connectiontest.Run(t, NewCommand, cluster, "deployment/web")
+	if err != nil || !strings.Contains(printed, "deployments.apps/web        Failing") || !strings.Contains(printed, "dc/guard: no luck") {
+		t.Errorf("printed %q, error %v", printed, err)
 	}
 }
 

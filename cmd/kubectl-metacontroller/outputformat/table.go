@@ -1,0 +1,112 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package outputformat
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+const (
+	// Columns is how many characters a line of a table has at most, unless it is wide.
+	Columns = 120
+	// gap is between columns, as kubectl has it.
+	gap = 3
+	// leastLast is how many characters the last column has at least.
+	leastLast = 24
+)
+
+// Colors of states, as far as they are no state of waiting.
+const (
+	red    = "\x1b[31m"
+	green  = "\x1b[32m"
+	yellow = "\x1b[33m"
+	reset  = "\x1b[0m"
+)
+
+// stateColors are those of words that stand in a cell alone.
+var stateColors = map[string]string{
+	"Synced": green, "True": green, "Running": green, "Available": green, "Complete": green,
+	"Failing": red, "False": red, "Failed": red,
+	"Pending": yellow, "Syncing": yellow, "Waiting": yellow, "Held": yellow, "Paused": yellow, "being deleted": yellow,
+}
+
+// Table prints rows in columns. It keeps the widths of columns, so that what is printed later stands below what was printed before. It is for one
+// goroutine.
+type Table struct {
+	Out io.Writer
+	// Wide has lines as long as they are.
+	Wide bool
+
+	widths []int
+}
+
+// Print writes rows. The last column is cut in its middle where a line would be too long: the reason of an error stands at its end.
+func (t *Table) Print(rows ...[]string) error {
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(t.widths) {
+				t.widths = append(t.widths, 0)
+			}
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	color := WantsColor(t.Out)
+	for _, row := range rows {
+		var b strings.Builder
+		left := Columns
+		for i, cell := range row {
+			padding := t.widths[i] - utf8.RuneCountInString(cell) + gap
+			left -= t.widths[i] + gap
+			if i == len(row)-1 {
+				padding = 0
+				if !t.Wide {
+					cell = Middle(cell, max(leastLast, left+t.widths[i]+gap))
+				}
+			}
+			if color && stateColors[cell] != "" {
+				cell = stateColors[cell] + cell + reset
+			}
+			b.WriteString(cell + strings.Repeat(" ", padding))
+		}
+		if _, err := fmt.Fprintln(t.Out, strings.TrimRight(b.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Middle returns a text of at most so many characters, without its middle if it has more.
+func Middle(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	head := most / 3
+	return string(runes[:head]) + "…" + string(runes[len(runes)-(most-head-1):])
+}
+
+// WantsColor tells whether an output is a terminal, unless the environment variable NO_COLOR is set.
+func WantsColor(out io.Writer) bool {
+	file, ok := out.(interface{ Fd() uintptr })
+	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd()))
+}
