@@ -39,12 +39,18 @@ const (
 	Decorator Kind = "decoratorcontroller"
 )
 
-// names are what people write for each kind: those that the API server declares, and dc.
+// names are what people write for each kind: those that the API server declares.
 func names() map[Kind][]string {
 	return map[Kind][]string{
 		Composite: {string(Composite), string(Composite) + "s", "cc", "cctl"},
 		Decorator: {string(Decorator), string(Decorator) + "s", "dc", "dec", "decorators"},
 	}
+}
+
+// IsKind tells whether a word names a kind of controllers, with or without the group.
+func IsKind(word string) bool {
+	reference, err := Parse(word + "/name")
+	return err == nil && reference.Kind != ""
 }
 
 // Reference is a controller object as a person names it.

@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
@@ -41,6 +42,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/tree"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/try"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/version"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
 // Groups of commands, in the order in which --help prints them.
@@ -57,7 +59,8 @@ func New(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Write, look at and run controllers of metacontroller.k8s.io",
 		Long: `Write, look at and run controllers of metacontroller.k8s.io.
 
-A controller is named as cc/NAME (CompositeController), dc/NAME (DecoratorController), or by its name alone where only one kind has it.`,
+A controller is named as cc/NAME (CompositeController), dc/NAME (DecoratorController), or by its name alone where only one kind has it; the
+kind and the name may be two arguments.`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: connection.Program},
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -68,6 +71,7 @@ A controller is named as cc/NAME (CompositeController), dc/NAME (DecoratorContro
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(withHelp)
 	c.AddFlags(root.PersistentFlags())
+	root.SetGlobalNormalizationFunc(asKubectl)
 	root.AddGroup(
 		&cobra.Group{ID: groupAuthors, Title: "For authors of controllers:"},
 		&cobra.Group{ID: groupOperators, Title: "For controllers that run:"},
@@ -95,14 +99,45 @@ func add(root *cobra.Command, group string, commands ...*cobra.Command) {
 		cmd.GroupID = group
 		if valid := cmd.Args; valid != nil {
 			cmd.Args = func(cmd *cobra.Command, args []string) error {
-				if err := valid(cmd, args); err != nil {
+				if err := valid(cmd, joined(args)); err != nil {
 					return withHelp(cmd, err)
 				}
 				return nil
 			}
 		}
+		if run := cmd.RunE; run != nil {
+			cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd, joined(args)) }
+		}
+		if complete := cmd.ValidArgsFunction; complete != nil {
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+				return complete(cmd, joined(args), prefix)
+			}
+		}
+		if flag := cmd.Flag("output"); flag != nil {
+			if _, formats, ok := strings.Cut(flag.Usage, "output format: "); ok {
+				formats = strings.NewReplacer("one of ", "", " or ", ", ").Replace(formats)
+				completions := cobra.FixedCompletions(strings.Split(formats, ", "), cobra.ShellCompDirectiveNoFileComp)
+				_ = cmd.RegisterFlagCompletionFunc(flag.Name, completions) // The flag is there.
+			}
+		}
 		root.AddCommand(cmd)
 	}
+}
+
+// joined returns arguments in which a controller that is named by two, as in cc website, is named by one.
+func joined(args []string) []string {
+	if len(args) < 2 || !controllerobject.IsKind(args[0]) {
+		return args
+	}
+	return append([]string{args[0] + "/" + args[1]}, args[2:]...)
+}
+
+// asKubectl takes kubectl's name of the flag --all.
+func asKubectl(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if name == "all-namespaces" {
+		name = "all"
+	}
+	return pflag.NormalizedName(name)
 }
 
 // withHelp returns the error of a command line with where it is described what to say.

@@ -22,6 +22,8 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 )
 
 func TestWrongCommandLinesSayWhereToLook(t *testing.T) {
@@ -48,6 +50,48 @@ func TestWrongCommandLinesSayWhereToLook(t *testing.T) {
 			}
 			if got := strings.Count(err.Error(), "--help"); got != 1 {
 				t.Errorf("%v names --help %d times", err, got)
+			}
+		})
+	}
+}
+
+// cluster has a controller with two parents.
+var cluster = connectiontest.Documents{
+	"/api":  `{"kind":"APIVersions","versions":[]}`,
+	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+	"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers": `{"kind":"CompositeControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[{"metadata":{"name":"website"}}]}`,
+	"/apis/metacontroller.k8s.io/v1alpha1/decoratorcontrollers": `{"kind":"DecoratorControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[]}`,
+	"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/website": `{"kind":"CompositeController","apiVersion":"metacontroller.k8s.io/v1alpha1","metadata":{"name":"website"},` +
+		`"spec":{"parentResource":{"apiVersion":"example.com/v1","resource":"websites"}}}`,
+	"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/website/parents": `{"kind":"ControllerParentList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[` +
+		`{"group":"example.com","resource":"websites","namespace":"shop","name":"a"},{"group":"example.com","resource":"websites","namespace":"shop","name":"b"}]}`,
+}
+
+// Arguments are those of kubectl: the kind and the name of a controller may be two of them.
+func TestArgumentsAreAsKubectls(t *testing.T) {
+	for what, tc := range map[string]struct{ line, want string }{
+		"a kind and a name":            {"parents cc website -o name", "websites.example.com/a\nwebsites.example.com/b\n"},
+		"with its group, and a parent": {"parents compositecontroller.metacontroller.k8s.io website shop/a -o name", "websites.example.com/a\n"},
+		"of a status":                  {"status cc website -o name", "compositecontroller.metacontroller.k8s.io/website\n"},
+		"the long name of a flag":      {"parents website --all-namespaces -o name", "websites.example.com/a\n"},
+		"completion of a controller":   {"__complete parents cc/w", "cc/website\n"},
+		"completion of a parent":       {"__complete syncs website shop/", "shop/a\nshop/b\n"},
+		"of one of a kind and a name":  {"__complete syncs cc website shop/a", "shop/a\n:"},
+		"completion of a state":        {"__complete parents website --state=", "Synced\nPending\n"},
+		"completion of a format":       {"__complete tree -o ", "wide\njson\nyaml\n"},
+		"of those of kubectl":          {"__complete parents -o ", "wide\nname\njson\n"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out bytes.Buffer
+			root := New(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &bytes.Buffer{}})
+			root.SetArgs(append(connectiontest.Arguments(t, cluster), strings.Split(tc.line, " ")...))
+			if strings.HasPrefix(tc.line, "__complete") {
+				first, rest, _ := strings.Cut(tc.line, " ")
+				words := strings.Split(rest, " ")
+				root.SetArgs(append(append([]string{first, words[0]}, connectiontest.Arguments(t, cluster)...), words[1:]...))
+			}
+			if err := Execute(t.Context(), root); err != nil || !strings.HasPrefix(out.String(), tc.want) {
+				t.Errorf("printed %q, error %v, want %q", out.String(), err, tc.want)
 			}
 		})
 	}

@@ -19,6 +19,7 @@ package explainloop
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
 // most is the largest limit of the server.
@@ -48,7 +50,7 @@ who changes back what it writes, how often, who owns the field now, and what to 
 managedFields of the objects.`,
 		Example:           `  kubectl metacontroller explain-loop cc/website shop/example`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: c.CompleteName,
+		ValidArgsFunction: subresource.Complete(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return run(cmd.Context(), c, &flags, args)
 		},
@@ -91,11 +93,44 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 	if parent.Namespace != "" {
 		r.parent = parent.Namespace + "/" + parent.Name
 	}
+	if err := nameOthers(ctx, c, object, r.loops); err != nil {
+		return err
+	}
 	r.objects, err = reader.read(ctx, r.loops)
 	if err != nil {
 		return err
 	}
 	r.print(c.Out)
+	return nil
+}
+
+// nameOthers adds to loops of which nobody else is known which other controllers write the same place. The server names them in the syncs of one side.
+func nameOthers(ctx context.Context, c *connection.Connection, object controllerobject.Object, loops []loop) error {
+	if !slices.ContainsFunc(loops, func(l loop) bool { return len(l.by) == 0 }) {
+		return nil
+	}
+	all, err := c.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.Argument() == object.Argument() {
+			continue
+		}
+		client, err := subresource.New(c, other)
+		if err != nil {
+			return err
+		}
+		list, err := client.Syncs(ctx, v1alpha1.ControllerSyncOptions{Limit: most})
+		if err != nil {
+			continue // It does not run, or may not be looked at.
+		}
+		for i := range loops {
+			if l := &loops[i]; len(l.by) == 0 && slices.ContainsFunc(list.Items, l.writtenBy) {
+				l.by = []string{other.Kind() + " " + other.Name()}
+			}
+		}
+	}
 	return nil
 }
 

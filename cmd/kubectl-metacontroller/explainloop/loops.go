@@ -89,6 +89,19 @@ func loopsOf(syncs []v1alpha1.ControllerSync, kind string) []loop {
 	return list
 }
 
+// writtenBy reports whether a sync wrote the place.
+func (l *loop) writtenBy(s v1alpha1.ControllerSync) bool {
+	same := func(group, resource, namespace, name string) bool {
+		return l.object.Group == group && l.object.Resource == resource && l.object.Namespace == namespace && l.object.Name == name
+	}
+	if same(s.Group, s.Resource, s.Namespace, s.Name) && slices.Contains(s.Fields, l.path) {
+		return true
+	}
+	return slices.ContainsFunc(s.Children, func(c v1alpha1.SyncChild) bool {
+		return same(c.Group, c.Resource, c.Namespace, c.Name) && slices.Contains(c.Fields, l.path)
+	})
+}
+
 // deletedBy returns the children that syncs deleted themselves, to create them again perhaps.
 func deletedBy(syncs []v1alpha1.ControllerSync) map[v1alpha1.SyncObject]bool {
 	deleted := map[v1alpha1.SyncObject]bool{}

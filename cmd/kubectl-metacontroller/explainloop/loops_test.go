@@ -17,7 +17,9 @@ limitations under the License.
 package explainloop
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +28,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
@@ -223,5 +227,43 @@ func TestBothSidesOfALoopAreNamed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The server names the other controller in the syncs of one side: those of the other side are looked at.
+func TestTheOtherControllerIsNamedOnBothSides(t *testing.T) {
+	s := syncOf(1, v1alpha1.SyncTimer, "metadata.labels.guarded")
+	written := loop{object: deployment, path: "metadata.labels.guarded"}
+	if !written.writtenBy(s) {
+		t.Error("a write of a child is not found")
+	}
+	other := loop{object: deployment, path: "spec.replicas"}
+	if other.writtenBy(s) {
+		t.Error("a write of another place is found")
+	}
+	s.Children, s.Fields = nil, []string{"metadata.labels.guarded"}
+	s.ParentReference = v1alpha1.ParentReference{Group: "apps", Resource: "deployments", Namespace: "shop", Name: "web"}
+	if !written.writtenBy(s) {
+		t.Error("a write of a parent is not found")
+	}
+	const group = "/apis/metacontroller.k8s.io/v1alpha1/"
+	list, err := json.Marshal(v1alpha1.ControllerSyncList{Items: []v1alpha1.ControllerSync{s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := connectiontest.New(t, connectiontest.Documents{
+		group + "compositecontrollers":             `{"kind":"CompositeControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[{"metadata":{"name":"web"}}]}`,
+		group + "decoratorcontrollers":             `{"kind":"DecoratorControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[{"metadata":{"name":"guard"}}]}`,
+		group + "decoratorcontrollers/guard/syncs": strings.Replace(string(list), "{", `{"kind":"ControllerSyncList","apiVersion":"metacontroller.k8s.io/v1alpha1",`, 1),
+	}, genericiooptions.IOStreams{Out: io.Discard, ErrOut: io.Discard})
+	loops := []loop{written, other, {object: deployment, path: "metadata.labels.guarded", by: []string{"kubectl"}}}
+	web := controllerobject.Object{Composite: &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "web"}}}
+	if err := nameOthers(t.Context(), c, web, loops); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"DecoratorController guard", "", "kubectl"} {
+		if got := strings.Join(loops[i].by, " "); got != want {
+			t.Errorf("%s is written by %q, want %q", loops[i].path, got, want)
+		}
 	}
 }

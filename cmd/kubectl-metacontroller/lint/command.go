@@ -18,12 +18,12 @@ package lint
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
@@ -39,38 +39,47 @@ type options struct {
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
-		Use:   "lint -f FILE...",
+		Use:   "lint [FILE...]",
 		Short: "Say what the server would say of manifests, without a server",
-		Long: `Say what the server would say of manifests, without a server: what it would refuse, and what it would warn of. Objects of other API
-groups are left out, and so are warnings that need to know the cluster. The exit status is 1 if something would be refused.`,
-		Example: `  # A file, and all manifests of a folder
+		Long: `Say what the server would say of manifests, without a server: what it would refuse, and what it would warn of. The manifests are those of
+files, of folders and the folders in them, or without arguments of the working directory. A CustomResourceDefinition among them is
+compared with the controllers of its objects. Objects of other API groups are left out, and so are warnings that need to know the cluster.
+The exit status is 1 if something would be refused.`,
+		Example: `  # All manifests of a folder and its folders
+  kubectl metacontroller lint website
+
+  # A file, and the manifests of a folder without those of its folders
   kubectl metacontroller lint -f controller.yaml -f config/
 
   # What another program writes
   kustomize build config | kubectl metacontroller lint -f -`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd, streams)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && len(o.filenames) == 0 {
+				args = []string{"."}
+			}
+			return o.run(cmd, streams, args)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&o.filenames, "filename", "f", nil, "files and folders with manifests as YAML or JSON; - is the standard input")
 	flags.BoolVarP(&o.recursive, "recursive", "R", false, "look into folders of folders, too")
-	flags.StringVarP(&o.output, "output", "o", "", "output format: json")
+	flags.StringVarP(&o.output, "output", "o", "", "output format: json or yaml")
 	return cmd
 }
 
-func (o *options) run(cmd *cobra.Command, streams genericiooptions.IOStreams) error {
-	if len(o.filenames) == 0 {
-		return errors.New("name what to look at: kubectl metacontroller lint -f FILE")
-	}
-	if o.output != "" && o.output != "json" {
-		return fmt.Errorf("--output: %q is not known: use json", o.output)
+func (o *options) run(cmd *cobra.Command, streams genericiooptions.IOStreams, args []string) error {
+	if o.output != "" && o.output != "json" && o.output != "yaml" {
+		return fmt.Errorf("--output: %q is not known: use json or yaml", o.output)
 	}
 	sources, err := open(o.filenames, o.recursive, streams.In)
 	if err != nil {
 		return err
 	}
+	more, err := open(args, true, streams.In)
+	if err != nil {
+		return err
+	}
+	sources = append(sources, more...)
 	linter := newLinter()
 	findings := []finding{}
 	looked := 0
@@ -79,6 +88,7 @@ func (o *options) run(cmd *cobra.Command, streams genericiooptions.IOStreams) er
 		findings = append(findings, found...)
 		looked += objects
 	}
+	findings = append(findings, linter.definitionFindings()...)
 	if err := write(streams.Out, o.output, findings); err != nil {
 		return err
 	}
@@ -91,6 +101,13 @@ func write(out io.Writer, format string, findings []finding) error {
 		encoder.SetEscapeHTML(false)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(findings)
+	}
+	if format == "yaml" {
+		text, err := yaml.Marshal(findings)
+		if err == nil {
+			_, err = out.Write(text)
+		}
+		return err
 	}
 	for _, f := range findings {
 		if _, err := fmt.Fprintln(out, f); err != nil {

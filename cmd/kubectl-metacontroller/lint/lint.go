@@ -66,12 +66,17 @@ func (f finding) String() string {
 type linter struct {
 	scheme  *runtime.Scheme
 	decoder runtime.Decoder
+
+	// controllers and definitions are those that were found so far, and at is where the linter is.
+	controllers []composite
+	definitions []customResource
+	at          finding
 }
 
 func newLinter() *linter {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
-	return &linter{scheme, serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)}
+	return &linter{scheme: scheme, decoder: serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)}
 }
 
 // lint returns what there is to say of a file, and how many objects of the group it holds.
@@ -83,6 +88,7 @@ func (l *linter) lint(ctx context.Context, s source) ([]finding, int) {
 	var findings []finding
 	objects := 0
 	for i, document := range documents {
+		l.at.File, l.at.Document = s.name, i+1
 		found, looked := l.document(ctx, document)
 		for _, f := range found {
 			f.File, f.Document = s.name, i+1
@@ -109,6 +115,9 @@ func (l *linter) document(ctx context.Context, text []byte) ([]finding, int) {
 	_ = json.Unmarshal(encoded, &head) // What is no object is not of the group; what is wrong with the kind, the decoder says.
 	if head.Kind == "List" && head.APIVersion == "v1" {
 		return l.list(ctx, encoded, header{})
+	}
+	if head.Kind == "CustomResourceDefinition" {
+		l.addDefinition(encoded)
 	}
 	version, err := schema.ParseGroupVersion(head.APIVersion)
 	if err != nil || version.Group != v1alpha1.GroupName {
@@ -211,6 +220,7 @@ func (l *linter) review(ctx context.Context, object runtime.Object, kind string)
 	case *metacontroller.CompositeController:
 		o.Namespace = "" // The server takes it off.
 		errs, warnings = validation.ValidateCompositeController(o), validation.WarningsForCompositeController(o)
+		l.controllers = append(l.controllers, composite{l.at, o})
 	case *metacontroller.DecoratorController:
 		o.Namespace = ""
 		errs, warnings = validation.ValidateDecoratorController(o), validation.WarningsForDecoratorController(o)

@@ -18,6 +18,8 @@ package lint
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,7 +118,7 @@ func TestWhatIsPrinted(t *testing.T) {
 	}{
 		"a right one":      {right, []string{"-f", "-"}, "The server would accept this: 0 warnings in 1 object.\n", ""},
 		"a folder":         {"", []string{"-f", filepath.Join(folder, "right")}, "The server would accept this: 0 warnings in 1 object.\n", ""},
-		"nothing":          {"", nil, "", "name what to look at"},
+		"nothing":          {"", nil, "", "the folder . holds no file *.yaml"},
 		"no such file":     {"", []string{"-f", filepath.Join(folder, "none")}, "", "reading manifests"},
 		"another format":   {"", []string{"-f", "-", "-o", "xml"}, "", `"xml" is not known`},
 		"an empty folder":  {"", []string{"-f", filepath.Join(folder, "wrong")}, "", "look into its folders with -R"},
@@ -178,6 +180,46 @@ func TestWhatIsPrinted(t *testing.T) {
 			}
 			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("the error is %v, want %q", err, tc.err)
+			}
+		})
+	}
+}
+
+// A folder is looked at with the folders in it, and the definition of a kind is compared with the controller of its objects.
+func TestDefinitionsAreComparedWithControllers(t *testing.T) {
+	const controller = `# CR
+{apiVersion: metacontroller.k8s.io/v1alpha1, kind: CompositeController, metadata: {name: web}, spec: {%sparentResource: {apiVersion: example.com/VERSION,
+		resource: websites}, childResources: [{apiVersion: v1, resource: pods, updateStrategy: {method: InPlace}}],
+		hooks: {sync: {version: v2, webhook: {url: "http://localhost/sync"}}}}}`
+	const definition = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: websites.example.com}, spec: {versions: [
+		{name: v1, served: true, %sschema: {openAPIV3Schema: {properties: {spec: {properties: {%s}}}}}}, {name: v1alpha1, served: false}]}}`
+	for what, tc := range map[string]struct{ generated, version, subresources, fields, want string }{
+		"all is well":          {"generateSelector: true, ", "v1", "subresources: {status: {}}, ", "", "0 warnings in 1 object"},
+		"a selector":           {"", "v1", "subresources: {status: {}}, ", "selector: {}", "0 warnings in 1 object"},
+		"no selector":          {"", "v1", "subresources: {status: {}}, ", "", "spec.generateSelector: websites.example.com has no field spec.selector"},
+		"no status":            {"generateSelector: true, ", "v1", "", "", "websites.example.com has no subresource status in v1"},
+		"an unserved version":  {"generateSelector: true, ", "v1alpha1", "", "", "the CustomResourceDefinition websites.example.com does not serve v1alpha1, only v1"},
+		"a version of no kind": {"generateSelector: true, ", "v2", "", "", "does not serve v2, only v1"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			folder := t.TempDir()
+			for name, text := range map[string]string{
+				"base/controller.yaml": strings.ReplaceAll(fmt.Sprintf(controller, tc.generated), "VERSION", tc.version),
+				"base/crd.yaml":        fmt.Sprintf(definition, tc.subresources, tc.fields), "testdata/sync.request.json": "{]", "package.json": "{}",
+			} {
+				path := filepath.Join(folder, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Chdir(folder)
+			for _, args := range [][]string{nil, {"."}, {folder}} {
+				if got, err := run(t, "", args...); err != nil || !strings.Contains(got, tc.want) {
+					t.Errorf("%q: printed %q, error %v, want %q", args, got, err, tc.want)
+				}
+			}
+			if got, err := run(t, "", "base", "-o", "yaml"); err != nil || strings.Contains(got, "severity: warning") == strings.HasPrefix(tc.want, "0") {
+				t.Errorf("as YAML: printed %q, error %v", got, err)
 			}
 		})
 	}

@@ -24,6 +24,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
@@ -75,7 +76,7 @@ func filesOf(name string, recursive bool) ([]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path != name && !recursive:
+		case entry.IsDir() && path != name && (!recursive || foreign(entry.Name())):
 			return fs.SkipDir
 		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
 			files = append(files, path)
@@ -89,6 +90,11 @@ func filesOf(name string, recursive bool) ([]string, error) {
 		return nil, fmt.Errorf("the folder %s holds no file *.yaml, *.yml or *.json: name others with -f, or look into its folders with -R", name)
 	}
 	return files, nil
+}
+
+// foreign tells of a folder in another one whether its files are no manifests: recorded requests, and what other programs install or hide.
+func foreign(folder string) bool {
+	return strings.HasPrefix(folder, ".") || slices.Contains([]string{"testdata", "node_modules", "vendor"}, folder)
 }
 
 // documents splits a file. Empty documents are counted, as editors count them, and are empty.

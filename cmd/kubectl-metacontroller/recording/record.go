@@ -53,7 +53,7 @@ Values of Secrets are hidden in requests, also from a hook on this machine; what
   kubectl metacontroller record cc/website shop/example -o testdata
   kubectl metacontroller replay testdata --exec 'python3 hook.py'`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteName,
+		ValidArgsFunction: subresource.Complete(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), c, args)
 		},
@@ -126,7 +126,7 @@ func (r *recorder) all(ctx context.Context, c *connection.Connection, parents []
 				break
 			}
 			if err = pair.write(r.folder); err == nil {
-				fmt.Fprintf(c.Out, "%s\n", filepath.Join(r.folder, pair.name+requestEnd))
+				fmt.Fprintf(c.Out, "%s\n%s\n", filepath.Join(r.folder, pair.name+requestEnd), filepath.Join(r.folder, pair.name+responseEnd))
 				r.recorded++
 			}
 		}

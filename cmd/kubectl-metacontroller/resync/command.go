@@ -38,7 +38,7 @@ namespaces.`,
 		Example: `  kubectl metacontroller resync cc/website shop/example
   kubectl metacontroller resync cc/website --all`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteName,
+		ValidArgsFunction: subresource.Complete(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return run(cmd.Context(), c, &flags, args)
 		},
@@ -67,6 +67,10 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 		fmt.Fprint(c.Out, "1 parent is")
 	default:
 		fmt.Fprintf(c.Out, "%d parents are", n)
+	}
+	if object.Paused() {
+		fmt.Fprintf(c.Out, " in the queue, and synced when %s is resumed: it is paused. Resume it with: %s resume %[1]s\n", object.Argument(), connection.Program)
+		return nil
 	}
 	fmt.Fprintf(c.Out, " in the queue. See how it goes with: %s parents %s%s\n", connection.Program, object.Argument(), selected.Arguments())
 	return nil

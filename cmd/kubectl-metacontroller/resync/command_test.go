@@ -50,3 +50,15 @@ func TestWhatBecameOfParents(t *testing.T) {
 		})
 	}
 }
+
+func TestAPausedControllerIsSaidToBePaused(t *testing.T) {
+	const controller = "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/web"
+	printed, err := connectiontest.Run(t, resync.NewCommand, connectiontest.Documents{
+		controller:             `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"web"},"spec":{"paused":true}}`,
+		controller + "/resync": `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"ControllerResync","status":{"parents":2}}`,
+	}, "cc/web", "--all")
+	const want = "2 parents are in the queue, and synced when cc/web is resumed: it is paused. Resume it with: kubectl metacontroller resume cc/web\n"
+	if err != nil || printed != want {
+		t.Errorf("printed %q, error %v, want %q", printed, err, want)
+	}
+}

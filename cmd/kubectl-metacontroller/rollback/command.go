@@ -52,7 +52,7 @@ whoever applies the parent from elsewhere, such as from a Git repository, has to
   kubectl -n shop get controllerrevisions.metacontroller.k8s.io
   kubectl metacontroller rollback cc/website shop/example --to-revision=websites.example.com-2f1d`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: c.CompleteName,
+		ValidArgsFunction: subresource.Complete(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), c, args)
 		},

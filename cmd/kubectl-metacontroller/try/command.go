@@ -59,7 +59,7 @@ The exit status is 0 if nothing would change, 1 if something would, and greater 
   # To all parents, with a hook that runs already
   kubectl metacontroller try cc/website --all --hook http://localhost:8080/sync`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: c.CompleteName,
+		ValidArgsFunction: subresource.Complete(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), c, args)
 		},
