@@ -331,7 +331,7 @@ func (h *hookRunner) silence() string {
 // findPort finds out whether the program listens at one port of its own.
 func (h *hookRunner) findPort() bool {
 	ports := listeningPorts(h.running.ID())
-	if len(ports) != 1 {
+	if len(ports) != 1 || ports[0] == h.port { // It has begun to listen where it should.
 		return false
 	}
 	if int(h.own.Swap(int32(ports[0]))) != ports[0] { //nolint:gosec // Ports have 16 bits.

@@ -65,10 +65,10 @@ func TestTable(t *testing.T) {
 		want string
 	}{
 		"one namespace": {subresource.Table{}, `
-TIME           PARENT   TRIGGER                                HOOK   RESULT
-03:04:00.000   a        SpecChanged,…anged Service/a, 2 more   12ms   Update Service/a…/a (Conflict); wrote status.ready
-02:04:05.000   n        RelatedChanged                         0s     9 more; no luck …` + strings.Repeat("x", 21) + `: the reason
-01:57:23.000   -        OwnWrite, Timer                        -      3 syncs did nothing since then
+TIME           PARENT   TRIGGER                        HOOK   RESULT
+03:04:00.000   a        SpecChang…ed Service/a, 2 more   12ms   Update Service/a c…efuse Service/a (Conflict); wrote status.ready
+02:04:05.000   n        RelatedChanged                 0s     no luck xxxxxxxxxx…` + strings.Repeat("x", 25) + `: the reason
+01:57:23.000   -        OwnWrite, Timer                -      3 syncs did nothing since then
 `},
 		"all namespaces, wide": {subresource.Table{Namespace: true, Resource: true, Wide: true}, `
 TIME           NAMESPACE   RESOURCE               PARENT   TRIGGER                                       WAIT   HOOK   RESULT

@@ -30,7 +30,7 @@ import (
 )
 
 // maxTriggers is how many characters of the triggers are printed, unless the table is wide.
-const maxTriggers = 36
+const maxTriggers = 28
 
 // clock is how times are printed.
 const clock = "15:04:05.000"
@@ -57,7 +57,7 @@ func (t table) print(out io.Writer, syncs []v1alpha1.ControllerSync, headers boo
 			i += idle - 1
 			continue
 		}
-		why, result := subresource.OneLine(triggers(s)), subresource.OneLine(result(s))
+		why, result := subresource.OneLine(triggers(s)), subresource.OneLine(result(s, t.Wide))
 		if !t.Wide {
 			why = outputformat.Middle(why, maxTriggers)
 		}
@@ -93,9 +93,12 @@ func reasons(syncs []v1alpha1.ControllerSync) string {
 	return outputformat.Middle(subresource.OneLine(strings.Join(found, ", ")), maxTriggers)
 }
 
-// result is what a sync did with children and with the parent, and its error.
-func result(s *v1alpha1.ControllerSync) string {
+// result is what a sync did with children and with the parent, and its error, which comes alone where there is no room for both.
+func result(s *v1alpha1.ControllerSync, all bool) string {
 	var parts []string
+	if s.Error != "" && !all {
+		return s.Error
+	}
 	if done := children(s); done != "" {
 		parts = append(parts, done)
 	}
