@@ -173,7 +173,7 @@ ordered: build control-plane-build ## Have hooks delete their children one by on
 		-ordered.children '$(CHILDREN)'
 
 .PHONY: faults
-faults: build control-plane-build ## Run the long forms of all faults, or of those that FAULT matches, and write docs/reliability.md.
+faults: build control-plane-build ## Run the long forms of all faults, or of those that FAULT matches, and write test/faults/measured.md.
 	@hack/faults.sh '$(FAULT)'
 
 .PHONY: fleet

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the long forms of the tests of faults, of which `make test` runs short ones, and writes what they measured into the table of
-# docs/reliability.md. Root mounts the file systems that are cut off and fill up; without root these rows are not measured.
+# test/faults/measured.md. Root mounts the file systems that are cut off and fill up; without root these rows are not measured.
 # Usage: hack/faults.sh [REGEXP], where REGEXP names the tests that are run; the figures of the others stay those of the run before.
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
@@ -31,5 +31,5 @@ long 1 "${tests:-^TestANodeIsLost\$}" ./test/e2e/rescue
 long 1 "${tests:-^TestFiftyHostileHooks\$}" ./test/conformance/hostile
 long 1 "${tests:-^TestAPanicAtEveryRequest\$}" ./test/simulation/world
 
-go run ./hack/fault-table "${FAULTS_REPORT}" docs/reliability.md
+go run ./hack/fault-table "${FAULTS_REPORT}" test/faults/measured.md
 finish faults
