@@ -154,7 +154,7 @@ func TestWhatASyncWroteIsFoundByChildAndPlace(t *testing.T) {
 	}
 }
 
-// docs/inspection.md says how many there are.
+// docs/kubectl-plugin.md says how many there are.
 func TestTheDefaultRingHasThousandsOfSyncs(t *testing.T) {
 	h := NewRing(DefaultBytes).Of("c", "u")
 	child := func(name string) (plan.Step, plan.Outcome) {

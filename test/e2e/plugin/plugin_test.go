@@ -34,7 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/terminal"
 )
 
-var update = flag.Bool("update", false, "write what is printed to docs/kubectl-plugin.md")
+var update = flag.Bool("update", false, "write what is printed to docs/kubectl-plugin.md and testdata")
 
 func TestMain(m *testing.M) { os.Exit(terminal.Main(m)) }
 
@@ -48,10 +48,12 @@ func TestPlugin(t *testing.T) {
 	t.Run("InitADecorator", func(t *testing.T) { beginADecorator(t, c) })
 }
 
-// playPage runs the page docs/kubectl-plugin.md from its top to its end.
+// playPage runs the page docs/kubectl-plugin.md from its top to its end, and then what is too long for it.
 func playPage(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	terminal.New(t, c).Play(t, "docs/kubectl-plugin.md", 20, *update)
+	s := terminal.New(t, c)
+	s.Play(t, "docs/kubectl-plugin.md", 20, *update)
+	s.Play(t, "test/e2e/plugin/testdata/more.md", 20, *update)
 }
 
 // begin goes from an empty folder to a Deployment in four commands, and to a changed one with a fifth, in each language.

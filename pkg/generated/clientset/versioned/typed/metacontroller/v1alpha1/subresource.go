@@ -26,7 +26,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
 )
 
-// ControllerSubresources reads the subresources of controllers of one kind that take options of their own. docs/inspection.md says what they
+// ControllerSubresources reads the subresources of controllers of one kind that take options of their own. docs/kubectl-plugin.md says what they
 // tell. An error is one of the API server, as of the other methods.
 type ControllerSubresources interface {
 	// GetParents returns how a controller is doing with those of its parents that the options select: 100 at most, or options.Limit.
