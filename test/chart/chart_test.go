@@ -103,9 +103,9 @@ volumeMounts: [{name: encryption, mountPath: /etc/metacontroller/encryption, rea
 	},
 }
 
-// patchesOfThePage returns the patches in the one kustomization of docs/operations/install.md that has a text. Without it there are none.
+// patchesOfThePage returns the patches in the one kustomization of docs/operations/configure.md that has a text. Without it there are none.
 func patchesOfThePage(text string) string {
-	page, err := os.ReadFile(filepath.Join(cluster.Root(), "docs", "operations", "install.md"))
+	page, err := os.ReadFile(filepath.Join(cluster.Root(), "docs", "operations", "configure.md"))
 	if err != nil {
 		return ""
 	}

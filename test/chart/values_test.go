@@ -461,7 +461,7 @@ func TestEveryValueIsInTheSchema(t *testing.T) {
 }
 
 func TestValuesOfThePageAreRight(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(cluster.Root(), "docs", "operations", "install.md"))
+	text, err := os.ReadFile(filepath.Join(cluster.Root(), "docs", "operations", "configure.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

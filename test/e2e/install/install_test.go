@@ -29,16 +29,19 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/terminal"
 )
 
-const page = "docs/operations/install.md"
+const (
+	page        = "docs/operations/install.md"
+	configuring = "docs/operations/configure.md"
+)
 
 var update = flag.Bool("update", false, "write what is printed to "+page)
 
 func TestMain(m *testing.M) { os.Exit(terminal.Main(m)) }
 
-// kustomizations are those of the page, by the overlay that they name.
-func kustomizations(t *testing.T) map[string]string {
+// kustomizations are those of a document, by the overlay that they name.
+func kustomizations(t *testing.T, document string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(cluster.Root(), filepath.FromSlash(page)))
+	text, err := os.ReadFile(filepath.Join(cluster.Root(), filepath.FromSlash(document)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +79,7 @@ func shell(t *testing.T, kustomization string) *terminal.Shell {
 }
 
 func TestThePageIsPlayed(t *testing.T) {
-	shell(t, kustomizations(t)["single-node"]).Play(t, page, 3, *update)
+	shell(t, kustomizations(t, page)["single-node"]).Play(t, page, 3, *update)
 	pods := cluster.Shared(t).Kubectl(t, "get", "statefulset", "--namespace", "metacontroller", "-o", "jsonpath={.items[*].spec.template.spec.containers[*].image}")
 	if pods != "example.org/metacontroller-apiserver:v0.1.0" {
 		t.Errorf("the image is %q", pods)
@@ -84,7 +87,7 @@ func TestThePageIsPlayed(t *testing.T) {
 }
 
 func TestTheAddressesOfEtcdAreNamedInOnePlace(t *testing.T) {
-	printed := shell(t, kustomizations(t)["production"]).Must(t, "kubectl kustomize .")
+	printed := shell(t, kustomizations(t, configuring)["production"]).Must(t, "kubectl kustomize .")
 	const servers = "https://etcd-0.example.org:2379,https://etcd-1.example.org:2379,https://etcd-2.example.org:2379"
 	if !strings.Contains(printed, "value: "+servers+"\n") {
 		t.Errorf("the addresses are not in\n%s", printed)
