@@ -265,7 +265,7 @@ vulnerabilities: ## Known vulnerabilities that code of ours can reach; needs the
 	@hack/vulnerabilities.sh
 
 .PHONY: verify-docs
-verify-docs: ## docs/architecture.md names every package, and links in documents lead somewhere.
+verify-docs: ## Links in documents lead somewhere, and every package says what it is for.
 	@hack/verify-docs.sh
 
 .PHONY: verify-monitoring
