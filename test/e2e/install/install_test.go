@@ -78,11 +78,32 @@ func shell(t *testing.T, kustomization string) *terminal.Shell {
 	return s
 }
 
+// installedImage is the image of the server's Pods.
+func installedImage(t *testing.T) string {
+	t.Helper()
+	return cluster.Shared(t).Kubectl(t, "get", "statefulset", "--namespace", "metacontroller", "-o", "jsonpath={.items[*].spec.template.spec.containers[*].image}")
+}
+
 func TestThePageIsPlayed(t *testing.T) {
 	shell(t, kustomizations(t, page)["single-node"]).Play(t, page, 3, *update)
-	pods := cluster.Shared(t).Kubectl(t, "get", "statefulset", "--namespace", "metacontroller", "-o", "jsonpath={.items[*].spec.template.spec.containers[*].image}")
-	if pods != "example.org/metacontroller-apiserver:v0.1.0" {
-		t.Errorf("the image is %q", pods)
+	if image := installedImage(t); image != "example.org/metacontroller-apiserver:v0.1.0" {
+		t.Errorf("the image is %q", image)
+	}
+}
+
+// TestTheReadmeInstalls runs the line of README.md that installs the server.
+func TestTheReadmeInstalls(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(cluster.Root(), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^kubectl kustomize artifacts/overlays/.*$`).FindString(string(readme))
+	if line == "" {
+		t.Fatal("README.md has no line that installs the server")
+	}
+	shell(t, "").Must(t, "cd metacontroller-apiserver && "+line)
+	if image := installedImage(t); image != "registry.example.org/metacontroller-apiserver:v0.1.0" {
+		t.Errorf("the image is %q", image)
 	}
 }
 
