@@ -61,14 +61,17 @@ func NewCommand() *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
 		Use:   "preflight [--kubeconfig FILE] [--service-account NAMESPACE/NAME]",
-		Short: "Say what would keep a server from working in a cluster",
-		Long: `Say what would keep a server from working in a cluster, and what to do about it. Nothing is changed.
+		Short: "Print what would keep a server from working in a cluster",
+		Long: `Print what would keep a server from working in a cluster, and how to fix it. Nothing is changed.
 
-The checks: the kube-apiserver answers and has a version that is supported; it has an aggregation layer; the server's user
-has the rights that the server uses; no CustomResourceDefinitions, no other server and no Metacontroller has the group;
-certificates that are given match, are valid and have the name of the Service; etcd answers where it is not the server's own.
+It checks that
+- the kube-apiserver answers, has a supported version, and an aggregation layer;
+- the server's user has the rights that the server uses;
+- neither CustomResourceDefinitions, another server nor Metacontroller has the group;
+- certificates match, are valid, and have the name of the Service;
+- an etcd of yours answers.
 
-The exit status is 0 if nothing is in the way, 1 if there is a problem, and 2 if the checks could not be made.`,
+The exit status is 0 if nothing is in the way, 1 if there is a problem, and 2 if a check could not be made.`,
 		Example: `  # Before an installation inside of the cluster, as an administrator
   metacontroller-apiserver preflight
 

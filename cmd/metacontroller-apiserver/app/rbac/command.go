@@ -61,12 +61,13 @@ func NewCommandOf(program string, connect func() (*rest.Config, error), explain 
 		Short: "Print the roles and bindings that the service account of a controller needs",
 		Long: `Print the roles and bindings that the service account of a controller needs, as YAML for kubectl apply.
 
-They hold the verbs that this server uses for what the definition says, and no others: a ClusterRole for parents and
-children, a Role in each namespace that holds credentials of hooks, and a Role with which the server may act as the
-account, for a server that may not act as every account anyway.
+They hold the verbs that this server uses for the definition, and no others:
+- a ClusterRole for parents and children;
+- a Role in each namespace with credentials of hooks;
+- a Role with which the server may act as the account.
 
-With NAME the controller is read from the server, and what the cluster serves is taken into account. With a file,
-no cluster is needed.`,
+With NAME the command reads the controller from the server, and looks at what the cluster serves. With a file it needs no
+cluster.`,
 		Example: fmt.Sprintf(`  # Before the controller is created
   %[1]s rbac -f controller.yaml | kubectl apply -f -
 

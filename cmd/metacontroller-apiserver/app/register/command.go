@@ -61,14 +61,14 @@ func NewRegisterCommand() *cobra.Command {
 
 Creates the namespace metacontroller if there is none, and applies the ClusterRoles, the Role for the Lease of the
 server that runs controllers, a Service that names the host, and the APIService v1alpha1.metacontroller.k8s.io with the
-authority of the server's certificate. Then waits until the cluster's kube-apiserver reaches the server. Doing it again is
-harmless; unregister takes it back.
+authority of the server's certificate. Then it waits until the cluster's kube-apiserver reaches the server. You may repeat
+it; unregister undoes it.
 
-A namespace that exists is not changed, and neither is a role whose rules somebody else has written: what it lacks
-is printed, and --restore-roles replaces it.
+It changes neither an existing namespace nor a role whose rules somebody else has written. It prints what such a role
+lacks, and --restore-roles replaces it.
 
-It refuses, and changes nothing, when CustomResourceDefinitions serve the group in this cluster, or when it is
-registered for another server.`,
+It refuses, and changes nothing, when CustomResourceDefinitions serve the group in this cluster, or when another server
+is registered for it.`,
 		Example: `  # A server on this machine, whose certificates were made in its data directory
   metacontroller-apiserver register --kubeconfig FILE --data-dir DIR --host localhost --port 6443
 
@@ -142,9 +142,9 @@ func NewUnregisterCommand() *cobra.Command {
 		Short: "Take back what register did; the server's objects stay in its store",
 		Long: `Take back what register did.
 
-Deletes the APIService, the Service, the ClusterRoles and the Role, but for roles that register has left as others wrote them. The
-namespace metacontroller stays, without the labels that earlier versions of register gave it, and so do the server's own
-objects, in its store. Namespaces of the cluster can be deleted again, even if the server is gone for good.`,
+Deletes the APIService, the Service, the ClusterRoles and the Role, except roles that others wrote. The namespace
+metacontroller stays, without the labels of earlier versions, and so do the objects in the server's store. Namespaces of
+the cluster can then be deleted without the server.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {

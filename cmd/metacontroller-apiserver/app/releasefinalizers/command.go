@@ -54,13 +54,15 @@ func NewCommand() *cobra.Command {
 		Short: "Take the finalizers of controllers off their parents, when the server is gone",
 		Long: `Take the finalizers of controllers off their parents, when the server is gone.
 
-A controller with a finalize hook puts its finalizer on its parents, and takes it off when it is deleted. Where server and
-store are gone nobody does, and neither these objects nor their namespaces can be deleted. This command looks for such
-objects in the cluster and takes the finalizers off, without calling hooks: what these would have cleaned up stays.
+A controller with a finalize hook puts its finalizer on its parents, and the server removes it when the controller is
+deleted. Without the server and its store, neither these objects nor their namespaces can be deleted. This command finds
+such objects and takes the finalizers off. It calls no hook: what a hook would have cleaned up stays.
 
-Without --yes it prints what it would do, and writes nothing. It refuses controllers that a running server has: delete
-these with kubectl, which does the same. A server that the cluster does not reach runs its controllers nevertheless: the
-command refuses all while somebody renews the Lease of the server. A CONTROLLER is cc/NAME or dc/NAME, or a name alone, for both kinds; none is all.`,
+Without --yes it prints what it would do, and writes nothing. It refuses controllers of a running server: delete these
+with kubectl. It refuses everything while somebody renews the Lease of the server, because a server that the cluster does
+not reach runs its controllers all the same.
+
+A CONTROLLER is cc/NAME or dc/NAME, or NAME for both kinds; without one, all controllers are released.`,
 		Example: `  # What is there
   metacontroller-apiserver release-finalizers
 

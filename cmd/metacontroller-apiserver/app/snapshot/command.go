@@ -62,8 +62,8 @@ func newSaveCommand(dataDir string, etcdDir func(string) string) *cobra.Command 
 		Short: "Save the store of a running server, as it is at one moment",
 		Long: `Save the store of a running server, as it is at one moment. The server goes on meanwhile.
 
-It is run where the server runs and as the same user, since the store listens on a socket in the data directory. A file
-that exists is replaced, once the snapshot is whole. With - the snapshot is written to the standard output.`,
+Run it on the server's machine and as its user, because the store listens on a socket in the data directory. It replaces
+an existing file once the snapshot is whole. With - it writes the snapshot to the standard output.`,
 		Example: `  metacontroller-apiserver snapshot save --data-dir DIR backup.db
 
   # From a server in the cluster
@@ -90,9 +90,9 @@ func newRestoreCommand(etcdDir func(string) string) *cobra.Command {
 		Short: "Make a data directory of a snapshot, for a server to start on",
 		Long: `Make a data directory of a snapshot, for a server to start on.
 
-The directory may hold certificates, and must not hold a store: nothing is overwritten. Revisions go on well after those
-that clients have seen as resourceVersions before the store was lost, so that every watch begins anew and no write that
-was prepared before is taken for one of a later state. With - the snapshot is read from the standard input.`,
+The directory may hold certificates, and must not hold a store. Revisions continue far above those that clients have seen
+as resourceVersions. So every watch begins anew, and a write that was prepared before is a conflict. With - it reads the
+snapshot from the standard input.`,
 		Example:      `  metacontroller-apiserver snapshot restore backup.db --data-dir DIR`,
 		Args:         cobra.ExactArgs(1),
 		SilenceUsage: true,

@@ -45,10 +45,9 @@ func NewExportCommand() *cobra.Command {
 		Short: "Print all controllers and ControllerRevisions as YAML, for import",
 		Long: `Print all controllers and ControllerRevisions as YAML, for import.
 
-They are read from whoever serves the API group in the cluster: this server, or the CustomResourceDefinitions of
-Metacontroller. What another server gives objects anew is left out, and so is their status, except for the resources on
-whose objects a controller may have put its finalizer. The revisions are first, since a controller that finds none ends
-a rolling update by updating all children at once.`,
+It reads them from this server, or from the CustomResourceDefinitions of Metacontroller. It leaves out what another server
+sets anew, and the status, except for the resources whose objects may have the controller's finalizer. Revisions come
+first, because a controller without them ends a rolling update by updating all children at once.`,
 		Example:      "  metacontroller-apiserver export > controllers.yaml",
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
@@ -73,9 +72,9 @@ func NewImportCommand() *cobra.Command {
 		Short: "Create the controllers and ControllerRevisions in a file",
 		Long: `Create the controllers and ControllerRevisions in a file: of export, or of kubectl get -o yaml.
 
-What is there already is left alone, so it can be done again. Of each object is printed what became of it, and the
-status is not zero if one is not as in the file. A ControllerRevision is left out if the parent to which it belongs is gone,
-or was replaced by another object of the name: it would be collected as garbage.`,
+It leaves existing objects alone, so that you may repeat it. It prints what became of each object. The exit status is not
+zero if one is not as in the file. It leaves out a ControllerRevision whose parent is gone or was replaced by another
+object of the name, because the cluster would collect it as garbage.`,
 		Example: `  metacontroller-apiserver import -f controllers.yaml
 
   # Look first at what the controllers would do: kubectl metacontroller resume lets each of them go on
