@@ -75,7 +75,7 @@ func newConfig(ctx context.Context, o options.Completed) (*apiserver.Config, err
 		return nil, err
 	}
 	if !o.Admission.EscalationCheck {
-		klog.FromContext(ctx).Info("Whoever may write a controller has the rights of this server, because of --escalation-check=false")
+		klog.FromContext(ctx).Info("Every author of a controller has the rights of this server, because of --escalation-check=false")
 	}
 	if err := applyAdmission(generic, &plugins, o.Registry, own...); err != nil {
 		return nil, err

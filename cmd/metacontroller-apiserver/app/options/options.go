@@ -207,7 +207,7 @@ func newAdmission() *Admission { return &Admission{EscalationCheck: true} }
 
 func (a *Admission) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&a.EscalationCheck, "escalation-check", a.EscalationCheck, "Refuse controllers that may do more in the cluster than "+
-		"the users who write them, unless these have the verb escalate on the controllers. Without it, whoever may write a "+
+		"the users who write them, unless these have the verb escalate on the controllers. Without it, every author of a "+
 		"controller has the rights of this server.")
 }
 

@@ -139,7 +139,7 @@ func (o *options) print(b *strings.Builder, c *controller) error {
 			"selects\n# by their labels.\n")
 	}
 	if len(c.needs.Requester) > 0 {
-		b.WriteString("# The cluster looks for these at whoever wrote certificate requests and admission policies. Only certificates of nodes and\n" +
+		b.WriteString("# The cluster asks these of the authors of certificate requests and admission policies. Only certificates of nodes and\n" +
 			"# policies with parameters take them, so that they are not given here:\n")
 		for _, line := range rights.Lines(c.needs.Requester) {
 			fmt.Fprintf(b, "# - %s\n", line)
