@@ -17,7 +17,6 @@ limitations under the License.
 package firsthour
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
