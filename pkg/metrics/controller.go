@@ -72,8 +72,6 @@ type Remembered struct {
 	OwnWrites int
 	// SyncedParents are parents whose recent syncs are recorded.
 	SyncedParents int
-	// DeferredStatuses are statuses of parents that wait to be written.
-	DeferredStatuses int
 	// Settling are parents of which it is known whether they settle, Deletions children whose deletion counts for the guard, and Obstacles parents
 	// whose children have names that other objects have.
 	Settling, Deletions, Obstacles int
@@ -200,7 +198,7 @@ func (c *Controller) collectRemembered(ch chan<- prometheus.Metric, r Remembered
 	for what, n := range map[string]int{
 		"parents": r.Parents, "children": r.Children, "customize_responses": r.CustomizeResponses,
 		"etag_responses": r.EtagResponses, "own_writes": r.OwnWrites, "synced_parents": r.SyncedParents,
-		"deferred_statuses": r.DeferredStatuses, "settling": r.Settling, "deletions": r.Deletions, "obstacles": r.Obstacles, "told": r.Told,
+		"settling": r.Settling, "deletions": r.Deletions, "obstacles": r.Obstacles, "told": r.Told,
 		"failing": r.Failing, "finalizing": r.Finalizing, "rights": r.Rights, "selectors": r.Selectors, "revisions": r.Revisions,
 	} {
 		ch <- remembered.constant(float64(n), c.name, what)
@@ -228,8 +226,8 @@ type Queue struct {
 
 // QueueState is the state of a workqueue at one instant. Numbers are numbers of keys.
 type QueueState struct {
-	// Begun, Live, Retry, SelfTriggered and Resync are queued, by priority.
-	Begun, Live, Retry, SelfTriggered, Resync int
+	// Live, Retry, SelfTriggered and Resync are queued, by priority.
+	Live, Retry, SelfTriggered, Resync int
 	// Again are queued as soon as the worker that has them is done.
 	Again int
 	// Processing are with a worker.
@@ -246,7 +244,7 @@ type QueueState struct {
 
 // Depth is the number of keys that are to be processed as soon as a worker is free.
 func (s QueueState) Depth() int {
-	return s.Begun + s.Live + s.Retry + s.SelfTriggered + s.Resync + s.Again
+	return s.Live + s.Retry + s.SelfTriggered + s.Resync + s.Again
 }
 
 func newQueue(name string) Queue {
@@ -309,7 +307,7 @@ func (q *Queue) collect(ch chan<- prometheus.Metric, controller string) QueueSta
 	ch <- unfinishedWork.constant(s.Unfinished.Seconds(), controller)
 	ch <- longestRunning.constant(s.Longest.Seconds(), controller)
 	for name, n := range map[string]int{
-		"begun": s.Begun, "live": s.Live, "retry": s.Retry, "self_triggered": s.SelfTriggered, "resync": s.Resync, "again": s.Again,
+		"live": s.Live, "retry": s.Retry, "self_triggered": s.SelfTriggered, "resync": s.Resync, "again": s.Again,
 		"processing": s.Processing, "held": s.Held, "retrying": s.Retrying, "scheduled": s.Scheduled,
 	} {
 		ch <- queueKeys.constant(float64(n), controller, name)

@@ -87,11 +87,11 @@ var (
 	})
 	queueKeys = declare(Family{
 		Name: "metacontroller_workqueue_keys", Type: Gauge, Labels: []string{labelController, "state"},
-		Help: "Parents in a controller's workqueue by state. A parent may be counted in several: queued by priority (begun, live, " +
+		Help: "Parents in a controller's workqueue by state. A parent may be counted in several: queued by priority (live, " +
 			"retry, self_triggered, resync), queued again after its sync (again), being synced (processing), held back by " +
 			"expectations (held), in back-off or postponed (retrying), and with a time for its next resync (scheduled).",
 		Values: map[string][]string{"state": {
-			"begun", "live", "retry", "self_triggered", "resync", "again", "processing", "held", "retrying", "scheduled",
+			"live", "retry", "self_triggered", "resync", "again", "processing", "held", "retrying", "scheduled",
 		}},
 	})
 	syncs = declare(Family{
@@ -121,14 +121,14 @@ var (
 		Name: "metacontroller_remembered", Type: Gauge, Labels: []string{labelController, "what"},
 		Help: "What a controller remembers between syncs: parents with records of children (parents), these records (children), " +
 			"responses of the customize hook (customize_responses), responses by their entity tags (etag_responses), own " +
-			"writes of parents whose events were not seen yet (own_writes), parents whose recent syncs are recorded (synced_parents), statuses of parents that wait to " +
-			"be written (deferred_statuses), parents of which it is known whether they settle (settling), children whose deletion counts for the guard " +
+			"writes of parents whose events were not seen yet (own_writes), parents whose recent syncs are recorded (synced_parents), " +
+			"parents of which it is known whether they settle (settling), children whose deletion counts for the guard " +
 			"(deletions), parents whose children have names that other objects have (obstacles), parents that were told something that is told once " +
 			"(told), parents whose last syncs failed or ended with a conflict (failing), parents that wait for the finalize hook (finalizing), rights " +
 			"that were reviewed, needed or refused (rights), parents whose selectors are known (selectors), and revisions of which it is not known " +
 			"whether they were written (revisions).",
 		Values: map[string][]string{"what": {
-			"parents", "children", "customize_responses", "etag_responses", "own_writes", "synced_parents", "deferred_statuses",
+			"parents", "children", "customize_responses", "etag_responses", "own_writes", "synced_parents",
 			"settling", "deletions", "obstacles", "told", "failing", "finalizing", "rights", "selectors", "revisions",
 		}},
 	})

@@ -109,7 +109,7 @@ func TestSeriesEndWithTheirController(t *testing.T) {
 	first.CountExpectations(func() int { return 2 })
 	first.CountRemembered(func() metrics.Remembered {
 		return metrics.Remembered{
-			Parents: 1, Children: 2, CustomizeResponses: 3, EtagResponses: 4, OwnWrites: 5, SyncedParents: 6, DeferredStatuses: 7,
+			Parents: 1, Children: 2, CustomizeResponses: 3, EtagResponses: 4, OwnWrites: 5, SyncedParents: 6,
 			Settling: 8, Deletions: 9, Obstacles: 10, Told: 11, Failing: 12, Finalizing: 13, Rights: 14, Selectors: 15, Revisions: 16,
 		}
 	})
@@ -123,7 +123,7 @@ func TestSeriesEndWithTheirController(t *testing.T) {
 		{"metacontroller_parents", map[string]float64{"ready": 3, "failing": 0, "waiting": 0, "postponed": 0}},
 		{"metacontroller_expectations_pending", map[string]float64{"": 2}},
 		{"metacontroller_remembered", map[string]float64{
-			"parents": 1, "children": 2, "customize_responses": 3, "etag_responses": 4, "own_writes": 5, "synced_parents": 6, "deferred_statuses": 7,
+			"parents": 1, "children": 2, "customize_responses": 3, "etag_responses": 4, "own_writes": 5, "synced_parents": 6,
 			"settling": 8, "deletions": 9, "obstacles": 10, "told": 11, "failing": 12, "finalizing": 13, "rights": 14, "selectors": 15, "revisions": 16,
 		}},
 	} {

@@ -45,8 +45,6 @@ type ownWrite struct {
 	others bool
 	// quiet says that the hook was shown already what is written, so that the event need not enqueue the parent.
 	quiet bool
-	// apart says that no sync makes it.
-	apart bool
 	// doubtful is the version on which a write depended that failed, so that it is not known whether it was made; empty: none.
 	doubtful string
 }
@@ -61,13 +59,6 @@ type Store interface {
 // of another client's write was counted as self-triggered meanwhile, so that its sync has too low a priority.
 func (e *OwnWrites) Write(store Store, parent *object.Object, write func() (*object.Object, error)) (written *object.Object, mistaken bool, err error) {
 	return e.write(store, parent, ownWrite{}, write)
-}
-
-// WriteApart is Write where no sync makes it, so that none has what it changes.
-func (e *OwnWrites) WriteApart(
-	store Store, parent *object.Object, write func() (*object.Object, error),
-) (written *object.Object, mistaken bool, err error) {
-	return e.write(store, parent, ownWrite{apart: true}, write)
 }
 
 // WriteShown is Write for a state of the parent that the hook was shown before it is written: its event is Quiet. The caller has the
@@ -183,7 +174,7 @@ func (e *OwnWrites) Is(shown *object.Object) bool {
 	return own
 }
 
-// is is Is, and whether that is known of a write that a sync made.
+// is is Is, and whether that is known.
 func (e *OwnWrites) is(shown *object.Object) (own, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -204,7 +195,7 @@ func (e *OwnWrites) is(shown *object.Object) (own, known bool) {
 		return false, false
 	default:
 		delete(e.writes, shown.UID())
-		return true, !w.apart
+		return true, true
 	}
 }
 
@@ -223,7 +214,7 @@ func (e *OwnWrites) quiet(shown *object.Object) bool {
 }
 
 // Urgency returns the priority of the sync that an event asks for, which shows the parent as given. A deletion never waits
-// behind the changes of other clients. Own says that it is known to be that of the last own write, which a sync made.
+// behind the changes of other clients. Own says that it is known to be that of the last own write.
 func (e *OwnWrites) Urgency(shown *object.Object) (p workqueue.Priority, own bool) {
 	if is, known := e.is(shown); is && !shown.Deleting() {
 		return workqueue.SelfTriggered, known

@@ -36,7 +36,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	clustercache "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -48,10 +47,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// maxStaleness is how far the caches may be behind the engine's own writes before it makes fewer at once. What a sync wrote must be
-// seen well before the time is over for which its status is deferred: else the status is written twice, which keeps an API server that
-// has too much to do even busier.
-const maxStaleness = deferredstatus.Limit / 5
+// maxStaleness is how far the caches may be behind the engine's own writes before it makes fewer at once: an API server that has too much to do
+// delivers the changes of others late, too.
+const maxStaleness = 50 * time.Millisecond
 
 // Manager runs a supervisor for every controller object that the target label selector selects.
 type Manager struct {

@@ -35,7 +35,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
@@ -88,7 +87,6 @@ type Controller struct {
 	children     *childcontrol.Control
 	customizer   *related.Customizer
 	pool         *worker.Pool
-	deferred     *deferredstatus.Store
 
 	recorder  *eventrecorder.Controller
 	settling  loopguard.Tracker
@@ -117,6 +115,8 @@ type Controller struct {
 	retries chan struct{}
 	// activity has an element after something happened that Health, Counters, Hooks or LastErrors may show.
 	activity chan struct{}
+	// called is how long the last call of a sync or finalize hook took.
+	called atomic.Int64
 }
 
 // New builds a controller. It opens no connection and starts nothing; Run does. The error of a definition that cannot run before it
@@ -176,14 +176,16 @@ func (c *Controller) assemble() {
 	}
 	c.tracer = tracing.New(c.shared.Options.TracerProvider)
 	c.pool = worker.New(worker.Config{
-		Workers: hookclient.Syncs(c.workers()), Sync: c.traced,
+		Workers: hookclient.Syncs(c.workers()),
+		Sync: func(ctx context.Context, key parent.Key, why trigger.Begun) (worker.Result, error) {
+			return c.traced(ctx, key, why, turn{})
+		},
 		Ready: func(key parent.Key) bool {
 			return !c.shared.Access.Held() && c.expectations.Satisfied(key) && !c.holdsBack(key)
 		}, Failed: c.failed,
 		Recovered: c.recovered, Processed: c.active, Metrics: c.metrics, Random: c.shared.Options.Random,
 		Triggers: c.triggers(),
 	})
-	c.deferred = deferredstatus.New(nil)
 	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)
 	c.expectations.Because, c.settling.Answers = c.settling.Because, c.expectations.Answers
 	c.metrics.CountParents(c.parents.len)
@@ -281,16 +283,8 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Go(func() {
 		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.children.Prepare(ctx); return nil }) // Logged, and read again by syncs.
 	})
-	written := make(chan struct{})
-	running.Go(func() {
-		defer close(written)
-		c.deferred.Run(ctx, deferredstatus.Writing{
-			Take: c.pool.Take, Done: c.pool.Done, Write: c.deferredDue, Parallel: hookclient.Syncs(c.workers()), Grace: worker.DefaultGrace,
-		})
-	})
 	close(c.started)
 	c.pool.Run(ctx)
-	<-written
 	if errors.Is(context.Cause(ctx), ErrReplaced) {
 		c.expectations.Await(context.WithoutCancel(ctx))
 	}
@@ -342,7 +336,7 @@ func (c *Controller) remembered() metrics.Remembered {
 	r := metrics.Remembered{
 		Parents: parents, Children: children, CustomizeResponses: c.customizer.Len(),
 		EtagResponses: c.hooks.Remembered(), OwnWrites: c.ownWrites.Len(), SyncedParents: c.history.Len(),
-		DeferredStatuses: c.deferred.Len(), Settling: c.settling.Len(), Deletions: c.guard.Len(), Obstacles: c.obstacles.Len(),
+		Settling: c.settling.Len(), Deletions: c.guard.Len(), Obstacles: c.obstacles.Len(),
 		Told: c.children.Told(), Failing: c.pool.Remembered(), Finalizing: c.finalizing.len(), Rights: c.shared.Access.Len(),
 	}
 	c.config.Kind.Count(&r)
@@ -433,7 +427,6 @@ func (c *Controller) pause(ctx context.Context, paused bool) {
 	switch was := c.paused.Swap(paused); {
 	case paused && !was:
 		c.pool.Pause()
-		c.deferred.HurryAll()
 	case !paused && was:
 		c.finalizing.restart()
 		select {

@@ -73,10 +73,6 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 		// What failed before the change says nothing about the syncs after it.
 		c.pool.Reset(key)
 	}
-	if e.Old != nil && !parent.StatusOnly(e.Old, e.New) {
-		// What was deferred is about the parent as it was.
-		c.deferred.Hurry(key)
-	}
 	switch {
 	case e.Initial && !s.unsettled(e.New):
 		// Nothing is known to have changed: parents that do change meanwhile go first.
@@ -198,7 +194,6 @@ func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid type
 	c.obstacles.Record(key, nil)
 	c.settling.Forget(key)
 	c.guard.Forget(key)
-	c.deferred.Drop(key)
 	c.customizer.Forget(key)
 	c.children.Forget(uid)
 	c.ownWrites.Forget(uid)

@@ -65,7 +65,7 @@ func (c *Controller) active() {
 func (c *Controller) Health() State {
 	s := State{
 		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Troubled: c.hooks.Troubled(), Parents: c.parents.len(), Failing: c.pool.Failing(),
-		Permission: c.permission(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay() + c.deferred.Len(),
+		Permission: c.permission(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay(),
 		Object: c.config.Definition.KubectlName(),
 	}
 	if held, ok := c.guard.Held(); ok {

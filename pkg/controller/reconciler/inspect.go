@@ -105,7 +105,7 @@ func (c *Controller) Rollback(ctx context.Context, p v1alpha1.ParentReference, o
 	if !ok {
 		return none, fmt.Errorf("%w: parents of this kind of controller have none", ErrNoRevision)
 	}
-	s := c.open(keyOf(p), func(_ parent.Key, o *object.Object) *object.Object { return o })
+	s := c.open(keyOf(p), turn{})
 	switch {
 	case s == nil:
 		return none, errors.New("it is no parent of the controller, or not any more")
@@ -275,7 +275,7 @@ func keyOf(p v1alpha1.ParentReference) parent.Key {
 // State implements inspection.Controller.
 func (c *Controller) State(p v1alpha1.ParentReference, only v1alpha1.ParentState) (v1alpha1.ControllerParent, bool) {
 	key := keyOf(p)
-	s := c.open(key, c.displayed)
+	s := c.open(key, turn{})
 	if s == nil {
 		return v1alpha1.ControllerParent{}, false
 	}

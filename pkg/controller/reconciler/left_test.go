@@ -34,7 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
-// TestNothingIsRememberedOfAParentThatLeftDuringItsSync has a sync that creates a child and defers a status, after the event by which the parent
+// TestNothingIsRememberedOfAParentThatLeftDuringItsSync has a sync that creates a child and leaves a status to the next, after the event by which the parent
 // left.
 func TestNothingIsRememberedOfAParentThatLeftDuringItsSync(t *testing.T) {
 	deleted := func(s *scene) {
@@ -48,7 +48,7 @@ func TestNothingIsRememberedOfAParentThatLeftDuringItsSync(t *testing.T) {
 		fails  error
 		want   metrics.Remembered
 	}{
-		"it stays":       {"The next sync needs it.", func(*scene) {}, nil, metrics.Remembered{Parents: 1, Children: 1, SyncedParents: 1, DeferredStatuses: 1, Settling: 1}},
+		"it stays":       {"The next sync needs it.", func(*scene) {}, nil, metrics.Remembered{Parents: 1, Children: 1, SyncedParents: 1, OwnWrites: 1, Settling: 1}},
 		"deleted":        {"No event of it comes any more.", deleted, nil, metrics.Remembered{}},
 		"the sync fails": {"It is not tried again.", deleted, errors.New("refused"), metrics.Remembered{}},
 		"deselected": {

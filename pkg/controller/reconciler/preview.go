@@ -117,7 +117,7 @@ func (c *Controller) preview(ctx context.Context, ref v1alpha1.ParentReference, 
 	if c.shared.Access.Held() {
 		return errors.New("the controller is held, because its service account may not read what it needs; see its condition Permitted")
 	}
-	s := c.open(keyOf(ref), c.displayed)
+	s := c.open(keyOf(ref), turn{})
 	if s == nil {
 		return errors.New("it is no parent of the controller, or not any more")
 	}

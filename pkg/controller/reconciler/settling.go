@@ -142,7 +142,7 @@ func (c *Controller) stateOf(key parent.Key) (loopguard.State, bool) {
 	if !ok {
 		return loopguard.State{}, false
 	}
-	state := parentState(c.shown(key, p))
+	state := parentState(p)
 	for informer := range c.observed() {
 		for _, o := range informer.ControlledBy(p.UID()) {
 			if c.config.Kind.Selects(p, o) && (key.Namespace == "" || o.Namespace() == key.Namespace) {

@@ -20,9 +20,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"hash/maphash"
 	"maps"
 	"slices"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
@@ -38,6 +43,132 @@ func (s *Sync) BuiltIn() bool { return s.controller.origin(s.Source) == discover
 
 func (c *Controller) origin(s *Source) discovery.Origin {
 	return c.shared.Cluster.Discovery.Origin(s.Resource.GroupVersion())
+}
+
+// slowCall is how long a call of a hook may take for the status to wait for the next one.
+const slowCall = 250 * time.Millisecond
+
+// unwritten is a status that a sync has left to the one that follows it at once. Hooks are shown the parent as if it had been written.
+type unwritten struct {
+	// content must not be modified, and encoded is its JSON.
+	content map[string]any
+	encoded []byte
+	// on is the parent as the API server had it, with the status before.
+	on *object.Object
+}
+
+// applies reports whether a state of the parent has the status of before, so that no other client has written it since.
+func (u *unwritten) applies(to *object.Object) bool {
+	return to.UID() == u.on.UID() && bytes.Equal(rawStatus(to), rawStatus(u.on))
+}
+
+// show takes a state of the parent as the API server has it, and has hooks shown it with the status that is left to the sync. One that another
+// client has overtaken does not count any more.
+func (s *Sync) show(o *object.Object) {
+	s.stored, s.Parent = o, o
+	if s.unwritten == nil {
+		return
+	}
+	if s.unwritten.applies(o) {
+		if over, err := o.WithStatus(s.unwritten.encoded); err == nil {
+			s.Parent = over
+			return
+		}
+	}
+	s.unwritten = nil
+}
+
+// Status returns the desired status of the parent: that of the response, or else one that is left to the sync; nil for none.
+func (s *Sync) Status() map[string]any {
+	if s.Decision.Status == nil && s.unwritten != nil {
+		return s.unwritten.content
+	}
+	return s.Decision.Status
+}
+
+// mayLeaveStatus reports whether the status of the sync may be left to the one that follows: not where that has to wait or may take long, nor if
+// the parent is on its way out.
+func (s *Sync) mayLeaveStatus() bool {
+	c := s.controller
+	return s.mayGoOn() && max(s.called, time.Duration(c.called.Load())) < slowCall &&
+		!s.Parent.Deleting() && !s.finalizing() && !s.Decision.Finalized && !s.Decision.Delete
+}
+
+// leaveStatus leaves a status to the sync that follows, unless the parent has it already or it says that something is wrong.
+func (s *Sync) leaveStatus(status map[string]any) (left bool, err error) {
+	before, _, err := parent.StatusOf(s.stored)
+	if err != nil || turnsFalse(before, status) {
+		return false, err
+	}
+	if same, err := parent.HasStatus(s.stored, status); same || err != nil || s.controller.pointless(s.Key, status, s.stored) {
+		return false, err
+	}
+	shown, err := parent.HasStatus(s.Parent, status)
+	if err != nil {
+		return false, err
+	}
+	encoded, err := json.Marshal(status)
+	if err != nil {
+		return false, fmt.Errorf("encoding the status: %w", err)
+	}
+	over, err := s.stored.WithStatus(encoded)
+	if err != nil {
+		return false, fmt.Errorf("replacing the status of %s: %w", s.stored, err)
+	}
+	s.unwritten = &unwritten{content: status, encoded: encoded, on: s.stored}
+	s.Parent, s.wroteParent = over, s.wroteParent || !shown
+	return true, nil
+}
+
+const (
+	// statusLimit is for how long a status that is left is written after the context of its sync has ended.
+	statusLimit = 5 * time.Second
+	// statusTries is over how many states of the parent that is tried.
+	statusTries = 3
+)
+
+// writeLeft writes the status that was left to the sync, or that the sync has left to one that does not follow. It goes over the latest state of
+// the parent, as long as no other client has written the status: the hook has returned it, whatever else has changed since.
+func (s *Sync) writeLeft(ctx context.Context) error {
+	c, left := s.controller, s.unwritten
+	if left == nil || s.Parent == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusLimit)
+	defer cancel()
+	latest, ok := s.Source.informer.Get(s.Key.Namespace, s.Key.Name)
+	if !ok || !c.relevant(s.Source, latest) {
+		return nil
+	}
+	s.show(later(s.stored, latest))
+	counted := s.wroteParent // It was, by the sync that has left it.
+	defer func() { s.wroteParent = counted }()
+	for try := 1; s.unwritten != nil; try++ {
+		over := s.Parent
+		s.Parent = s.stored // The event of the write counts: the next call has to be shown it.
+		err := s.write(ctx, s.statusTarget(), parent.Changes{Status: left.content})
+		if err == nil {
+			c.settling.Stored(s.Key, parentState(over).Written, parentState(s.Parent).Written)
+			return nil
+		}
+		if !apierrors.IsConflict(err) || try == statusTries {
+			return parent.IgnoreGone(err)
+		}
+		if latest, errGet := c.shared.Cluster.Client.Get(ctx, s.Target); errGet == nil {
+			s.show(latest)
+		}
+	}
+	return nil // Another client has written the status, whose event has the parent synced.
+}
+
+// later returns the later one of two states of a parent; the second one if that cannot be known.
+func later(a, b *object.Object) *object.Object {
+	first, errA := strconv.ParseUint(a.ResourceVersion(), 10, 64)
+	second, errB := strconv.ParseUint(b.ResourceVersion(), 10, 64)
+	if errA == nil && errB == nil && first > second && a.UID() == b.UID() {
+		return a
+	}
+	return b
 }
 
 // Complete adds what the engine reports in a status: the generation that the hook was shown, unless the kind has no such field.
@@ -108,4 +239,30 @@ func (c *Controller) standsFor(key parent.Key, status map[string]any, o *object.
 func rawStatus(o *object.Object) []byte {
 	raw, _ := o.Field("status")
 	return raw
+}
+
+// turnsFalse reports whether a condition is False in a status and had another value in the one before: that something went wrong is not left to a
+// call that may take long.
+func turnsFalse(before, after map[string]any) bool {
+	former := conditions(before)
+	for name, now := range conditions(after) {
+		if was, ok := former[name]; ok && was != "False" && now == "False" {
+			return true
+		}
+	}
+	return false
+}
+
+// conditions returns the values of the conditions in a status by their types.
+func conditions(status map[string]any) map[string]string {
+	list, _ := status["conditions"].([]any)
+	values := make(map[string]string, len(list))
+	for _, each := range list {
+		condition, _ := each.(map[string]any)
+		name, _ := condition["type"].(string)
+		if value, ok := condition["status"].(string); ok && name != "" {
+			values[name] = value
+		}
+	}
+	return values
 }

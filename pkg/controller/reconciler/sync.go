@@ -44,6 +44,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
@@ -54,7 +55,7 @@ type Sync struct {
 	Source *Source
 	Target client.Target
 	Root   webhook.RootKey
-	// Parent is the parent, with the status that is deferred for it, as hooks are shown it; a phase that writes it puts the new state
+	// Parent is the parent, with the status that is left to the sync, as hooks are shown it; a phase that writes it puts the new state
 	// here, and nil if nothing is left to do.
 	Parent *object.Object
 	// Scope is what decides, besides the declared kinds, whether the children of a response are valid.
@@ -69,6 +70,10 @@ type Sync struct {
 	Decision Decision
 
 	controller *Controller
+	// turn is what the sync before left to this one, and what this one leaves to the next.
+	turn
+	// called is how long the longest call of a hook took.
+	called time.Duration
 	// stored is the parent as the API server has it.
 	stored    *object.Object
 	seen      map[children.Key]struct{}
@@ -118,10 +123,21 @@ type Decision struct {
 	Finalized, Delete bool
 }
 
+// maxPasses is how many syncs of a parent follow each other at once on one worker; then others have their turn.
+const maxPasses = 4
+
+// turn is what the syncs of a parent that follow each other at once leave to the next one.
+type turn struct {
+	// passes are how many there were before.
+	passes int
+	// unwritten is a status; nil for none.
+	unwritten *unwritten
+}
+
 // traced is sync within a span.
-func (c *Controller) traced(ctx context.Context, key parent.Key, why trigger.Begun) (result worker.Result, err error) {
+func (c *Controller) traced(ctx context.Context, key parent.Key, why trigger.Begun, t turn) (result worker.Result, err error) {
 	if c.tracer == nil {
-		return c.sync(ctx, key, why)
+		return c.sync(ctx, key, why, t)
 	}
 	d := c.config.Definition
 	of := tracing.Sync{
@@ -133,13 +149,13 @@ func (c *Controller) traced(ctx context.Context, key parent.Key, why trigger.Beg
 	ctx, span := c.tracer.Sync(ctx, of)
 	err = errPanicked // Unless sync returns.
 	defer func() { span.End(err) }()
-	return c.sync(ctx, key, why)
+	return c.sync(ctx, key, why, t)
 }
 
 // sync reconciles one parent (docs/reference/contract.md#s6, docs/reference/contract.md#s17.3).
-func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun) (worker.Result, error) {
+func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun, t turn) (worker.Result, error) {
 	began := time.Now()
-	s := c.open(key, c.shown)
+	s := c.open(key, t)
 	if s == nil {
 		return worker.Result{}, nil
 	}
@@ -157,12 +173,23 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 	if c.settling.Contended(key) {
 		s.managers = c.children.Managers(ctx, s.Target)
 	}
-	err := s.run(ctx)
-	if err != nil && s.Parent != nil {
-		err = errors.Join(err, s.writeDeferred(ctx))
+	err := recovery.Call(ctx, "syncing", func() error { return s.run(ctx) }) // What was left to a sync that panics is written.
+	if err != nil {
+		err = errors.Join(err, s.writeLeft(ctx))
+	}
+	left := c.left(s, uid)
+	var pause time.Duration
+	if !left {
+		pause = c.settle(ctx, s, err) // What a sync that fails has written may cause the next one, without a back-off.
+	}
+	var next worker.Sync
+	if !left && err == nil {
+		if next, why = s.goOn(); next == nil {
+			err = s.writeLeft(ctx)
+		}
 	}
 	c.recorded(s, err)
-	if c.left(s, uid) {
+	if left {
 		c.forgetSynced(key, s.Root, uid)
 		if err != nil {
 			klog.FromContext(ctx).V(4).Info("Sync of a parent that left failed", "parent", key, "err", err)
@@ -170,12 +197,33 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 		return worker.Result{}, nil
 	}
 	again := worker.Earliest(worker.Earliest(s.Decision.ResyncAfter, s.result.Again), s.claims.again)
-	// What a sync that fails has written may cause the next one, without a back-off.
-	if pause := c.settle(ctx, s, err); err == nil {
+	if err == nil {
 		c.parents.synced(key)
 		again = worker.Earliest(again, pause)
 	}
-	return worker.Result{ResyncAfter: again, Wrote: s.wroteChildren()}, err
+	return worker.Result{ResyncAfter: again, Next: next, Why: why}, err
+}
+
+// mayGoOn reports whether another sync may follow at once, because this one wrote children, all of which the informers show as it left them.
+func (s *Sync) mayGoOn() bool {
+	c := s.controller
+	return s.wroteChildren() && s.passes+1 < maxPasses && !c.paused.Load() && !c.shared.Access.Held() && !c.expectations.Expects(s.Key) &&
+		c.settling.HeldUntil(s.Key, time.Now()).IsZero()
+}
+
+// goOn begins the sync that follows at once, and returns it; nil if none does.
+func (s *Sync) goOn() (next worker.Sync, why trigger.Begun) {
+	c, left := s.controller, turn{passes: s.passes + 1, unwritten: s.unwritten}
+	if s.Parent == nil || !s.mayGoOn() {
+		return nil, why
+	}
+	why, ok := c.pool.GoOn(s.Key)
+	if !ok {
+		return nil, why
+	}
+	return func(ctx context.Context, key parent.Key, why trigger.Begun) (worker.Result, error) {
+		return c.traced(ctx, key, why, left)
+	}, why
 }
 
 func (s *Sync) run(ctx context.Context) error {
@@ -202,7 +250,6 @@ func (s *Sync) run(ctx context.Context) error {
 	default:
 		s.controller.finalizing.forget(s.Key)
 	}
-	relate, decide := meanwhile(relate), meanwhile(decide)
 	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, observe, relate, decide, kind.Write} {
 		if err := phase(ctx, s); err != nil || s.Parent == nil {
 			return err
@@ -211,8 +258,8 @@ func (s *Sync) run(ctx context.Context) error {
 	return nil
 }
 
-// open returns the sync of a parent, which it shows hooks as a function says; nil if there is nothing to do for it.
-func (c *Controller) open(key parent.Key, show func(parent.Key, *object.Object) *object.Object) *Sync {
+// open returns the sync of a parent; nil if there is nothing to do for it.
+func (c *Controller) open(key parent.Key, t turn) *Sync {
 	source, ok := c.byResource[key.Resource()]
 	if !ok {
 		return nil
@@ -221,12 +268,14 @@ func (c *Controller) open(key parent.Key, show func(parent.Key, *object.Object) 
 	if !ok || !c.relevant(source, o) {
 		return nil
 	}
-	shown := show(key, o)
-	return &Sync{
-		Key: key, Source: source, Parent: shown, stored: o, opened: shown, controller: c, seen: map[children.Key]struct{}{},
+	s := &Sync{
+		Key: key, Source: source, controller: c, turn: t, seen: map[children.Key]struct{}{},
 		Target: source.target(o),
 		Root:   source.root(o),
 	}
+	s.show(o)
+	s.opened = s.Parent
+	return s
 }
 
 // left reports whether the controller no longer handles the parent that was synced. Its event may have come during the sync, which
@@ -314,7 +363,9 @@ func relate(ctx context.Context, s *Sync) error {
 	if s.recording.Records() && !s.controller.customizer.Remembers(s.Key, encoded, s.Parent) {
 		defer func(began time.Time) { s.recording.Hook(time.Since(began)) }(time.Now())
 	}
+	began := time.Now()
 	s.Related, err = s.controller.customizer.Related(ctx, s.asked(encoded))
+	s.called = time.Since(began)
 	return err
 }
 
@@ -408,7 +459,10 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*h
 		}
 		began := time.Now()
 		response, err = called.Call(ctx, s.Root, encode(request), decode)
-		s.recording.Hook(time.Since(began))
+		took := time.Since(began)
+		s.recording.Hook(took)
+		s.called = max(s.called, took)
+		c.called.Store(int64(took))
 	} else {
 		response, err = s.preview.call(ctx, s, called, exchange{revision: revision, request: request, encode: encode, decode: decode})
 	}

@@ -32,18 +32,15 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/deferredstatus"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // Wrote takes the state of the parent after a write, which changed it at the given places.
 func (s *Sync) Wrote(written *object.Object, places ...string) {
 	s.recording.Parent(written, places...)
-	s.stored, s.Parent = written, s.controller.shown(s.Key, written)
+	s.show(written)
 	s.controller.expectations.Wrote(s.Key, s.Source.informer, written)
 }
 
@@ -53,19 +50,17 @@ func (s *Sync) WriteParent(ctx context.Context, changes parent.Changes) error {
 	return s.write(ctx, s.Target, changes)
 }
 
-// WriteStatus makes status the status of the parent as a whole; nil leaves it as hooks were shown it. If it is deferrable and the sync
-// wrote children, so that another sync follows that makes it anew, it is not written now but when that sync does not come in time
-// (docs/reference/compatibility.md#d6).
+// WriteStatus makes status the status of the parent as a whole; nil leaves it as hooks were shown it. If it is deferrable and the sync that
+// these writes of children cause can follow at once, which makes it anew, it is left to that one (docs/reference/compatibility.md#d6).
 func (s *Sync) WriteStatus(ctx context.Context, status map[string]any, deferrable bool) error {
 	if status == nil {
-		deferred, ok := s.controller.deferred.Get(s.Key)
-		if !ok {
+		if s.unwritten == nil {
 			return nil
 		}
-		status = deferred.Content
+		status = s.unwritten.content
 	}
-	if deferrable && s.wroteChildren() {
-		if deferred, err := s.deferStatus(status); deferred || err != nil {
+	if deferrable && s.mayLeaveStatus() {
+		if left, err := s.leaveStatus(status); left || err != nil {
 			return err
 		}
 	}
@@ -80,7 +75,7 @@ func (s *Sync) statusTarget() client.Target {
 	return t
 }
 
-// write makes changes of the parent. Hooks were shown what was deferred, so that its event enqueues nothing. What was deferred and has
+// write makes changes of the parent. Hooks were shown what was left to this sync, so that its event enqueues nothing. What was left and has
 // become unnecessary is a change for them, of which no event comes.
 func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Changes) error {
 	c := s.controller
@@ -114,7 +109,7 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 		return err
 	}
 	if changes.Status != nil {
-		c.deferred.Drop(s.Key)
+		s.unwritten = nil
 	}
 	switch {
 	case written != nil:
@@ -201,12 +196,9 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	case s.preview != nil:
 		err = s.preview.children(ctx, s, in)
 	default:
-		err = meanwhile(func(ctx context.Context, s *Sync) (err error) {
-			s.result, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
-			s.deletedChildren = err == nil && deletedAll(&s.result)
-			s.recording.Children(&s.result, s.controller.rules)
-			return err
-		})(ctx, s)
+		s.result, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
+		s.deletedChildren = err == nil && deletedAll(&s.result)
+		s.recording.Children(&s.result, s.controller.rules)
 	}
 	if err = errors.Join(err, s.unserved()); err != nil {
 		return InContext(fmt.Sprintf("can't reconcile %s for %s", noun, s.Parent), err)
@@ -318,208 +310,4 @@ func (s *Sync) Deleted(informer *cache.Informer, o *object.Object) {
 // wroteChildren reports whether the sync wrote children.
 func (s *Sync) wroteChildren() bool {
 	return slices.ContainsFunc(s.result.Outcomes, func(o plan.Outcome) bool { return o.Done })
-}
-
-// Status returns the desired status of the parent: that of the response, or else one that is deferred; nil for none.
-func (s *Sync) Status() map[string]any {
-	if s.Decision.Status != nil {
-		return s.Decision.Status
-	}
-	deferred, _ := s.controller.deferred.Get(s.Key)
-	return deferred.Content
-}
-
-// deferStatus defers the write of a status if that is allowed: not if something is wrong, if the parent is on its way out, or if it has
-// that status already.
-func (s *Sync) deferStatus(status map[string]any) (deferred bool, err error) {
-	c := s.controller
-	if s.Parent.Deleting() || s.finalizing() || s.Decision.Finalized || s.Decision.Delete || c.paused.Load() {
-		return false, nil
-	}
-	before, _, err := parent.StatusOf(s.stored)
-	if err != nil || deferredstatus.TurnsFalse(before, status) {
-		return false, err
-	}
-	if same, err := parent.HasStatus(s.stored, status); same || err != nil || c.pointless(s.Key, status, s.stored) {
-		return false, err
-	}
-	shown, err := parent.HasStatus(s.Parent, status)
-	if err != nil {
-		return false, err
-	}
-	over, err := c.deferred.Defer(s.Key, s.stored, status)
-	if err != nil || over == nil {
-		return false, err
-	}
-	s.Parent, s.wroteParent = over, s.wroteParent || !shown
-	return true, nil
-}
-
-// shown returns the parent as hooks are shown it: with the status that is deferred. One that another client has overtaken is dropped. It is for
-// those who have the key.
-func (c *Controller) shown(key parent.Key, o *object.Object) *object.Object {
-	over, overtaken := c.overlaid(key, o)
-	if overtaken {
-		c.deferred.Drop(key)
-	}
-	return over
-}
-
-// displayed is shown for those who do not have the key: it changes nothing.
-func (c *Controller) displayed(key parent.Key, o *object.Object) *object.Object {
-	over, _ := c.overlaid(key, o)
-	return over
-}
-
-// overlaid returns the parent with the status that is deferred, and whether another client has overtaken that, so that it does not count.
-func (c *Controller) overlaid(key parent.Key, o *object.Object) (over *object.Object, overtaken bool) {
-	deferred, ok := c.deferred.Get(key)
-	if !ok {
-		return o, false
-	}
-	if deferred.Applies(o) {
-		if over, err := deferred.Over(o); err == nil {
-			return over, false
-		}
-	}
-	return o, true
-}
-
-// meanwhile returns a phase of a sync during which the status is written that was deferred before, if its time comes. Hooks are shown
-// that status in this sync. A parent that changed since the sync began stays as it was for the sync, whose writes are conflicts then: the hook has
-// not been shown the change.
-func meanwhile(phase func(context.Context, *Sync) error) func(context.Context, *Sync) error {
-	return func(ctx context.Context, s *Sync) error {
-		c := s.controller
-		left, ok := c.deferred.Left(s.Key)
-		if !ok || s.preview != nil {
-			return phase(ctx, s)
-		}
-		var written, over *object.Object
-		write := func() {
-			err := recovery.Call(ctx, "writing a deferred status", func() (err error) {
-				written, over, err = c.writeStatus(ctx, s.Key, true)
-				return err
-			})
-			if err != nil {
-				klog.FromContext(ctx).V(2).Info("Deferred status cannot be written; the parent is synced again", "parent", s.Key, "err", err)
-				c.pool.EnqueueBecause(s.Key, workqueue.Retry, trigger.Of(v1alpha1.SyncRetry)) // This sync may make none: the hook was shown it.
-			}
-		}
-		take := func() {
-			switch {
-			case written == nil:
-			case over.ResourceVersion() == s.stored.ResourceVersion():
-				s.stored, s.Parent, s.opened = written, written, written
-			default:
-				c.pool.Enqueue(s.Key, workqueue.Live) // This sync may find nothing to write over what it knows.
-			}
-		}
-		if left <= 0 {
-			write()
-			take()
-			return phase(ctx, s)
-		}
-		done := make(chan struct{})
-		timer := time.AfterFunc(left, func() {
-			defer close(done)
-			write()
-		})
-		defer func() {
-			if !timer.Stop() {
-				<-done
-				take()
-			}
-		}()
-		return phase(ctx, s)
-	}
-}
-
-// writeDeferred writes the status that was deferred before a sync that failed.
-func (s *Sync) writeDeferred(ctx context.Context) error {
-	c := s.controller
-	select {
-	case <-ctx.Done():
-		// The controller is paused or stopped: it is written without this sync.
-		c.deferred.Hurry(s.Key)
-		return nil
-	default:
-	}
-	written, _, err := c.writeStatus(ctx, s.Key, false)
-	if written != nil {
-		s.stored, s.Parent = written, written
-	}
-	if err = parent.IgnoreGone(err); err != nil {
-		return InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
-	}
-	return nil
-}
-
-// deferredDue writes a status whose time has come, and has its parent synced again if that fails.
-func (c *Controller) deferredDue(ctx context.Context, key parent.Key) {
-	err := recovery.Call(ctx, "writing a deferred status", func() error {
-		_, _, err := c.writeStatus(ctx, key, false)
-		return err
-	})
-	if err != nil {
-		c.deferred.Failed(key)
-		klog.FromContext(ctx).V(2).Info("Deferred status cannot be written; the parent is synced again", "parent", key, "err", err)
-		c.pool.EnqueueBecause(key, workqueue.Retry, trigger.Of(v1alpha1.SyncRetry))
-	}
-}
-
-// writeStatus writes the deferred status of a parent, whose key the caller has, and forgets it. It returns what it wrote, and over which state of
-// the parent; nil if there is none any more: where another client wrote the status meanwhile, the parent is synced again. Shown says that hooks are
-// shown that status already.
-func (c *Controller) writeStatus(ctx context.Context, key parent.Key, shown bool) (written, over *object.Object, err error) {
-	deferred, ok := c.deferred.Get(key)
-	if !ok {
-		return nil, nil, nil
-	}
-	source := c.byResource[key.Resource()]
-	o, ok := source.informer.Get(key.Namespace, key.Name)
-	if !ok || o.UID() != deferred.UID || !c.relevant(source, o) {
-		c.deferred.Drop(key)
-		return nil, nil, nil
-	}
-	if o = deferred.Latest(o); !deferred.Applies(o) {
-		c.deferred.Drop(key)
-		c.pool.Enqueue(key, workqueue.Live)
-		return nil, nil, nil
-	}
-	write := c.ownWrites.WriteApart
-	if shown {
-		write = c.ownWrites.WriteShown
-	}
-	s := &Sync{Source: source, Target: source.target(o)}
-	written, mistaken, err := write(source.informer, o, func() (*object.Object, error) {
-		return c.send(ctx, key, s.statusTarget(), parent.Changes{Status: deferred.Content}, o)
-	})
-	if mistaken {
-		c.pool.Enqueue(key, workqueue.Live)
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			c.deferred.Hurry(key) // The controller is paused, perhaps: it is written without the sync.
-			return nil, nil, err
-		}
-		c.deferred.Failed(key)
-		c.outdated(key, source, o, err)
-		return nil, nil, err
-	}
-	c.deferred.Drop(key)
-	if written != nil {
-		c.expectations.Wrote(key, source.informer, written)
-		c.history.Wrote(key, trigger.Version(written))
-		c.noticeLost(source, deferred.Content, written)
-		if shown, err := deferred.Over(o); err == nil {
-			c.settling.Stored(key, parentState(shown).Written, parentState(written).Written)
-		}
-		if shown {
-			c.notAsShown(key, o, written, deferred.Content)
-		}
-	} else if same, err := parent.HasStatus(o, deferred.Content); !same || err != nil {
-		c.statusChanged(key) // Hooks were shown what the kind cannot have.
-	}
-	return written, o, nil
 }

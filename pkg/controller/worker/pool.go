@@ -37,19 +37,21 @@ import (
 type Result struct {
 	// ResyncAfter is the time after which the parent is synced again even if nothing changes. Zero or less: never.
 	ResyncAfter time.Duration
-	// Wrote says that the sync wrote children, so that another one follows from that: it goes before syncs of parents that were not
-	// begun.
-	Wrote bool
+	// Next, if not nil, is the sync of the parent that follows at once on the same worker, for which [Pool.GoOn] was asked, and Why is what that
+	// returned.
+	Next Sync
+	Why  trigger.Begun
 }
+
+// Sync brings one parent to its desired state, and is told why it is called, if the triggers are kept; it must not use them after it returned.
+type Sync func(ctx context.Context, key parent.Key, why trigger.Begun) (Result, error)
 
 // Config describes a pool. Workers, Sync and Failed are required.
 type Config struct {
 	// Workers is the number of keys that are synced at the same time. At least 1.
 	Workers int
-	// Sync brings one parent to its desired state, and is told why it is called, if Triggers says so; it must not use the triggers after it
-	// returned. It is never called for one key by two goroutines at once. Its context ends with the grace, and has the cause of the end of
-	// Run's then.
-	Sync func(ctx context.Context, key parent.Key, why trigger.Begun) (Result, error)
+	// Sync is never called for one key by two goroutines at once. Its context ends with the grace, and has the cause of the end of Run's then.
+	Sync Sync
 	// Ready reports whether a key may be synced now. After it returned false, [Pool.Release] is to be called as soon as the
 	// key may be synced, from any goroutine. Nil: always.
 	Ready func(key parent.Key) bool
@@ -137,6 +139,10 @@ func (p *Pool) Reset(key parent.Key) { p.queue.Forget(key) }
 // Release has a key synced for which Ready returned false. For all others it does nothing.
 func (p *Pool) Release(key parent.Key) { p.queue.Release(key) }
 
+// GoOn is for a sync that has ended well and after which another one of the parent is to follow at once. It begins that and returns why, for the
+// Result. It returns false if there is no reason yet, or if the pool is paused or ends.
+func (p *Pool) GoOn(key parent.Key) (why trigger.Begun, ok bool) { return p.queue.GoOn(key) }
+
 // Take gives the caller a key, so that no worker syncs it until Done. It returns false if one does already. Whatever the key waits for it
 // waits for still, and a pause does not matter. The pool need not run.
 func (p *Pool) Take(key parent.Key) bool { return p.queue.Take(key) }
@@ -180,7 +186,7 @@ func (p *Pool) Run(ctx context.Context) {
 	}
 }
 
-// processNextItem syncs one key. It returns false when the queue is shut down.
+// processNextItem syncs one key, and goes on with it as long as its syncs ask for that. It returns false when the queue is shut down.
 func (p *Pool) processNextItem(ctx context.Context) bool {
 	key, priority, ok := p.queue.Get()
 	if !ok {
@@ -195,21 +201,42 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 		}
 		why = p.queue.Begin(key)
 	}
-	began := p.config.Clock.Now()
-	result, cut, err := p.sync(ctx, key, why)
-	why.Triggers.Release()
-	took := p.config.Clock.Since(began)
-	if cut {
-		p.queue.Add(key, priority)
+	bound, release := p.brake.bind(ctx)
+	defer release()
+	if bound.Err() != nil {
+		why.Triggers.Release()
+		p.cut(bound, key, priority)
 		return true
 	}
+	for sync := p.config.Sync; sync != nil; {
+		began := p.config.Clock.Now()
+		result, err := p.sync(bound, key, why, sync)
+		why.Triggers.Release()
+		sync, why = result.Next, result.Why
+		if err != nil && p.cut(bound, key, priority) {
+			return true
+		}
+		p.synced(ctx, key, result, err, p.config.Clock.Since(began))
+	}
+	return true
+}
+
+// cut reports whether a sync was cut short by a pause; then its key is queued again.
+func (p *Pool) cut(bound context.Context, key parent.Key, priority workqueue.Priority) bool {
+	if !p.brake.cut(bound) {
+		return false
+	}
+	p.queue.Add(key, priority)
+	return true
+}
+
+// synced schedules what follows from a sync.
+func (p *Pool) synced(ctx context.Context, key parent.Key, result Result, err error, took time.Duration) {
 	if err != nil {
-		p.queue.Continue(key, false)
 		p.retry(ctx, key, result, err, took)
-		return true
+		return
 	}
 	p.queue.Forget(key)
-	p.queue.Continue(key, result.Wrote)
 	p.wait(key, nil)
 	p.Counters.Syncs.Add(1)
 	p.config.Metrics.Synced(metrics.Succeeded, took)
@@ -219,7 +246,6 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 	if result.ResyncAfter > 0 {
 		p.queue.AddAfter(key, result.ResyncAfter, workqueue.Live)
 	}
-	return true
 }
 
 func (p *Pool) done(key parent.Key) {
@@ -231,18 +257,13 @@ func (p *Pool) done(key parent.Key) {
 	}
 }
 
-// sync syncs a key. It reports whether a pause cut the sync short, which then says nothing about the key.
-func (p *Pool) sync(ctx context.Context, key parent.Key, why trigger.Begun) (result Result, cut bool, err error) {
-	ctx, release := p.brake.bind(ctx)
-	defer release()
-	if ctx.Err() != nil {
-		return result, p.brake.cut(ctx), ctx.Err()
-	}
+// sync calls a sync. A panic is its error.
+func (p *Pool) sync(ctx context.Context, key parent.Key, why trigger.Begun, sync Sync) (result Result, err error) {
 	err = recovery.Call(ctx, "syncing", func() (err error) {
-		result, err = p.config.Sync(ctx, key, why)
+		result, err = sync(ctx, key, why)
 		return err
 	})
-	return result, err != nil && p.brake.cut(ctx), err
+	return result, err
 }
 
 func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err error, took time.Duration) {

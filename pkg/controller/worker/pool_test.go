@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	testclock "k8s.io/utils/clock/testing"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
@@ -137,6 +139,46 @@ func TestAPanicStopsNothing(t *testing.T) {
 	<-done
 	if _, ok := reported.Load(key("bad")); !ok {
 		t.Error("a panic of one parent's sync was not reported")
+	}
+}
+
+// TestAWorkerGoesOnWithTheSyncThatFollows has a sync ask for another one of its parent, before the one of another parent that waits.
+func TestAWorkerGoesOnWithTheSyncThatFollows(t *testing.T) {
+	var order []string
+	done := make(chan struct{})
+	var p *worker.Pool
+	next := func(_ context.Context, k parent.Key, why trigger.Begun) (worker.Result, error) {
+		order = append(order, "next "+k.Name)
+		if n := len(why.Triggers.Kept()); n != 1 {
+			t.Errorf("the sync that follows has %d triggers", n)
+		}
+		return worker.Result{}, errors.New("boom")
+	}
+	built := make(chan struct{})
+	p, reported := run(t, worker.Config{Workers: 1, Triggers: true, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
+		<-built
+		if order = append(order, k.Name); k == key("b") {
+			close(done)
+		}
+		if k != key("a") || len(order) > 1 {
+			return worker.Result{}, nil
+		}
+		if _, ok := p.GoOn(k); ok {
+			t.Error("it goes on although nothing asks for it")
+		}
+		p.Enqueue(key("b"), workqueue.Live)
+		p.EnqueueBecause(k, workqueue.Live, trigger.Of(v1alpha1.SyncChildChanged))
+		why, _ := p.GoOn(k)
+		return worker.Result{Next: next, Why: why}, nil
+	}})
+	p.Enqueue(key("a"), workqueue.Live)
+	close(built)
+	<-done
+	if want := []string{"a", "next a", "b"}; !slices.Equal(order[:3], want) {
+		t.Errorf("the syncs were %v, want %v", order, want)
+	}
+	if _, failed := reported.Load(key("a")); !failed || p.Counters.Syncs.Load() < 1 || p.Counters.Failed.Load() != 1 {
+		t.Errorf("%d syncs and %d failures are counted: each is one of its own", p.Counters.Syncs.Load(), p.Counters.Failed.Load())
 	}
 }
 

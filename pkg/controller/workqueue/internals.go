@@ -77,7 +77,6 @@ func (q *Queue[K]) add(i *item[K], p Priority) {
 		q.schedule(i)
 	}
 	p = min(p, i.held)
-	urgency := i.urgency(p)
 	switch {
 	case i.processing:
 		if i.again == none {
@@ -85,14 +84,23 @@ func (q *Queue[K]) add(i *item[K], p Priority) {
 		}
 		i.again = min(i.again, p)
 		return
-	case i.queued <= urgency:
+	case i.queued <= p:
 		return
 	case i.queued != none:
 		q.lists[i.queued].remove(i)
 	default:
 		q.added(i)
 	}
-	q.push(i, urgency)
+	q.push(i, p)
+}
+
+// begin begins to process an item.
+func (q *Queue[K]) begin(i *item[K]) (why trigger.Begun) {
+	i.held, i.again = none, none
+	if why.Triggers, i.triggers = i.triggers, nil; why.Triggers != nil {
+		why.Waited = q.now() - why.Triggers.Since
+	}
+	return why
 }
 
 // because notes why an item is added.
@@ -153,19 +161,16 @@ func (q *Queue[K]) pop() *item[K] {
 // first, so that nothing waits forever.
 func (q *Queue[K]) order() [priorities]Priority {
 	if q.pops%agingInterval == agingInterval-1 {
-		switch q.pops / agingInterval % (priorities - 2) {
+		switch q.pops / agingInterval % (priorities - 1) {
 		case 0:
-			return [...]Priority{Resync, SelfTriggered, Retry, Live, Begun}
+			return [...]Priority{Resync, SelfTriggered, Retry, Live}
 		case 1:
-			return [...]Priority{SelfTriggered, Retry, Resync, Live, Begun}
+			return [...]Priority{SelfTriggered, Retry, Resync, Live}
 		default:
-			return [...]Priority{Retry, Resync, SelfTriggered, Live, Begun}
+			return [...]Priority{Retry, Resync, SelfTriggered, Live}
 		}
 	}
-	if q.pops%liveInterval == liveInterval-1 {
-		return [...]Priority{Live, Begun, Retry, SelfTriggered, Resync}
-	}
-	return [...]Priority{Begun, Live, Retry, SelfTriggered, Resync}
+	return [...]Priority{Live, Retry, SelfTriggered, Resync}
 }
 
 // schedule puts the item where it belongs in the heap of due times, and wakes the timekeeper if it is now the first.
@@ -264,8 +269,7 @@ func (q *Queue[K]) State(visit func(error)) metrics.QueueState {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := metrics.QueueState{
-		Begun: q.lists[Begun].len,
-		Live:  q.lists[Live].len, Retry: q.lists[Retry].len, SelfTriggered: q.lists[SelfTriggered].len, Resync: q.lists[Resync].len,
+		Live: q.lists[Live].len, Retry: q.lists[Retry].len, SelfTriggered: q.lists[SelfTriggered].len, Resync: q.lists[Resync].len,
 		Processing: q.processing,
 	}
 	now := q.now()

@@ -57,9 +57,6 @@ type item[K comparable] struct {
 	processing bool
 	// taken says that Take gave the key away, and not Get.
 	taken bool
-	// begun is how many syncs in a row, the last one included, wrote children: more work is to follow from that. It stops counting
-	// beyond maxBegun.
-	begun uint8
 	// removed says that the key was removed while a worker has it: what the worker asks for at the end does not count.
 	removed bool
 	// backsOff says that retryAt is a backoff, not a pause that a hook asked for.
@@ -80,15 +77,7 @@ func (i *item[K]) due() time.Duration {
 
 // idle tells that the item carries no information and can go.
 func (i *item[K]) idle() bool {
-	return i.queued == none && i.held == none && i.delayed == notDelayed && !i.processing && i.failures == 0 && i.err == nil && i.begun == 0
-}
-
-// urgency returns the priority at which an add at p counts: what was begun goes first, unless it never ends.
-func (i *item[K]) urgency(p Priority) Priority {
-	if p == Live && i.begun > 0 && i.begun <= maxBegun {
-		return Begun
-	}
-	return p
+	return i.queued == none && i.held == none && i.delayed == notDelayed && !i.processing && i.failures == 0 && i.err == nil
 }
 
 // list is a doubly linked list through the items themselves; an item is in one list at most.
@@ -158,11 +147,8 @@ func (h *delays[K]) Pop() any {
 type Priority int8
 
 const (
-	// Begun is for a parent of which the last sync wrote children, and that has to be synced because of that. The queue gives it
-	// to keys that are added at Live after Continue.
-	Begun Priority = iota
 	// Live is for a change of others than the controller: of a parent, a child, a related object or a definition.
-	Live
+	Live Priority = iota
 	// Retry is for a sync that failed before and whose backoff has ended.
 	Retry
 	// SelfTriggered is for a sync whose only cause is what the sync before it wrote: only the hook waits for it.
@@ -170,7 +156,7 @@ const (
 	// Resync is for syncs without a known change: periodic resyncs and the initial list after a start.
 	Resync
 
-	priorities = 5
+	priorities = 4
 
 	// none marks the absence of a priority. It is larger than every priority, so that min works.
 	none Priority = priorities
@@ -178,7 +164,7 @@ const (
 
 // known maps values outside of the priorities to Resync, so that a wrong value costs urgency and nothing else.
 func (p Priority) known() Priority {
-	if p < Begun || p > Resync {
+	if p < Live || p > Resync {
 		return Resync
 	}
 	return p

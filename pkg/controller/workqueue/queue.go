@@ -28,13 +28,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
-// agingInterval is how many keys are taken by priority before one is taken from a less urgent list, and liveInterval how many before
-// one that was not begun goes before those that were.
-const agingInterval, liveInterval = 64, 8
-
-// maxBegun is how many syncs of a key in a row may write children before the key is no more urgent than others: it does not get
-// done.
-const maxBegun = 8
+// agingInterval is how many keys are taken by priority before one is taken from a less urgent list.
+const agingInterval = 64
 
 // MaxDelay is the longest time that a key is delayed. Longer delays are cut to it: a year and a
 // thousand years are the same to a process.
@@ -261,7 +256,7 @@ func (q *Queue[K]) Remove(key K) {
 		q.lists[i.queued].remove(i)
 		i.queued = none
 	}
-	i.again, i.held, i.failures, i.err, i.begun, i.triggers = none, none, 0, nil, 0, nil
+	i.again, i.held, i.failures, i.err, i.triggers = none, none, 0, nil, nil
 	i.retryAt, i.resyncAt, i.removed = unset, unset, i.processing
 	q.schedule(i)
 	q.drop(i)
@@ -306,29 +301,26 @@ func (q *Queue[K]) Release(key K) {
 func (q *Queue[K]) Begin(key K) (why trigger.Begun) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i, ok := q.items[key]
-	if !ok || !i.processing {
-		return why
-	}
-	i.held, i.again = none, none
-	if why.Triggers, i.triggers = i.triggers, nil; why.Triggers != nil {
-		why.Waited = q.now() - why.Triggers.Since
+	if i, ok := q.items[key]; ok && i.processing {
+		return q.begin(i)
 	}
 	return why
 }
 
-// Continue says whether the sync of key that ends now wrote children, so that the key has to be processed again to be done with: adds
-// at Live count as Begun then, also those that were made during the sync. Workers call it before Done.
-func (q *Queue[K]) Continue(key K, wrote bool) {
+// GoOn is Begin for the worker that has processed key and goes on with it at once. It returns false, and changes nothing, if nothing has added
+// the key at Live since it was begun, or if the queue is paused or closed.
+func (q *Queue[K]) GoOn(key K) (why trigger.Begun, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if i, ok := q.items[key]; ok && i.processing && !i.removed {
-		if !wrote {
-			i.begun = 0
-			return
-		}
-		i.begun = min(i.begun+1, maxBegun+1)
+	i, ok := q.items[key]
+	if !ok || !i.processing || i.removed || i.again != Live || q.paused || q.closed {
+		return why, false
 	}
+	now := q.now()
+	q.metrics.Finished(now - i.takenAt)
+	q.metrics.Started(now - i.addedAt)
+	i.takenAt = now
+	return q.begin(i), true
 }
 
 // Take gives key to the caller as Get gives it to a worker, whether or not it is queued. It returns false if a worker has it. What it is
@@ -410,7 +402,7 @@ func (q *Queue[K]) Done(key K) (removed bool) {
 	}
 	if p := i.again; p != none && !q.closed {
 		i.again = none
-		q.push(i, min(i.urgency(p), i.held))
+		q.push(i, min(p, i.held))
 	}
 	q.drop(i)
 	return removed

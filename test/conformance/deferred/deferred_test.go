@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -54,7 +55,7 @@ func TestDeferredStatuses(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{Limit: limit})
 	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
 		for name, run := range map[string]func(*stage){
-			"HooksFindWhatTheyNoted": hooksFindWhatTheyNoted, "SlowCall": slowCall, "FailingCall": failingCall, "Pause": pause,
+			"HooksFindWhatTheyNoted": hooksFindWhatTheyNoted, "SlowCall": slowCall, "HangingCall": hangingCall, "FailingCall": failingCall, "Pause": pause,
 			"ControllerDeleted": controllerDeleted, "DeletionGuard": deletionGuard, "Finalizing": finalizing, "IgnoredStatusChanges": ignoredStatusChanges,
 			"ChangedMeanwhile": changedMeanwhile, "NoChildren": noChildren,
 		} {
@@ -131,9 +132,28 @@ func hooksFindWhatTheyNoted(s *stage) {
 	}
 }
 
-// slowCall has the call that sees the children wait until the status of the one before is stored.
+// slowCall has a hook that takes its time: the call that sees the children waits until the status of the one before is stored.
 func slowCall(s *stage) {
 	release := make(chan struct{})
+	s.run(func(_ *fixture.Call, children int) (map[string]any, error) {
+		if children == 2 {
+			<-release
+		} else {
+			<-time.After(300 * time.Millisecond)
+		}
+		return seen(children), nil
+	})
+	s.Parent("p", map[string]any{})
+	s.awaitStatus("seen", "0")
+	close(release)
+	s.awaitStatus("seen", "2")
+}
+
+// hangingCall has the call that sees the children hang, after one that was fast, until the status of that one is stored: at the latest when
+// the call times out.
+func hangingCall(s *stage) {
+	release := make(chan struct{})
+	s.definition.Sync.Webhook.Timeout = &metav1.Duration{Duration: time.Second}
 	s.run(func(_ *fixture.Call, children int) (map[string]any, error) {
 		if children == 2 {
 			<-release

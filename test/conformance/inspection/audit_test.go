@@ -105,7 +105,7 @@ func (s *stage) remembered() map[string]float64 {
 	}
 	name := s.controller.Kind + "-" + s.controller.Name
 	values := map[string]float64{}
-	for _, what := range []string{"parents", "children", "customize_responses", "etag_responses", "own_writes", "synced_parents", "deferred_statuses"} {
+	for _, what := range []string{"parents", "children", "customize_responses", "etag_responses", "own_writes", "synced_parents"} {
 		if n, ok := page.Value("metacontroller_remembered", "controller", name, "what", what); ok {
 			values[what] = n
 		}

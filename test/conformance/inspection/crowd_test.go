@@ -319,7 +319,7 @@ func (s *stage) awaitQuiet() {
 			return false, err.Error()
 		}
 		busy, known := page.Value("metacontroller_workqueue_keys", "controller", s.controller.Kind+"-"+s.controller.Name, "state", "processing")
-		quiet := known && busy == 0 && now["deferred_statuses"] == 0 && maps.Equal(before, now)
+		quiet := known && busy == 0 && maps.Equal(before, now)
 		before = now
 		return quiet, fmt.Sprint(busy, now)
 	})
