@@ -38,6 +38,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	// Registers the metrics of requests to the cluster.
 	_ "k8s.io/component-base/metrics/prometheus/restclient"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"

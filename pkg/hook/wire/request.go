@@ -159,6 +159,12 @@ type entry struct {
 	json []byte
 }
 
+// keyFormat is how objects are keyed within their type (docs/reference/contract.md#s9, "Inner key").
+type keyFormat struct {
+	version         v1alpha1.HookVersion
+	parentNamespace string
+}
+
 // layOut decides what is written for the groups and in what order, and returns the number of bytes that it will take, or
 // a little less when keys need escapes.
 func (f keyFormat) layOut(groups []Group) (types []typeEntries, size int) {
@@ -208,12 +214,6 @@ func sortedByKey(groups []Group) []Group {
 func sortedEntries(entries []entry) []entry {
 	slices.SortStableFunc(entries, func(a, b entry) int { return strings.Compare(a.key, b.key) })
 	return slices.CompactFunc(entries, func(a, b entry) bool { return a.key == b.key })
-}
-
-// keyFormat is how objects are keyed within their type (docs/reference/contract.md#s9, "Inner key").
-type keyFormat struct {
-	version         v1alpha1.HookVersion
-	parentNamespace string
 }
 
 // LeavesOut reports whether requests of a version about a parent of a namespace leave out an object of another namespace, or of none.

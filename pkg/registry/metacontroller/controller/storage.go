@@ -36,6 +36,39 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/table"
 )
 
+// Object is a hub type of controllers, as a pointer.
+type Object[O any] interface {
+	runtime.Object
+	metav1.Object
+	DeepCopyInto(to O)
+}
+
+// Kind is what one kind of controllers has of its own. Set every field; it is safe for concurrent use.
+type Kind[O Object[O]] struct {
+	// Resource is the name in paths, and Singular that of one object.
+	Resource, Singular string
+	// ShortNames are the names that kubectl accepts beside those (docs/reference/contract.md#s1).
+	ShortNames []string
+	// New returns an empty object.
+	New func() O
+	// NewList returns an empty list.
+	NewList func() runtime.Object
+	// Spec returns the definition, to be compared with another one.
+	Spec func(o O) any
+	// SetStatus gives an object the status of another one.
+	SetStatus func(o, from O)
+	// Validate checks the rules that join several fields of a new object.
+	Validate func(o O) field.ErrorList
+	// ValidateUpdate checks them for an object whose definition was another one, and returns nothing if it was the same.
+	ValidateUpdate func(o, was O) field.ErrorList
+	// Warnings tells what in a definition has no effect or will keep the controller from running.
+	Warnings func(o O) []string
+	// Fields are what objects are selected by beside their names.
+	Fields func(o O) fields.Set
+	// Table prints objects.
+	Table table.Convertor
+}
+
 // Storage is every endpoint of a kind.
 type Storage struct {
 	// Objects serves the objects.
@@ -126,39 +159,6 @@ func (r *StatusREST) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 // ConvertToTable prints the object.
 func (r *StatusREST) ConvertToTable(ctx context.Context, object, options runtime.Object) (*metav1.Table, error) {
 	return r.store.ConvertToTable(ctx, object, options)
-}
-
-// Object is a hub type of controllers, as a pointer.
-type Object[O any] interface {
-	runtime.Object
-	metav1.Object
-	DeepCopyInto(to O)
-}
-
-// Kind is what one kind of controllers has of its own. Set every field; it is safe for concurrent use.
-type Kind[O Object[O]] struct {
-	// Resource is the name in paths, and Singular that of one object.
-	Resource, Singular string
-	// ShortNames are the names that kubectl accepts beside those (docs/reference/contract.md#s1).
-	ShortNames []string
-	// New returns an empty object.
-	New func() O
-	// NewList returns an empty list.
-	NewList func() runtime.Object
-	// Spec returns the definition, to be compared with another one.
-	Spec func(o O) any
-	// SetStatus gives an object the status of another one.
-	SetStatus func(o, from O)
-	// Validate checks the rules that join several fields of a new object.
-	Validate func(o O) field.ErrorList
-	// ValidateUpdate checks them for an object whose definition was another one, and returns nothing if it was the same.
-	ValidateUpdate func(o, was O) field.ErrorList
-	// Warnings tells what in a definition has no effect or will keep the controller from running.
-	Warnings func(o O) []string
-	// Fields are what objects are selected by beside their names.
-	Fields func(o O) fields.Set
-	// Table prints objects.
-	Table table.Convertor
 }
 
 // Attributes returns what lists and watches can select by: the labels, the name, and the fields of the kind.
