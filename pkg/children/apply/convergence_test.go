@@ -205,7 +205,7 @@ type run struct {
 	random  *rand.Rand
 	api     *thing
 	applier *apply.Applier
-	records *plan.Store
+	records plan.Records
 	in      plan.Input
 	now     time.Time
 	desired map[string]any
@@ -272,7 +272,7 @@ func (r *run) sync() int {
 	r.t.Helper()
 	r.now = r.now.Add(10 * time.Second)
 	in := r.in
-	in.Now, in.Records = r.now, r.records.Of(in.Parent)
+	in.Now, in.Records = r.now, r.records
 	if r.api.content != nil {
 		encoded, _ := json.Marshal(r.api.content)
 		o, err := object.Parse(encoded, object.ParseOptions{})
@@ -294,7 +294,7 @@ func (r *run) sync() int {
 	in.Trials = r.applier.Try(r.t.Context(), in)
 	p, errPlan := plan.Make(in)
 	outcomes, errApply := r.applier.Apply(r.t.Context(), p)
-	r.records.Commit(in.Parent, p.Next(in.Records, outcomes, 0))
+	r.records = p.Next(in.Records, outcomes, 0)
 	r.notef("sync: %s%v", p, errors.Join(errPlan, errApply))
 	return len(r.api.writes) - before
 }
@@ -360,7 +360,7 @@ func TestDriftIsNeverTakenForTheAPIServers(t *testing.T) {
 					case 3, 4, 5:
 						r.edits()
 					case 6:
-						r.records = plan.NewStore()
+						r.records = nil
 						r.notef("restart")
 					case 7:
 						r.now = r.now.Add(plan.MaxAge)
@@ -395,7 +395,7 @@ func newRun(t *testing.T, seed uint64, method v1alpha1.ChildUpdateMethod) *run {
 	t.Helper()
 	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Thing"}
 	r := &run{
-		t: t, random: rand.New(rand.NewPCG(seed, 0)), api: &thing{}, records: plan.NewStore(), now: time.Unix(1e9, 0),
+		t: t, random: rand.New(rand.NewPCG(seed, 0)), api: &thing{}, now: time.Unix(1e9, 0),
 		desired:   map[string]any{"image": "good", "priority": "low"},
 		recreates: method == v1alpha1.ChildUpdateRecreate,
 		in: plan.Input{
@@ -416,14 +416,14 @@ func TestARestartDeletesNoChildForWhatAdmissionDoesToNewOnes(t *testing.T) {
 	r := newRun(t, 0, v1alpha1.ChildUpdateRecreate)
 	r.desired = map[string]any{"tolerations": []any{"mine"}, "priority": "low", "cpu": "1000m"}
 	r.sync()
-	r.records = plan.NewStore()
+	r.records = nil
 	for range 3 {
 		if r.sync() > 0 {
 			t.Fatalf("it is written: %v", r.log)
 		}
 	}
 	// What another client adds is not admission's.
-	r.records = plan.NewStore()
+	r.records = nil
 	s := spec(r.api.content)
 	s["tolerations"] = append(s["tolerations"].([]any), "theirs")
 	r.api.put(r.api.content)
@@ -457,7 +457,7 @@ func TestAChildThatSomebodyWritesAllTheTimeIsBroughtToItsDesiredState(t *testing
 			r.desired = map[string]any{"image": "good", "cpu": "1000m", "args": []any{"a"}}
 			r.sync()
 			if tc.restarts {
-				r.records = plan.NewStore()
+				r.records = nil
 			}
 			if tc.drift == "" {
 				r.desired["image"] = "best"

@@ -143,8 +143,8 @@ func TestWhatIsCountedOfDeletionsIsForgotten(t *testing.T) {
 	s.clock.SetTime(s.clock.Now().Add(10 * time.Minute))
 	s.Observed = nil
 	s.remove(t)
-	if parents, records := s.records.Len(); parents != 0 {
-		t.Errorf("%d records are left", records)
+	if len(s.records) != 0 {
+		t.Errorf("%d records are left", len(s.records))
 	}
 }
 
@@ -154,11 +154,11 @@ func TestWhatAKeptChildWasComparedWithStays(t *testing.T) {
 	s.see(t, named("a"))
 	key := children.KeyOf(s.Observed[0])
 	compared := plan.Compared{Desired: 1, Version: s.Observed[0].ResourceVersion()}
-	s.records.Commit(s.Parent, plan.Records(nil).Compared(map[children.Key]plan.Compared{key: compared}))
+	s.records = plan.Records(nil).Compared(map[children.Key]plan.Compared{key: compared})
 	s.Observed, s.Kept = nil, []children.Key{key}
 	for range 2 {
 		s.remove(t)
-		if !s.records.Of(s.Parent).Get(key).Differs(compared) {
+		if !s.records.Get(key).Differs(compared) {
 			t.Fatal("it is forgotten, and the child read again by each sync")
 		}
 	}

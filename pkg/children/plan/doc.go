@@ -18,7 +18,7 @@ limitations under the License.
 //
 // A Plan is a value: steps with their reasons, and the bodies to be sent. It is made from facts alone (Input), so making one asks
 // nobody and changes nothing; Missing says which facts are needed. Package apply carries a plan out, and Plan.Next returns the
-// records of the children after that, which a Store keeps.
+// records of the children after that, which the caller keeps.
 //
 // # What is remembered of a child
 //

@@ -395,16 +395,16 @@ func TestAChildThatIsKeptIsNotForgotten(t *testing.T) {
 	s.want(t, child("a", "1"))
 	s.accept(t, nil)
 	s.step(t)
-	before := s.records.Of(s.Parent)
+	before := s.records
 	s.Kept = []children.Key{children.KeyOf(s.Observed[0])}
 	s.Desired, s.Observed = nil, nil
 	s.make(t)
-	if after := s.records.Of(s.Parent); len(before) != 1 || !slices.Equal(before, after) {
+	if after := s.records; len(before) != 1 || !slices.Equal(before, after) {
 		t.Errorf("records %v, then %v", before, after)
 	}
 	s.Kept = nil
 	s.make(t)
-	if after := s.records.Of(s.Parent); len(after) > 0 {
+	if after := s.records; len(after) > 0 {
 		t.Errorf("records %v of a child that is gone", after)
 	}
 }

@@ -371,7 +371,7 @@ func TestAChildThatDiffersIsTriedOnceInARollingUpdate(t *testing.T) {
 		if unchanged := s.Unchanged(s.Desired[0], s.Observed[0]); unchanged != step.unchanged || s.tried != step.tried {
 			t.Errorf("%s: unchanged %t, %d dry runs, want %d", step.what, unchanged, s.tried, step.tried)
 		}
-		s.records.Commit(s.Parent, s.records.Of(s.Parent).Compared(s.Compared))
+		s.records = s.records.Compared(s.Compared)
 	}
 }
 

@@ -67,7 +67,7 @@ func TestAPlanThatIsThrownAwayHasNoEffect(t *testing.T) {
 	s.want(t, configMap)
 	s.accept(t, normalizing)
 	s.others(t, `"k":"V"`, `"k":"theirs"`)
-	before := s.records.Of(s.Parent)
+	before := s.records
 	first, err := s.plan(t)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestAPlanThatIsThrownAwayHasNoEffect(t *testing.T) {
 			t.Fatalf("got %s, error %v, want %s", again, err, first)
 		}
 	}
-	if after := s.records.Of(s.Parent); len(after) != 1 || after[0] != before[0] {
+	if after := s.records; len(after) != 1 || after[0] != before[0] {
 		t.Error("the records changed")
 	}
 }

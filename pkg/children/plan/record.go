@@ -21,12 +21,10 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unique"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -344,9 +342,6 @@ func (r Records) Sort() {
 	slices.SortFunc(r, func(a, b *Record) int { return a.Key.Compare(b.Key) })
 }
 
-// ownUID returns a UID that keeps no object's JSON in memory.
-func ownUID(uid types.UID) types.UID { return types.UID(strings.Clone(string(uid))) }
-
 // The breaker stops a child that was written more than maxWrites times within window without a change of what is desired; the first
 // creation does not count, nor does one after a deletion by the controller, which did
 // (docs/reference/compatibility.md#d12.4). It is tried again after firstPause, then after pauses that double up to longestPause.
@@ -482,53 +477,6 @@ func (r Records) Reported(keys []children.Key) Records {
 		r[i].Counted(r[i].Breaker().Report())
 	}
 	return r
-}
-
-// Store has the records of the children of the parents of one controller, for as long as the parents exist. It is safe for
-// concurrent use; one parent is used by one goroutine at a time.
-type Store struct {
-	mu      sync.Mutex
-	parents map[types.UID]Records
-	// count is the number of all records.
-	count int
-}
-
-// NewStore returns a store without records.
-func NewStore() *Store { return &Store{parents: map[types.UID]Records{}} }
-
-// Of returns the records of the children of a parent.
-func (s *Store) Of(parent types.UID) Records {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.parents[parent]
-}
-
-// Commit replaces the records of the children of a parent. They belong to the store afterwards.
-func (s *Store) Commit(parent types.UID, records Records) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, known := s.parents[parent]
-	s.count += len(records) - len(before)
-	switch {
-	case len(records) == 0:
-		delete(s.parents, parent)
-		return
-	case slices.Equal(before, records):
-		return
-	case !known:
-		parent = ownUID(parent)
-	}
-	s.parents[parent] = records
-}
-
-// Forget drops the records of a parent that is gone.
-func (s *Store) Forget(parent types.UID) { s.Commit(parent, nil) }
-
-// Len returns the numbers of parents with records and of records.
-func (s *Store) Len() (parents, records int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.parents), s.count
 }
 
 // Settled reports whether a plan for a response that was planned from before would do nothing, because the observed children,

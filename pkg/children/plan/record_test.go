@@ -17,7 +17,6 @@ limitations under the License.
 package plan_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 	"unsafe"
@@ -80,21 +79,6 @@ func TestKnowledgeEndsWithItsEpochAndWithTime(t *testing.T) {
 	r.Learnt(nil, 7, now)
 	if r.NeedsNothing(1, "5", now.Add(10*plan.MaxAge)) != plan.StateSame {
 		t.Error("a child that is stored as it was sent depends on time")
-	}
-}
-
-func TestAStoreForgetsParents(t *testing.T) {
-	s := plan.NewStore()
-	var none *plan.Record
-	for i := range 10 {
-		s.Commit("p", plan.Records{none.For(children.Key{Name: fmt.Sprint(i)}, 1)})
-	}
-	if parents, records := s.Len(); parents != 1 || records != 1 || len(s.Of("p")) != 1 || s.Of("p").Get(children.Key{Name: "9"}) == nil {
-		t.Errorf("%d parents, %d records %v", parents, records, s.Of("p"))
-	}
-	s.Forget("p")
-	if parents, records := s.Len(); parents != 0 || records != 0 || s.Of("p") != nil {
-		t.Errorf("%d parents, %d records", parents, records)
 	}
 }
 

@@ -355,7 +355,7 @@ func TestForgottenParentsAreUnknown(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateInPlace)
 	s.want(t, configMap)
 	s.accept(t, normalizing)
-	s.records.Forget(s.Parent)
+	s.records = nil
 	s.others(t, `"name":"a"`, `"name":"a","labels":{"somebody":"else"}`)
 	if s.step(t); s.tried != 1 {
 		t.Errorf("%d dry runs of a child of which nothing is known", s.tried)
@@ -430,7 +430,7 @@ func TestWhatIsRememberedDoesNotHoldObjects(t *testing.T) {
 	if grown := use() - in; grown > count*size/4 {
 		t.Errorf("%d objects of %d bytes that are gone keep %d bytes in use", count, size, grown)
 	}
-	s.records.Forget(s.Parent)
+	s.records = nil
 }
 
 // use returns the memory in use.
@@ -448,10 +448,10 @@ func TestReviewAFieldThatTheSchemaLearnsLater(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateInPlace)
 	a := s.response(t, desired)
 	s.accept(t, prunes)
-	s.records.Commit(s.Parent, s.last.Next(s.records.Of(s.Parent), nil, a))
+	s.records = s.last.Next(s.records, nil, a)
 	s.others(t, `"name":"a"`, `"name":"a","labels":{"somebody":"else"}`)
 	p := s.carryOut(t, a)
-	if p.Writes() > 0 || !s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()) {
+	if p.Writes() > 0 || !s.records.Settled(a, s.Observed, s.clock.Now()) {
 		t.Fatalf("what was pruned is sent again: %s", p)
 	}
 	s.Epochs = map[schema.GroupKind]int64{{Group: "apps", Kind: "Deployment"}: 1}
@@ -459,7 +459,7 @@ func TestReviewAFieldThatTheSchemaLearnsLater(t *testing.T) {
 		t.Errorf("the child is tried before its turn: %d dry runs", s.tried)
 	}
 	s.turn()
-	if s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()) {
+	if s.records.Settled(a, s.Observed, s.clock.Now()) {
 		t.Error("the child is settled although its CRD changed")
 	}
 	if step := s.accept(t, nil); step.Action != plan.Update || plan.Paths(step.Changed) != "spec.extra" {
@@ -475,7 +475,7 @@ func TestWhatIsKnownOfTheAPIServerAges(t *testing.T) {
 	a := s.response(t, configMap)
 	s.accept(t, normalizing)
 	s.carryOut(t, a)
-	settled := func() bool { return s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()) }
+	settled := func() bool { return s.records.Settled(a, s.Observed, s.clock.Now()) }
 	if !settled() {
 		t.Fatal("not settled")
 	}
@@ -495,7 +495,7 @@ func TestAChildThatIsStoredAsItWasSentDependsOnNoEpoch(t *testing.T) {
 	s.carryOut(t, a)
 	s.Epochs = map[schema.GroupKind]int64{{Kind: "ConfigMap"}: 7}
 	s.clock.SetTime(s.clock.Now().Add(2 * plan.MaxAge))
-	if !s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()) || s.tried > 0 {
+	if !s.records.Settled(a, s.Observed, s.clock.Now()) || s.tried > 0 {
 		t.Errorf("not settled, %d dry runs", s.tried)
 	}
 }

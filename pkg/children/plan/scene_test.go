@@ -36,7 +36,7 @@ import (
 // scene is a parent with the UID "parent" whose children are kept in memory.
 type scene struct {
 	plan.Input
-	records *plan.Store
+	records plan.Records
 	clock   *clocktesting.FakePassiveClock
 	version int
 	// what the API server does to what it is sent, and trial what it answers to a dry run; nil: as to a write.
@@ -56,7 +56,7 @@ func newScene(method v1alpha1.ChildUpdateMethod) *scene {
 			Namespaced: true, Method: method,
 		}
 	}
-	s := &scene{clock: clocktesting.NewFakePassiveClock(start), records: plan.NewStore()}
+	s := &scene{clock: clocktesting.NewFakePassiveClock(start)}
 	s.Input = plan.Input{
 		Parent: "parent",
 		Owner: map[string]any{
@@ -128,7 +128,7 @@ func (s *scene) see(t testing.TB, texts ...string) {
 // gather completes the input with the facts that it needs.
 func (s *scene) gather(t testing.TB) {
 	t.Helper()
-	s.Now, s.Records, s.Trials = s.clock.Now(), s.records.Of(s.Parent), map[children.Key]plan.Trial{}
+	s.Now, s.Records, s.Trials = s.clock.Now(), s.records, map[children.Key]plan.Trial{}
 	if s.Schemas == nil {
 		s.Schemas = map[schema.GroupVersionKind]merge.Schema{}
 	}
@@ -191,7 +191,7 @@ func encoded(t testing.TB, p plan.Plan) string {
 
 // record commits what came of the last plan.
 func (s *scene) record(outcomes ...plan.Outcome) {
-	s.records.Commit(s.Parent, s.last.Next(s.Records, outcomes, 0))
+	s.records = s.last.Next(s.Records, outcomes, 0)
 }
 
 // wrote commits that the API server returned an object for a step.
@@ -256,15 +256,15 @@ func (s *scene) others(t testing.TB, from, to string) {
 }
 
 // restart drops what the process remembers.
-func (s *scene) restart() { s.records = plan.NewStore() }
+func (s *scene) restart() { s.records = nil }
 
 // turn has the children looked at again, as in an epoch that API servers follow.
 func (s *scene) turn() {
-	records := s.records.Of(s.Parent)
+	records := s.records
 	for _, known := range records {
 		records = records.Unsettled(known.Key)
 	}
-	s.records.Commit(s.Parent, records)
+	s.records = records
 }
 
 // annotated returns an object with the annotation for what was applied.

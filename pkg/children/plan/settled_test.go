@@ -62,7 +62,7 @@ func (s *scene) carryOut(t testing.TB, a plan.Fingerprint, failing ...string) pl
 		case plan.Leave:
 		}
 	}
-	s.records.Commit(s.Parent, p.Next(s.Records, outcomes, a))
+	s.records = p.Next(s.Records, outcomes, a)
 	s.Observed = nil
 	for _, o := range there {
 		s.Observed = append(s.Observed, o)
@@ -240,7 +240,7 @@ func TestAnResponseIsSettledOnlyWhenAPlanForItWouldDoNothing(t *testing.T) {
 			}
 			s := newScene(method)
 			a := tc.do(t, s)
-			if got := s.records.Of(s.Parent).Settled(a, s.Observed, s.clock.Now()); got != tc.want {
+			if got := s.records.Settled(a, s.Observed, s.clock.Now()); got != tc.want {
 				t.Errorf("settled: %t, want %t", got, tc.want)
 			}
 			if !tc.want {

@@ -26,7 +26,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -125,19 +124,15 @@ type Result struct {
 // Control brings the children of the parents of one controller to their desired states. It is safe for concurrent use; one parent
 // is used by one goroutine at a time.
 type Control struct {
-	config  Config
-	records *plan.Store
-	// told remembers what parents were told that is told once.
-	told told
-	// stale counts the syncs in a row for which the children were not as observed.
-	stale staleParents
+	config Config
+	memory memory
 	// makePlan is plan.Make, or makeTwice.
 	makePlan func(plan.Input) (plan.Plan, error)
 }
 
 // New returns a Control without records.
 func New(c Config) *Control {
-	control := &Control{config: c, records: plan.NewStore(), makePlan: plan.Make}
+	control := &Control{config: c, makePlan: plan.Make}
 	if os.Getenv(verifyVariable) == "plans" {
 		control.makePlan = makeTwice
 	}
@@ -152,36 +147,38 @@ func (c *Control) Prepare(ctx context.Context) {
 	}
 }
 
-// Forget drops the records of a parent that is gone.
-func (c *Control) Forget(parent types.UID) {
-	c.records.Forget(parent)
-	c.told.forget(parent)
-	c.stale.count(parent, false)
-}
+// Forget drops what is remembered of a parent that is gone.
+func (c *Control) Forget(parent types.UID) { c.memory.forget(parent) }
 
 // Len returns the number of parents with records of children, and that of these records.
-func (c *Control) Len() (parents, records int) { return c.records.Len() }
+func (c *Control) Len() (parents, records int) {
+	parents, records, _ = c.memory.sizes()
+	return parents, records
+}
 
 // Told returns the number of parents that were told something that is told once, and of those whose last sync found children not as observed.
-func (c *Control) Told() int { return c.told.len() + c.stale.len() }
+func (c *Control) Told() int {
+	_, _, told := c.memory.sizes()
+	return told
+}
 
 // Settled reports whether Reconcile would do nothing for a response that it was given before. Each observed child is given
 // once.
 func (c *Control) Settled(parent types.UID, f plan.Fingerprint, observed []*object.Object) bool {
-	return c.records.Of(parent).Settled(f, observed, time.Now())
+	return c.memory.of(parent).records.Settled(f, observed, time.Now())
 }
 
 // Leaves returns until when a child of a parent is neither adopted nor released, because somebody undoes that each time, and whether that has been
 // reported; false if it is not left.
 func (c *Control) Leaves(parent types.UID, key children.Key, now time.Time) (until time.Time, reported, leaves bool) {
-	b := c.records.Of(parent).Get(key).Breaker()
+	b := c.memory.of(parent).records.Get(key).Breaker()
 	until, leaves = b.Paused(now)
 	return until, b.Reported(), leaves
 }
 
 // Claimed counts children that a sync adopted or released, and notes which of those that are left have been reported.
 func (c *Control) Claimed(parent types.UID, claimed, reported []children.Key, now time.Time) {
-	c.records.Commit(parent, c.records.Of(parent).Claimed(claimed, now).Reported(reported))
+	c.memory.commit(parent, c.memory.of(parent).records.Claimed(claimed, now).Reported(reported))
 }
 
 // Gather returns the input of a plan with all facts that it needs. For children that differ, it asks the API server what it would
@@ -192,10 +189,11 @@ func (c *Control) Gather(
 ) (plan.Input, error) {
 	// The UID shares the memory of the object's JSON, all of which would stay as long as something is remembered by the UID.
 	uid := types.UID(strings.Clone(string(parent.UID())))
+	known := c.memory.of(uid)
 	in := plan.Input{
 		Parent: uid, ParentName: parent.String(), Owner: children.OwnerContent(parent), Rules: c.config.Rules,
-		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: time.Now(), Records: c.records.Of(uid),
-		Comparing: comparing, Insists: c.stale.of(uid) >= insistAfter,
+		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: time.Now(), Records: known.records,
+		Comparing: comparing, Insists: known.stale >= insistAfter,
 	}
 	if comparing {
 		in.Compared = map[children.Key]plan.Compared{}
@@ -271,10 +269,11 @@ func (c *Control) Reconcile(
 		f = 0
 	}
 	c.deleted(outcomes)
-	c.records.Commit(in.Parent, p.Next(in.Records, outcomes, f).Compared(in.Compared))
+	stale := staleStep(p, outcomes)
+	count := c.memory.synced(in.Parent, p.Next(in.Records, outcomes, f).Compared(in.Compared), stale != nil)
 	c.recordEvents(ctx, key, parent, p, outcomes)
 	c.reportStatus(parent, in)
-	again, errStale := c.retryStale(in.Parent, p, outcomes)
+	again, errStale := retryStale(stale, count)
 	err = errors.Join(append(errConflicts, errPlan, errApply, errStale)...)
 	c.countConflicts(err)
 	return Result{
@@ -396,46 +395,9 @@ func (e *StaleError) Unwrap() error { return e.Cause }
 // FailureReason returns the API server's reason, by which metrics count the error. A single conflict is no failure; this one is.
 func (e *StaleError) FailureReason() string { return string(apierrors.ReasonForError(e.Cause)) }
 
-// staleParents counts for parents how many syncs in a row found their children not as observed. The zero value is ready; it is safe for
-// concurrent use.
-type staleParents struct {
-	mu     sync.Mutex
-	counts map[types.UID]int
-}
-
-// count counts one more sync of a parent, or starts anew, and returns the number of those in a row.
-func (s *staleParents) count(parent types.UID, stale bool) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !stale {
-		delete(s.counts, parent)
-		return 0
-	}
-	if s.counts == nil {
-		s.counts = map[types.UID]int{}
-	}
-	s.counts[parent]++
-	return s.counts[parent]
-}
-
-func (s *staleParents) len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.counts)
-}
-
-// of returns the number of syncs in a row that counted.
-func (s *staleParents) of(parent types.UID) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.counts[parent]
-}
-
-// retryStale returns after how long a parent is synced again because its children were not as observed, 0 if they were. The error is
-// that of the API server if that does not end.
-func (c *Control) retryStale(parent types.UID, p plan.Plan, outcomes []plan.Outcome) (time.Duration, error) {
-	step := staleStep(p, outcomes)
-	count := c.stale.count(parent, step != nil)
+// retryStale returns after how long a parent is synced again because its children were not as observed in so many syncs in a row, 0 if they were:
+// the step is one of these. The error is one if that does not end.
+func retryStale(step *plan.Step, count int) (time.Duration, error) {
 	if count == 0 {
 		return 0, nil
 	}

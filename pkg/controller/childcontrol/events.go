@@ -20,11 +20,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -236,7 +234,7 @@ func (c *Control) reportStatus(p *object.Object, in plan.Input) {
 	for i := range in.Desired {
 		d := &in.Desired[i]
 		status, ok := d.Content["status"].(map[string]any)
-		if !ok || len(status) == 0 || c.told.knows(in.Parent, topicStatus+d.GroupKind().String()) {
+		if !ok || len(status) == 0 || c.memory.told(in.Parent, topicStatus+d.GroupKind().String()) {
 			continue
 		}
 		if observed == nil {
@@ -253,7 +251,7 @@ func (c *Control) reportStatus(p *object.Object, in plan.Input) {
 		} else if rule, _ := c.config.Rules.For(d.GroupKind()); !rule.HasStatus && !rule.ServerSide {
 			continue
 		}
-		c.told.tell(in.Parent, topicStatus+d.GroupKind().String(), 0)
+		c.memory.tell(in.Parent, topicStatus+d.GroupKind().String(), 0)
 		c.config.Recorder.Warning(Reference(p), nil, reasonStatusIgnored, fmt.Sprintf(
 			"The hook sets the status of %s, which is not written: the status of a child belongs to the child's own controller. "+
 				"Leave the field status out", d.Key))
@@ -268,57 +266,6 @@ const (
 	topicLarge    = "large/"
 )
 
-// maxTopics is how many topics of one parent are remembered beside those of one sync. Beyond that all of them are reported once more.
-const maxTopics = 256
-
-// told remembers what parents were told that is told once. The zero value is ready; it is safe for concurrent use.
-type told struct {
-	mu      sync.Mutex
-	parents map[types.UID]map[plan.Hash]struct{}
-}
-
-func (t *told) len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.parents)
-}
-
-func (t *told) knows(parent types.UID, topic string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, ok := t.parents[parent][plan.HashText(topic)]
-	return ok
-}
-
-// tell notes that a parent was told, and reports whether it did not know before. The sync may have a number of such topics.
-func (t *told) tell(parent types.UID, topic string, most int) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	topics := t.parents[parent]
-	hash := plan.HashText(topic)
-	if _, ok := topics[hash]; ok {
-		return false
-	}
-	if topics == nil {
-		if t.parents == nil {
-			t.parents = map[types.UID]map[plan.Hash]struct{}{}
-		}
-		topics = map[plan.Hash]struct{}{}
-		t.parents[parent] = topics
-	}
-	if len(topics) >= maxTopics+most {
-		clear(topics)
-	}
-	topics[hash] = struct{}{}
-	return true
-}
-
-func (t *told) forget(parent types.UID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.parents, parent)
-}
-
 // reportLeft records, once for each change, which children differ and are left as they are because their method is OnDelete. No trial finds out what
 // the API server makes of such a child: where all that differs may be its doing, nothing is said.
 func (c *Control) reportLeft(parent *object.Object, p plan.Plan) {
@@ -328,7 +275,7 @@ func (c *Control) reportLeft(parent *object.Object, p plan.Plan) {
 		if step.Reason != plan.OnDelete || step.RecordOnly || step.Doubtful || len(step.Changed) == 0 {
 			continue
 		}
-		if c.told.tell(p.Parent, topicOnDelete+changeOf(step), len(p.Steps)) {
+		if c.memory.tell(p.Parent, topicOnDelete+changeOf(step), len(p.Steps)) {
 			left = append(left, step.Key.String()+" ("+first(step.Changed)+")")
 		}
 	}
@@ -348,7 +295,7 @@ func (c *Control) reportLarge(parent *object.Object, p plan.Plan, outcomes []pla
 		}
 	}
 	for kind, names := range large {
-		if !c.told.tell(p.Parent, topicLarge+kind.String(), 0) {
+		if !c.memory.tell(p.Parent, topicLarge+kind.String(), 0) {
 			continue
 		}
 		c.config.Recorder.Normal(Reference(parent), nil, reasonApplied, fmt.Sprintf(
@@ -370,7 +317,7 @@ func changeOf(step *plan.Step) string {
 // reportWarnings records, once for each parent, what the API server said about a write that it did.
 func (c *Control) reportWarnings(parent *object.Object, p plan.Plan, o *plan.Outcome) {
 	for _, text := range o.Warnings {
-		if !c.told.tell(p.Parent, topicWarning+o.Key.GroupKind().String()+" "+text, len(p.Steps)) {
+		if !c.memory.tell(p.Parent, topicWarning+o.Key.GroupKind().String()+" "+text, len(p.Steps)) {
 			continue
 		}
 		message := fmt.Sprintf("The API server warns about %s: %s", o.Key, text)

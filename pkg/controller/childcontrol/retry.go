@@ -33,7 +33,7 @@ import (
 
 // Outdated returns the children of a parent that may have to be written because the schema of their kind changed, or what mutates them.
 func (c *Control) Outdated(parent types.UID) []children.Key {
-	keys := c.records.Of(parent).Outdated(c.followed)
+	keys := c.memory.of(parent).records.Outdated(c.followed)
 	return slices.DeleteFunc(keys, func(key children.Key) bool {
 		rule, _ := c.config.Rules.For(key.GroupKind())
 		return rule.Method == v1alpha1.ChildUpdateOnDelete // It is not written.
@@ -46,7 +46,7 @@ func (c *Control) Outdated(parent types.UID) []children.Key {
 // of which the knowledge is outdated.
 func (c *Control) Retry(ctx context.Context, parent *object.Object, key children.Key) (sync bool) {
 	uid := types.UID(strings.Clone(string(parent.UID())))
-	records := c.records.Of(uid)
+	records := c.memory.of(uid).records
 	known := records.Get(key)
 	if known == nil || len(plan.Records{known}.Outdated(c.followed)) == 0 {
 		return false
@@ -73,7 +73,7 @@ func (c *Control) Retry(ctx context.Context, parent *object.Object, key children
 	if sync {
 		records = records.Unsettled(records.Outdated(c.followed)...)
 	}
-	c.records.Commit(uid, records)
+	c.memory.commit(uid, records)
 	return sync
 }
 

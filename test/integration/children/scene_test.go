@@ -56,7 +56,7 @@ type scene struct {
 	client    *client.Client
 	discovery *discovery.Discovery
 	applier   *apply.Applier
-	records   *plan.Store
+	records   plan.Records
 	// writes is the number of requests that write, without dry runs and without conflicts, which other clients cause.
 	writes *atomic.Int64
 	// tried is the number of children that were tried by dry runs.
@@ -82,7 +82,7 @@ func newScene(t *testing.T) *scene {
 		t.Fatal(err)
 	}
 	c = c.Knowing(plan.LegacyManager)
-	s := &scene{client: c, records: plan.NewStore(), manager: manager, writes: writes}
+	s := &scene{client: c, manager: manager, writes: writes}
 	s.applier = apply.New(apply.Options{Client: c})
 	builtInOnce.Do(func() {
 		s.rediscover(t)
@@ -221,7 +221,7 @@ func (s *scene) schema(ctx context.Context, kind schema.GroupVersionKind) merge.
 }
 
 // restart drops what the process remembers.
-func (s *scene) restart() { s.records = plan.NewStore() }
+func (s *scene) restart() { s.records = nil }
 
 // input reads the children and returns what a plan is made from.
 func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string]any) plan.Input {
@@ -237,7 +237,7 @@ func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string
 	}
 	in := plan.Input{
 		Parent: s.parent.UID(), Owner: children.OwnerContent(s.parent), Rules: rules, Desired: desired, Manager: s.manager,
-		ParentName: s.parent.String(), Now: time.Now(), Records: s.records.Of(s.parent.UID()),
+		ParentName: s.parent.String(), Now: time.Now(), Records: s.records,
 		Schemas: map[schema.GroupVersionKind]merge.Schema{},
 	}
 	for _, d := range desired {
@@ -283,7 +283,7 @@ func (s *scene) sync(t *testing.T, in plan.Input) ([]plan.Outcome, error) {
 		t.Errorf("two plans from one input: %s and %s", p, again)
 	}
 	outcomes, err := s.applier.Apply(t.Context(), p)
-	s.records.Commit(in.Parent, p.Next(in.Records, outcomes, 0))
+	s.records = p.Next(in.Records, outcomes, 0)
 	for _, step := range p.Steps {
 		if step.Reason == plan.Stale {
 			outcomes = append(outcomes, plan.Outcome{Step: step, Stale: true})

@@ -21,38 +21,11 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
-
-func TestRecordsAreCounted(t *testing.T) {
-	s := plan.NewStore()
-	for i, step := range []struct {
-		reason           string
-		parent           types.UID
-		records          int
-		parents, counted int
-	}{
-		{"A parent is added.", "a", 3, 1, 3},
-		{"Another one is.", "b", 1, 2, 4},
-		{"The records of a parent are replaced.", "a", 2, 2, 3},
-		{"The same ones change nothing.", "a", 2, 2, 3},
-		{"A parent has no children any more.", "a", 0, 1, 1},
-		{"A parent without records is not counted.", "a", 0, 1, 1},
-	} {
-		s.Commit(step.parent, make(plan.Records, step.records))
-		if parents, counted := s.Len(); parents != step.parents || counted != step.counted {
-			t.Errorf("step %d: %d parents, %d records; want %d, %d: %s", i, parents, counted, step.parents, step.counted, step.reason)
-		}
-	}
-	s.Forget("b")
-	if parents, counted := s.Len(); parents != 0 || counted != 0 {
-		t.Errorf("%d parents and %d records are left", parents, counted)
-	}
-}
 
 func TestKnowledgeIsOutdatedByAnotherEpoch(t *testing.T) {
 	var none *plan.Record
