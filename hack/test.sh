@@ -38,8 +38,11 @@ race=(-race "${plain[@]}")
 export PROCESSOR_TIMES="${work}/processor-times"
 # go test splits what it executes at spaces, unless it is in quotes.
 control_plane=(-count=1 -timeout 30m -o bin/tests/ -exec "'${root}/hack/lib/timed.sh'")
-# Suites of more than two minutes, which begin first: one that is alone at the end has a processor to itself and leaves the other one idle.
-readonly long=(faults/engine conformance/inspection integration/{replicas,apiserver,registration} conformance/status e2e/rescue faults/storage bench e2e/helloworld)
+# Suites of more than a minute, the longest first: one that is alone at the end has a processor to itself and leaves the other one idle.
+readonly long=(
+    faults/storage integration/{replicas,registration,apiserver} conformance/apply faults/engine e2e/rescue bench
+    conformance/{inspection,status,accounts} e2e/{helloworld,firsthour,availability}
+)
 
 # kept COMMAND...: runs the command, shows its output and keeps it for the end.
 kept() {
