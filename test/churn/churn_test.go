@@ -145,6 +145,19 @@ func TestChurn(t *testing.T) {
 	}
 }
 
+// A site is where the churn takes place.
+type site struct {
+	tally
+
+	t *fixture.Test
+	// hooks are by kind; customize is for both.
+	hooks     map[fixture.Kind]*v1alpha1.Hook
+	customize *v1alpha1.Hook
+	// running are the controllers' names by slot, empty where there is none. A slot has one worker.
+	running [controllerSlots]string
+	named   atomic.Int64
+}
+
 // churn has all workers act for a while, or until there were enough changes.
 func (s *site) churn(d time.Duration) {
 	s.t.T.Helper()
@@ -248,19 +261,6 @@ func (s *site) left(ctx context.Context, counts func(metav1.Object) bool) ([]str
 		}
 	}
 	return left, nil
-}
-
-// A site is where the churn takes place.
-type site struct {
-	tally
-
-	t *fixture.Test
-	// hooks are by kind; customize is for both.
-	hooks     map[fixture.Kind]*v1alpha1.Hook
-	customize *v1alpha1.Hook
-	// running are the controllers' names by slot, empty where there is none. A slot has one worker.
-	running [controllerSlots]string
-	named   atomic.Int64
 }
 
 // kindOf is the kind of the controllers of a slot.

@@ -153,6 +153,16 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// controlPlane is the command, running in a process of its own.
+type controlPlane struct {
+	plane.Info
+	command *exec.Cmd
+	stdin   io.Closer
+	// stderr may be read when ended is closed.
+	stderr *bytes.Buffer
+	ended  chan struct{}
+}
+
 // namespace makes a namespace that goes with the control plane.
 func (c *controlPlane) namespace(t *testing.T, name string) string {
 	t.Helper()
@@ -317,16 +327,6 @@ func buildPrograms(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return folder
-}
-
-// controlPlane is the command, running in a process of its own.
-type controlPlane struct {
-	plane.Info
-	command *exec.Cmd
-	stdin   io.Closer
-	// stderr may be read when ended is closed.
-	stderr *bytes.Buffer
-	ended  chan struct{}
 }
 
 // startControlPlane runs "start" with flags and returns when the control plane is ready.

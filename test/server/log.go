@@ -63,7 +63,7 @@ var errorLine = regexp.MustCompile(`^E\d{4} \S+ +\d+ ([^ :]+\.go):\d+\] ("[^"]{1
 // ownError reports whether a line is an error that our code has logged: its message begins so in a file of that name.
 func ownError(line string) bool {
 	found := errorLine.FindStringSubmatch(line)
-	return found != nil && strings.Contains(sources()[found[1]], found[2])
+	return len(found) == 3 && strings.Contains(sources()[found[1]], found[2])
 }
 
 // complaints returns the lines of a server's log that fail a test. Lines with one of the texts in tolerated are left out.

@@ -102,6 +102,16 @@ func removeUnfinished(folder string) {
 	}
 }
 
+// program is one program to build.
+type program struct {
+	// name is the file name of the result.
+	name string
+	// pkg is the Go package.
+	pkg string
+	// usual is how long a first build takes on two cores, for people who wait.
+	usual string
+}
+
 // build builds one program. Nobody sees it half written.
 func (p program) build(ctx context.Context, module, folder string) error {
 	target := filepath.Join(folder, p.name)
@@ -125,16 +135,6 @@ const KubernetesVersion = "v1.36.3"
 
 // buildDate is stamped into the programs. It is a constant, so that the same versions give the same bytes.
 const buildDate = "1970-01-01T00:00:00Z"
-
-// program is one program to build.
-type program struct {
-	// name is the file name of the result.
-	name string
-	// pkg is the Go package.
-	pkg string
-	// usual is how long a first build takes on two cores, for people who wait.
-	usual string
-}
 
 // programs are in the order of building: what they share is compiled with the first that needs it.
 func programs() []program {

@@ -66,6 +66,14 @@ func configMonitor(t *testing.T, s *scene) {
 	})
 }
 
+// A scene is one example up to and including its controller, and a namespace to try it in.
+type scene struct {
+	*cluster.Cluster
+	kube      kubernetes.Interface
+	example   string
+	namespace string
+}
+
 // awaitPods waits until there are so many Pods with a label, all of them as wanted and none being deleted, and returns
 // their UIDs.
 func (s *scene) awaitPods(t *testing.T, within time.Duration, selector string, n int, want func(*corev1.Pod) bool) []types.UID {
@@ -153,14 +161,6 @@ func defaultNetworkPolicy(t *testing.T, s *scene) {
 const limit = cluster.Limit
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
-
-// A scene is one example up to and including its controller, and a namespace to try it in.
-type scene struct {
-	*cluster.Cluster
-	kube      kubernetes.Interface
-	example   string
-	namespace string
-}
 
 // TestExamples runs each example in a namespace of its own, with one server for all.
 func TestExamples(t *testing.T) {

@@ -244,6 +244,14 @@ func jobPerNode(t *testing.T, c *cluster.Cluster) {
 	s.jobPerNodeRunsAgain(first)
 }
 
+// scene is an example with its controller running, and a namespace to try it in.
+type scene struct {
+	*cluster.Cluster
+	t                 *testing.T
+	clients           *cluster.Clients
+	folder, namespace string
+}
+
 // jobPerNodeRunsAgain changes the template, and tries one that the kind refuses.
 func (s *scene) jobPerNodeRunsAgain(first string) {
 	s.t.Helper()
@@ -314,14 +322,6 @@ func TestExamples(t *testing.T) {
 			run(t, c)
 		})
 	}
-}
-
-// scene is an example with its controller running, and a namespace to try it in.
-type scene struct {
-	*cluster.Cluster
-	t                 *testing.T
-	clients           *cluster.Clients
-	folder, namespace string
 }
 
 // play sets the scene and applies the example's sample object.

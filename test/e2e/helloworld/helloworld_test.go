@@ -84,6 +84,14 @@ func TestAHelloWorldWithoutWho(t *testing.T) {
 	s.awaitGreeting(t, "nobody", "Hello, World!")
 }
 
+// A scene is the example up to and including its controller, in a namespace of its own.
+type scene struct {
+	*cluster.Cluster
+	kube      kubernetes.Interface
+	server    *server.Server
+	namespace string
+}
+
 // awaitGreeting waits until a Pod echoes the greeting and has run to its end, and returns it.
 func (s *scene) awaitGreeting(t *testing.T, name, greeting string) (found corev1.Pod) {
 	t.Helper()
@@ -119,14 +127,6 @@ func TestMain(m *testing.M) {
 		os.Exit(status)
 	}
 	os.Exit(cluster.Main(m))
-}
-
-// A scene is the example up to and including its controller, in a namespace of its own.
-type scene struct {
-	*cluster.Cluster
-	kube      kubernetes.Interface
-	server    *server.Server
-	namespace string
 }
 
 // setUp follows the example's README, with the server's binary. Everything ends with the test.

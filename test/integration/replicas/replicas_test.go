@@ -123,6 +123,24 @@ func TestAReplicaThatEndsHandsOver(t *testing.T) {
 	p.judge()
 }
 
+// A pair are two replicas over one store, with a controller whose parents change all the time.
+type pair struct {
+	*fixture.Test
+
+	// first leads at the start. The API of the cluster leads to the second.
+	first, second *replica
+	lease         string
+	script        *fixture.Script
+	controller    *controllers.Controller
+	parents       []string
+	figures       *report.Figures
+	// stop ends the changes of the parents.
+	stop func()
+
+	mu    sync.Mutex
+	round int
+}
+
 // takesOver waits until a replica writes after the leader ended somehow, and checks that it did within a time.
 func (p *pair) takesOver(r *replica, how string, since time.Time, within time.Duration) {
 	p.T.Helper()
@@ -290,24 +308,6 @@ func (r *replica) seesThatItLeadsNoMore(t *testing.T, behind int64) {
 		log, err := os.ReadFile(r.Log())
 		return err == nil && strings.Contains(string(log[behind:]), "This process leads no more"), "its log does not say so"
 	})
-}
-
-// A pair are two replicas over one store, with a controller whose parents change all the time.
-type pair struct {
-	*fixture.Test
-
-	// first leads at the start. The API of the cluster leads to the second.
-	first, second *replica
-	lease         string
-	script        *fixture.Script
-	controller    *controllers.Controller
-	parents       []string
-	figures       *report.Figures
-	// stop ends the changes of the parents.
-	stop func()
-
-	mu    sync.Mutex
-	round int
 }
 
 // options are those of a replica that acts as a user. It reaches the kube-apiserver at an address of its own, unless that is empty.

@@ -28,6 +28,15 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
+// script tells a tracker what happened.
+type script struct {
+	*Tracker
+
+	t        *testing.T
+	revision int64
+	versions map[string]string
+}
+
 // braked writes the controller in a generation with further fields of its spec, of which the engine has seen another generation, or the
 // same, and which has a condition.
 func (s *script) braked(meta, spec string, generation, seen int, condition string, after time.Duration) {
@@ -328,15 +337,6 @@ func TestTemplatesOfPods(t *testing.T) {
 }
 
 var start = time.Unix(1_000_000, 0)
-
-// script tells a tracker what happened.
-type script struct {
-	*Tracker
-
-	t        *testing.T
-	revision int64
-	versions map[string]string
-}
 
 func newScript(t *testing.T) *script {
 	t.Helper()

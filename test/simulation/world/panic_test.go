@@ -205,13 +205,6 @@ func (s scenario) settle() {
 	}
 }
 
-func (s scenario) close() {
-	s.t.Helper()
-	if err := s.Close(); err != nil {
-		s.t.Error(err)
-	}
-}
-
 // failf fails the test with the trace.
 func (s scenario) failf(format string, args ...any) {
 	s.t.Helper()
