@@ -144,12 +144,20 @@ func examples() map[string]any {
 	return map[string]any{"string": exampleName, "integer": 1, "number": 1.5, "boolean": true}
 }
 
+// usual are the fields that children use.
+func usual() []field { return []field{{"image", "string", "nginx:1.28"}, {"replicas", "integer", 2}} }
+
 // fieldOf reads NAME:TYPE.
 func fieldOf(text string) (field, error) {
 	name, kind, _ := strings.Cut(text, ":")
 	value, ok := examples()[kind]
 	if !ok || !identifier.MatchString(name) {
 		return field{}, fmt.Errorf("%q is not NAME:TYPE, such as html:string: TYPE is %s", text, strings.Join(slices.Sorted(maps.Keys(examples())), ", "))
+	}
+	for _, f := range usual() {
+		if f.Name == name && f.Type != kind {
+			return f, fmt.Errorf("%q: what children take from a field of this name is of type %s", text, f.Type)
+		}
 	}
 	return field{name, kind, value}, nil
 }

@@ -126,9 +126,10 @@ func (p *project) complete() {
 	if p.Decorator {
 		return
 	}
-	for _, f := range []field{{"image", "string", "nginx:1.28"}, {"replicas", "integer", 2}} {
-		if p.Uses(f.Name) {
-			p.Fields = append(slices.DeleteFunc(p.Fields, func(given field) bool { return given.Name == f.Name }), f)
+	for _, f := range usual() {
+		others := slices.DeleteFunc(slices.Clone(p.Fields), func(given field) bool { return given.Name == f.Name })
+		if p.Uses(f.Name) || len(others) < len(p.Fields) {
+			p.Fields = append(others, f)
 		}
 	}
 }

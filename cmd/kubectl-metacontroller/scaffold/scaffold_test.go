@@ -60,7 +60,7 @@ func TestEveryFolderWorks(t *testing.T) {
 			"composite": {"web", "--parent=Website.example.com", "--child=" + everyKind()},
 			"decorator": {"web", "--decorator", "--parent=Website.v1beta1.example.com", "--child=" + everyKind()},
 			"workloads": {"web", "--decorator", "--parent=ReplicaSet.apps", "--child=" + everyKind()},
-			"fields":    {"web", "--parent=Website.example.com", "--child=" + everyKind(), "--field=html:string,replicas:string,weight:number"},
+			"fields":    {"web", "--parent=Website.example.com", "--child=" + everyKind(), "--field=html:string,replicas:integer,weight:number"},
 			// What a hook does not use, it does not have: Go would not compile it.
 			"no values":        {"web", "--parent=Website.example.com", "--child=serviceaccounts"},
 			"no value added":   {"web", "--decorator", "--parent=Deployment", "--child=serviceaccounts"},
@@ -227,13 +227,14 @@ func TestMistakes(t *testing.T) {
 		"a child that is known to nobody": {
 			[]string{"web", "--parent=Website.example.com", "--child=widgets.example.com"}, "write others as RESOURCE.VERSION.GROUP/KIND",
 		},
-		"a field without a type":    {composite("--field=html"), `"html" is not NAME:TYPE`},
-		"a field of another type":   {composite("--field=html:text"), "TYPE is boolean, integer, number, string"},
-		"a field of another's kind": {[]string{"web", "--decorator", "--parent=Pod", "--child=services", "--field=html:string"}, "it has the fields that it has"},
-		"a child twice":             {[]string{"web", "--parent=Website.example.com", "--child=pods,pods"}, "pods is there twice"},
-		"a child of its kind":       {[]string{"web", "--decorator", "--parent=Pod", "--child=pods"}, "would not end"},
-		"a cluster-scoped kind":     {[]string{"web", "--decorator", "--parent=Namespace", "--child=pods"}, "Namespace has none"},
-		"a child without a kind":    {[]string{"web", "--parent=Website.example.com", "--child=widgets.v1.example.com/"}, "is not known"},
+		"a field without a type":         {composite("--field=html"), `"html" is not NAME:TYPE`},
+		"a field of the type of another": {composite("--field=replicas:string"), "of this name is of type integer"},
+		"a field of another type":        {composite("--field=html:text"), "TYPE is boolean, integer, number, string"},
+		"a field of another's kind":      {[]string{"web", "--decorator", "--parent=Pod", "--child=services", "--field=html:string"}, "it has the fields that it has"},
+		"a child twice":                  {[]string{"web", "--parent=Website.example.com", "--child=pods,pods"}, "pods is there twice"},
+		"a child of its kind":            {[]string{"web", "--decorator", "--parent=Pod", "--child=pods"}, "would not end"},
+		"a cluster-scoped kind":          {[]string{"web", "--decorator", "--parent=Namespace", "--child=pods"}, "Namespace has none"},
+		"a child without a kind":         {[]string{"web", "--parent=Website.example.com", "--child=widgets.v1.example.com/"}, "is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder, err := start(t, tc.args...)
