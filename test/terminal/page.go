@@ -160,7 +160,7 @@ var varying = []struct {
 	{regexp.MustCompile(`within \d+ ms`), "within 5 ms"},
 	{regexp.MustCompile(`\b(\d+m)?\d+(m|s|ms) ago\b`), "5s ago"},
 	{regexp.MustCompile(`( ago +)[0-9.]+m?s\b`), "${1}12ms"},
-	{regexp.MustCompile(`(ResyncRequested +)\S+`), "${1}5ms"},
+	{regexp.MustCompile(`(ResyncRequested +)\S+( +)\S+`), "${1}0s${2}5ms"},
 	{regexp.MustCompile(`\bin \d+\.\d+s\b`), "in 0.001s"},
 	{regexp.MustCompile(`(replicasets\.apps/example-)[0-9a-z]+`), "${1}7c5b6d9f8"},
 	{regexp.MustCompile(`(endpointslices\.discovery\.k8s\.io/example-)[0-9a-z]+`), "${1}h8r5z"},
