@@ -7,7 +7,7 @@ readonly program="${root}/bin/controlplane"
 
 case "${1:?build or start}" in
 build)
-    (cd test/controlplane && go build -o "${program}" .)
+    (cd test/controlplane && CGO_ENABLED=0 "${root}/hack/build.sh" bin/controlplane -trimpath -buildvcs=false -o "${program}" .)
     exec "${program}" build --module test/controlplane
     ;;
 start)
