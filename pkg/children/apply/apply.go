@@ -411,7 +411,11 @@ func nameOf(owner *object.OwnerReference, namespace string) string {
 func (a *Applier) delete(ctx context.Context, p plan.Plan, outcome *plan.Outcome) error {
 	target := targetOf(outcome.Resource, outcome.Key)
 	err := a.insist(ctx, p, outcome, outcome.Observed, func(o *object.Object) error {
-		_, err := request{verb: metrics.Delete}.count(nil, a.client.Delete(ctx, target, o.UID(), o.ResourceVersion()))
+		deletion, err := a.client.Delete(ctx, target, o.UID(), o.ResourceVersion())
+		if outcome.Left = deletion.Left; deletion.Gone {
+			outcome.Gone = o
+		}
+		_, err = request{verb: metrics.Delete}.count(nil, err)
 		return err
 	})
 	if apierrors.IsConflict(err) || client.IsGone(err) {

@@ -32,6 +32,9 @@ type Outcome struct {
 	// Moved is the child after Migration, if Body did not follow: the write of that failed, or the step is stale. Nil if Migration did
 	// not change the child.
 	Moved *object.Object
+	// Gone is the child as it was when a Delete or Recreate deleted it, if the response says that it is gone, and Left the child as that left
+	// it, if it is there until its finalizers or its grace period have ended. Nil for neither: the response did not say.
+	Gone, Left *object.Object
 	// Done says that the step changed the cluster. An Update does not if the API server finds nothing to change.
 	Done bool
 	// Stale says that the step was made from a state that is past: the child changed, went or came meanwhile. That is no

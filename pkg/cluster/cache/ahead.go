@@ -19,8 +19,10 @@ package cache
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
@@ -35,9 +37,62 @@ type ahead struct {
 	before *object.Object
 	// listed says that a list was asked for after the write, which will show it or what came after it.
 	listed bool
+	// gone is the UID of an object that is not shown any more, as a deletion was answered, and deleted the version in which it was deleted. Then
+	// there are no versions.
+	gone    types.UID
+	deleted uint64
 }
 
 func (a *ahead) last() uint64 { return a.versions[len(a.versions)-1] }
+
+// Gone takes over that an object is gone, as the response to its deletion says, before the event of that comes, and calls the handlers, as
+// [Informer.Wrote] does. It is given the object in the version that was deleted. It reports whether the informer has shown the object until now.
+// A later version of the object, or another one of its name, is shown again: then the API server was wrong, or somebody created it.
+func (i *Informer) Gone(o *object.Object) (taken bool) {
+	version, ok := number(o.ResourceVersion())
+	if !ok || !i.HasSynced() {
+		return false
+	}
+	i.deliver.Lock()
+	defer i.deliver.Unlock()
+	seen, ok := number(i.LastSyncedVersion())
+	k := key{o.Namespace(), o.Name()}
+	before, there := i.store.get(k)
+	if !ok || seen < i.former || !there || before.UID() != o.UID() {
+		return false
+	}
+	if shown, ok := number(before.ResourceVersion()); !ok || shown > version {
+		return false
+	}
+	// The key and the UID share the memory of the object's JSON, which would stay.
+	k = key{strings.Clone(k.namespace), strings.Clone(k.name)}
+	i.ahead[k] = &ahead{gone: types.UID(strings.Clone(string(o.UID()))), deleted: version}
+	i.store.remove(k)
+	i.notify(Event{Type: Deleted, Old: before})
+	return true
+}
+
+// outlived handles an event of an object whose deletion was taken over before the event of that. It reports whether the event changes nothing that is
+// shown, and has been delivered. It is called with deliver held.
+func (i *Informer) outlived(k key, a *ahead, o *object.Object, deleted bool) bool {
+	version, ok := number(o.ResourceVersion())
+	switch {
+	case o.UID() != a.gone:
+		if !deleted {
+			delete(i.ahead, k)
+		}
+		return false
+	case deleted:
+		delete(i.ahead, k)
+		i.progressed(o.ResourceVersion(), Event{Type: Deleted, Old: o})
+		return true
+	case !ok || version > a.deleted:
+		delete(i.ahead, k)
+		return false
+	}
+	i.progressed(o.ResourceVersion(), Event{})
+	return true
+}
 
 // Wrote takes over an object as the response to a write had it, before the event of that write comes, and calls the handlers, on the
 // caller's goroutine. It reports whether the informer shows the object now, or a later state of it; if not, the event is to be waited for.
@@ -66,6 +121,12 @@ func (i *Informer) Wrote(o *object.Object) (shown bool) {
 	}
 	k := key{o.Namespace(), o.Name()}
 	a, taken := i.ahead[k]
+	if taken && a.gone != "" {
+		if o.UID() == a.gone && version <= a.deleted {
+			return true // The response to the deletion came before that of this write.
+		}
+		taken = false
+	}
 	if taken && a.last() >= version {
 		a.versions = insert(a.versions, version)
 		return true
@@ -104,6 +165,9 @@ func (i *Informer) overtaken(o *object.Object, deleted bool) bool {
 	a, ok := i.ahead[k]
 	if !ok {
 		return false
+	}
+	if a.gone != "" {
+		return i.outlived(k, a, o, deleted)
 	}
 	present, _ := i.store.get(k)
 	version, ok := number(o.ResourceVersion())
@@ -147,7 +211,7 @@ func (i *Informer) interject(k key, a *ahead, version uint64, o *object.Object) 
 func (i *Informer) passed(version string) {
 	seen, ok := number(version)
 	for k, a := range i.ahead {
-		if ok && a.last() <= seen {
+		if ok && a.gone == "" && a.last() <= seen {
 			delete(i.ahead, k)
 		}
 	}
@@ -159,6 +223,9 @@ func (i *Informer) keeps(k key, list string, o *object.Object) bool {
 	a, ok := i.ahead[k]
 	if !ok {
 		return false
+	}
+	if a.gone != "" {
+		return i.hides(k, a, o)
 	}
 	version, ok := number(list)
 	if !ok || a.listed || a.last() <= version {
@@ -172,6 +239,27 @@ func (i *Informer) keeps(k key, list string, o *object.Object) bool {
 		}
 	}
 	return true
+}
+
+// hides reports whether a list shows an object whose deletion was taken over because the list was asked for before that.
+func (i *Informer) hides(k key, a *ahead, o *object.Object) bool {
+	if o != nil && o.UID() == a.gone && !a.listed {
+		if version, ok := number(o.ResourceVersion()); ok && version <= a.deleted {
+			return true
+		}
+	}
+	delete(i.ahead, k)
+	return false
+}
+
+// unlistedAreGone forgets the deletions that were taken over of objects that a list does not have: their events are from before it.
+func (i *Informer) unlistedAreGone(listed map[key]struct{}, version string) {
+	at, ok := number(version)
+	for k, a := range i.ahead {
+		if _, there := listed[k]; a.gone != "" && !there && (!ok || a.listed || a.deleted <= at) {
+			delete(i.ahead, k)
+		}
+	}
 }
 
 // listing notes that a list is asked for that will show everything that was written before.

@@ -288,6 +288,101 @@ func TestAWriteIsShownOnlyWhereItsEventWouldBe(t *testing.T) {
 	}
 }
 
+func TestADeletionIsShownBeforeItsEvent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		do     func(f *follower)
+		events []string
+		// shown, reached and ahead are as for writes.
+		shown, reached string
+		ahead          int
+	}{
+		"the response": {
+			"the event is to come", func(f *follower) { f.gone("1", true) }, []string{"deleted a1"}, "", "10", 1,
+		},
+		"its event": {
+			"it tells nothing new",
+			func(f *follower) { f.gone("1", true); f.do(f.Delete(f.at("u1", "12"))) },
+			[]string{"deleted a1"}, "", "12", 0,
+		},
+		"its event has come": {
+			"the response came later",
+			func(f *follower) { f.do(f.Delete(f.at("u1", "12"))); f.gone("1", false) },
+			[]string{"deleted a12"}, "", "12", 0,
+		},
+		"a change from before it": {
+			"the object must not come back",
+			func(f *follower) { f.gone("11", true); f.do(f.Update(f.at("u1", "11"))) },
+			[]string{"deleted a1"}, "", "11", 1,
+		},
+		"a change after it": {
+			"the API server was wrong: the object is there",
+			func(f *follower) { f.gone("1", true); f.do(f.Update(f.at("u1", "11"))) },
+			[]string{"deleted a1", "added a11"}, "11", "11", 0,
+		},
+		"another object of the name": {
+			"somebody created it afterwards",
+			func(f *follower) {
+				f.gone("1", true)
+				f.do(f.Delete(f.at("u1", "12")))
+				f.do(f.Add(f.at("u2", "13")))
+			},
+			[]string{"deleted a1", "added a13"}, "13", "13", 0,
+		},
+		"another object by the response of its creation": {
+			"the events of both are to come",
+			func(f *follower) {
+				f.gone("1", true)
+				f.wrote(f.at("u2", "13"), true)
+				f.do(f.Delete(f.at("u1", "12")))
+			},
+			[]string{"deleted a1", "added a13"}, "13", "12", 1,
+		},
+		"the response of a write before it": {
+			"it came later than that of the deletion",
+			func(f *follower) { f.gone("11", true); f.wrote(f.at("u1", "11"), true) },
+			[]string{"deleted a1"}, "", "10", 1,
+		},
+		"a list from before it": {
+			"the event is to come",
+			func(f *follower) { f.gone("1", true); f.do(f.Replace(anyOf(f.at("u1", "1")), "10")) },
+			[]string{"deleted a1"}, "", "10", 1,
+		},
+		"a list that was asked for afterwards": {
+			"the API server was wrong, or its store was restored",
+			func(f *follower) { f.gone("1", true); f.listing(); f.do(f.Replace(anyOf(f.at("u1", "1")), "10")) },
+			[]string{"deleted a1", "added a1"}, "1", "10", 0,
+		},
+		"a list without it": {
+			"no event of it comes any more",
+			func(f *follower) { f.gone("1", true); f.do(f.Replace(nil, "14")) },
+			[]string{"deleted a1"}, "", "14", 0,
+		},
+		"a bookmark": {
+			"the version of the deletion is not known",
+			func(f *follower) { f.gone("1", true); f.do(f.Bookmark("11")) },
+			[]string{"deleted a1"}, "", "11", 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := follow(t, "10", spec{name: "a", uid: "u1", version: "1"}.object(t))
+			tc.do(f)
+			f.shows(tc.shown, tc.reached, tc.ahead)
+			if !slices.Equal(f.events, tc.events) {
+				t.Errorf("%q, want %q: %s", f.events, tc.events, tc.reason)
+			}
+		})
+	}
+}
+
+// gone has the object be deleted in a version.
+func (f *follower) gone(version string, taken bool) {
+	f.t.Helper()
+	if got := f.Gone(f.at("u1", version)); got != taken {
+		f.t.Errorf("the deletion of %s is taken over: %v, want %v", version, got, taken)
+	}
+}
+
 // TestNothingIsLostWhateverTheOrder has an object created, changed and deleted by the controller and by others, with responses, events
 // and lists that come as they like.
 func TestNothingIsLostWhateverTheOrder(t *testing.T) {
@@ -305,6 +400,8 @@ type change struct {
 	version int
 	own     bool
 	deleted bool
+	// of is the version that was deleted.
+	of int
 }
 
 func randomOrder(t *testing.T, r *rand.Rand) (steps []string, ok bool) {
@@ -324,7 +421,7 @@ func randomOrder(t *testing.T, r *rand.Rand) (steps []string, ok bool) {
 			case last.deleted:
 				next.uid = fmt.Sprint("u", version)
 			case step == 3:
-				next.deleted = true
+				next.deleted, next.own, next.of = true, r.IntN(2) == 0, last.version
 			}
 			log, last = append(log, next), next
 			if next.own {
@@ -334,7 +431,11 @@ func randomOrder(t *testing.T, r *rand.Rand) (steps []string, ok bool) {
 		case step < 6 && len(responses) > 0:
 			n := r.IntN(len(responses))
 			steps = append(steps, fmt.Sprintf("response %d", responses[n].version))
-			f.wrote(object(responses[n]), true)
+			if c := responses[n]; c.deleted {
+				f.Gone(f.at(c.uid, strconv.Itoa(c.of)))
+			} else {
+				f.wrote(object(c), true)
+			}
 			responses = slices.Delete(responses, n, n+1)
 		case step < 9 && sent < len(log):
 			c := log[sent]

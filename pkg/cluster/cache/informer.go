@@ -311,6 +311,7 @@ func (i *Informer) Replace(list []any, version string) error {
 			i.changed("", Event{Type: Deleted, Old: o})
 		}
 	}
+	i.unlistedAreGone(seen, version)
 	i.repeatMissed()
 	i.relisted(version)
 	i.changed(version, Event{})
@@ -351,12 +352,22 @@ func (i *Informer) show(o *object.Object, version string) {
 // observers of progress, so that a sync that waits for a version cannot start before its cause is enqueued.
 func (i *Informer) changed(version string, e Event) {
 	if e.Old != nil || e.New != nil {
-		for s := range i.subscribers.concerned(e) {
-			if s.notify(e) != nil {
-				i.checkMissed()
-			}
+		i.notify(e)
+	}
+	i.progressed(version, e)
+}
+
+// notify calls the handlers with an event that the store shows already.
+func (i *Informer) notify(e Event) {
+	for s := range i.subscribers.concerned(e) {
+		if s.notify(e) != nil {
+			i.checkMissed()
 		}
 	}
+}
+
+// progressed notes the version that the informer has reached with an event, and tells those who wait for that.
+func (i *Informer) progressed(version string, e Event) {
 	// Only a list goes back: the event of a deletion may have the version that the object had.
 	if version != "" && !older(version, i.LastSyncedVersion()) {
 		i.reach(version)

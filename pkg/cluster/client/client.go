@@ -162,19 +162,49 @@ func (c *Client) Apply(ctx context.Context, t Target, a Application) (*object.Ob
 	return c.do(ctx, call{method: http.MethodPatch, target: t, query: query, contentType: string(types.ApplyPatchType), body: a.Body})
 }
 
+// Deletion is what the response to a deletion says. The zero value says nothing: the object may be there still or not.
+type Deletion struct {
+	// Gone says that the object is gone.
+	Gone bool
+	// Left is the object as it is while it is being deleted; nil if it is gone, or not known.
+	Left *object.Object
+}
+
 // Delete deletes the object with the given UID and resourceVersion, in the background (docs/reference/contract.md#s11,
 // docs/reference/compatibility.md#d11). Another object of that name, or a later version, is left alone and yields a conflict.
-func (c *Client) Delete(ctx context.Context, t Target, uid types.UID, version string) error {
+func (c *Client) Delete(ctx context.Context, t Target, uid types.UID, version string) (Deletion, error) {
 	background := metav1.DeletePropagationBackground
 	body, err := json.Marshal(metav1.DeleteOptions{
 		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
 		Preconditions:     &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
 		PropagationPolicy: &background,
 	})
+	var deletion Deletion
 	if err != nil {
-		return fmt.Errorf("encoding delete options: %w", err)
+		return deletion, fmt.Errorf("encoding delete options: %w", err)
 	}
-	return c.server.do(ctx, call{method: http.MethodDelete, target: t, contentType: runtime.ContentTypeJSON, body: body}, nil)
+	err = c.server.do(ctx, call{method: http.MethodDelete, target: t, contentType: runtime.ContentTypeJSON, body: body}, func(body []byte) error {
+		deletion = c.deletion(body, uid)
+		return nil
+	})
+	return deletion, err
+}
+
+// deletion reads the response to the deletion of an object: a status, or the object. Some API servers return an object that is gone, which is
+// not being deleted then.
+func (c *Client) deletion(body []byte, uid types.UID) Deletion {
+	var status metav1.Status
+	if json.Unmarshal(body, &status.TypeMeta) != nil {
+		return Deletion{}
+	}
+	if status.Kind == "Status" && status.APIVersion == "v1" {
+		err := json.Unmarshal(body, &status)
+		return Deletion{Gone: err == nil && status.Status == metav1.StatusSuccess && (status.Details == nil || status.Details.UID == "" || status.Details.UID == uid)}
+	}
+	if o, err := object.Parse(body, c.parsing); err == nil && o.UID() == uid && o.Deleting() {
+		return Deletion{Left: o}
+	}
+	return Deletion{}
 }
 
 func (c *Client) do(ctx context.Context, request call) (*object.Object, error) {

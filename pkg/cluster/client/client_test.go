@@ -128,7 +128,7 @@ func TestRequestsSayWhatIsToBeDone(t *testing.T) {
 				`application/apply-patch+yaml {"a":1}`,
 		},
 		"delete": {
-			func(ctx context.Context, c *client.Client) error { return c.Delete(ctx, one, "u", "7") },
+			func(ctx context.Context, c *client.Client) error { _, err := c.Delete(ctx, one, "u", "7"); return err },
 			"DELETE /clusters/one/api/v1/namespaces/default/configmaps/a application/json " +
 				`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":"u","resourceVersion":"7"},"propagationPolicy":"Background"}`,
 		},

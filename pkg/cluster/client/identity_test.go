@@ -51,7 +51,7 @@ func TestAnIdentityIsInEveryRequest(t *testing.T) {
 		"apply": {func(ctx context.Context, c *client.Client) error {
 			return got(c.Apply(ctx, one, client.Application{Manager: "m", Body: body}))
 		}, "patch create"},
-		"delete": {func(ctx context.Context, c *client.Client) error { return c.Delete(ctx, one, "u", "7") }, "delete"},
+		"delete": {func(ctx context.Context, c *client.Client) error { _, err := c.Delete(ctx, one, "u", "7"); return err }, "delete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

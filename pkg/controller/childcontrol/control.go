@@ -62,6 +62,8 @@ type Expectations interface {
 	Wrote(key parent.Key, informer *cache.Informer, written *object.Object)
 	// Deleted says that an object was deleted for a parent, which the informer must not show as it was any more.
 	Deleted(key parent.Key, informer *cache.Informer, o *object.Object)
+	// Gone says that an object was deleted for a parent, and that it is gone.
+	Gone(key parent.Key, informer *cache.Informer, o *object.Object)
 }
 
 // Counters count what operators look for.
@@ -325,6 +327,10 @@ func (c *Control) expect(key parent.Key, o *plan.Outcome) {
 		switch {
 		case o.Done && o.Written != nil:
 			c.config.Expectations.Wrote(key, informer, o.Written)
+		case o.Done && o.Left != nil:
+			c.config.Expectations.Wrote(key, informer, o.Left)
+		case o.Done && o.Gone != nil:
+			c.config.Expectations.Gone(key, informer, o.Gone)
 		case o.Done:
 			c.config.Expectations.Deleted(key, informer, o.Observed)
 		case o.Moved != nil:

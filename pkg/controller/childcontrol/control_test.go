@@ -101,6 +101,7 @@ type expectations struct{ wrote, deleted int }
 
 func (e *expectations) Wrote(parent.Key, *cache.Informer, *object.Object)   { e.wrote++ }
 func (e *expectations) Deleted(parent.Key, *cache.Informer, *object.Object) { e.deleted++ }
+func (e *expectations) Gone(parent.Key, *cache.Informer, *object.Object)    { e.deleted++ }
 
 // control is a Control against an API server that answers as given, with its collaborators.
 type control struct {

@@ -81,6 +81,7 @@ type watched struct {
 
 // deletion is an object that is to be shown as deleted.
 type deletion struct {
+	// of is the parent that waits for it; nil for one that the informer shows without its event.
 	of *expecting
 	// whole says that it must be gone: that it is being deleted was known before.
 	whole   bool
@@ -105,6 +106,9 @@ func New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
 func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object.Object) {
 	if !parent.Ended(o) {
 		e.made(key, trigger.Version(o)) // Before handlers are called with it.
+		if o.Deleting() {
+			e.made(key, trigger.Deleted(o)) // It may be this write that deleted it.
+		}
 		e.wroteVersion(key, informer, o.ResourceVersion(), informer.Wrote(o))
 		return
 	}
@@ -161,13 +165,41 @@ func (e *Expectations) Deleted(key parent.Key, informer *cache.Informer, o *obje
 	}
 }
 
+// Gone is Deleted for an object of which the response says that it is gone, unless the informer takes that over at once ([cache.Informer.Gone]),
+// whose handlers are called then. It is the object in the version that was deleted.
+func (e *Expectations) Gone(key parent.Key, informer *cache.Informer, o *object.Object) {
+	e.made(key, trigger.Deleted(o)) // Before handlers are called with it.
+	e.await(informer, o.UID(), true)
+	if !informer.Gone(o) {
+		e.await(informer, o.UID(), false)
+		e.Deleted(key, informer, o)
+	}
+}
+
+// await begins or ends to await the event of a deletion for which no parent waits: it has the version of the deletion.
+func (e *Expectations) await(informer *cache.Informer, uid types.UID, begin bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := e.watching(informer)
+	if w == nil {
+		return
+	}
+	switch d, ok := w.deletes[uid]; {
+	case ok && d.of != nil: // A parent waits for it.
+	case begin:
+		w.deletes[types.UID(strings.Clone(string(uid)))] = deletion{whole: true, written: e.clock.Now()}
+	default:
+		delete(w.deletes, uid)
+	}
+}
+
 func (e *Expectations) expectDeletion(key parent.Key, w *watched, uid types.UID, whole bool) {
 	if w == nil {
 		return
 	}
 	d, ok := w.deletes[uid]
 	// A parent that waited in vain before does not count any more.
-	if !ok || e.parents[d.of.key] != d.of {
+	if d.of == nil || e.parents[d.of.key] != d.of {
 		d.of = e.expect(key)
 	}
 	d.whole, d.written = whole, e.clock.Now()

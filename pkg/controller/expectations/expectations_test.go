@@ -149,6 +149,28 @@ func TestAParentWaitsForItsDeletions(t *testing.T) {
 	}
 }
 
+// TestAnAnsweredDeletionIsNotWaitedFor goes the whole way: the response says that the object is gone.
+func TestAnAnsweredDeletionIsNotWaitedFor(t *testing.T) {
+	s := newScene(t)
+	if err := s.informer.Replace([]any{s.parse("a", "u1", "1", "")}, "9"); err != nil {
+		t.Fatal(err)
+	}
+	s.Gone(key, s.informer, s.parse("a", "u1", "1", ""))
+	s.expect("the response is shown", true, 0)
+	if o, ok := s.informer.Get("", "a"); ok {
+		t.Errorf("%v is shown", o)
+	}
+	if err := s.informer.Delete(s.parse("a", "u1", "12", "")); err != nil {
+		t.Fatal(err)
+	}
+	s.Gone(key, s.informer, s.parse("a", "u1", "1", ""))
+	s.expect("the cache shows it already", true, 0)
+	// The informer cannot know the order of such versions, and waits.
+	s.show("b", "u2", "x", "")
+	s.Gone(key, s.informer, s.parse("b", "u2", "x", ""))
+	s.expect("the cache shows the object", false, 0)
+}
+
 // TestAParentWaitsForItsOwnEnd is about the last finalizer: the API server answers with the version from before the write.
 func TestAParentWaitsForItsOwnEnd(t *testing.T) {
 	const deleting = `,"deletionTimestamp":"2026-01-02T03:04:05Z"`

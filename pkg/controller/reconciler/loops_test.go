@@ -133,12 +133,15 @@ func TestAHookThatFailsEveryOtherTimeIsHeldBack(t *testing.T) {
 	})
 }
 
-// TestChildrenThatGoOneByOneAreNotHeldBack has a hook take the last child away in each sync, and the API server have it gone 20 ms later.
+// TestChildrenThatGoOneByOneAreNotHeldBack has a hook take the last child away in each sync, and the API server show 20 ms later that it is gone,
+// which its response says or not.
 func TestChildrenThatGoOneByOneAreNotHeldBack(t *testing.T) {
-	for _, many := range []int{1, 60, 150, 1000} {
+	for _, many := range []int{1, 60, 150, 1000, -1, -1000} {
 		t.Run(fmt.Sprint(many), func(t *testing.T) {
+			answers := many < 0
+			many := max(many, -many)
 			synctest.Test(t, func(t *testing.T) {
-				s, began := newDeletingScene(t, many), time.Now()
+				s, began := newDeletingScene(t, many, answers), time.Now()
 				var done atomic.Int64
 				s.start(&kind{apply: func(ctx context.Context, sync *reconciler.Sync) error {
 					sync.Observed = s.widgets.ControlledBy("uid-p")
@@ -151,7 +154,7 @@ func TestChildrenThatGoOneByOneAreNotHeldBack(t *testing.T) {
 						})
 					}
 					if len(sync.Observed) == 0 {
-						done.CompareAndSwap(0, int64(time.Since(began)))
+						done.CompareAndSwap(0, int64(time.Since(began)+1))
 					}
 					return sync.ReconcileChildren(ctx, "children")
 				}}, func(config *reconciler.Config) { config.Children[0].Method = v1alpha1.ChildUpdateOnDelete })
@@ -168,8 +171,9 @@ func TestChildrenThatGoOneByOneAreNotHeldBack(t *testing.T) {
 	}
 }
 
-// newDeletingScene returns a scene with so many children of the parent p, whose API server has those that are deleted gone 20 ms later.
-func newDeletingScene(t *testing.T, many int) (s *scene) {
+// newDeletingScene returns a scene with so many children of the parent p, whose API server shows 20 ms later that those which are deleted are gone,
+// and answers so, or with the child as it was.
+func newDeletingScene(t *testing.T, many int, answers bool) (s *scene) {
 	t.Helper()
 	var version atomic.Int64
 	version.Store(int64(many) + 10)
@@ -181,6 +185,9 @@ func newDeletingScene(t *testing.T, many int) (s *scene) {
 					t.Error(err)
 				}
 			})
+			if !answers {
+				return http.StatusOK, string(widget(t, name, 2, "p", "").JSON())
+			}
 		}
 		return http.StatusOK, `{"kind":"Status","apiVersion":"v1","status":"Success"}`
 	})})

@@ -53,13 +53,13 @@ func TestAParentWaitsUntilBothVersionsOfAKindShowItsWrites(t *testing.T) {
 			strings.Replace(string(shown(10).JSON()), `"kind"`, `"spec":{"size":2},"kind"`, 1),
 			func(s *scene, informer *cache.Informer, o *object.Object) { s.update(informer, o) },
 		},
-		"deletion": {
+		"deletion whose response is the child as it was": {
 			"The next sync would see a child that is gone.",
 			func(s *scene, sync *reconciler.Sync) {
 				sync.Observed = s.widgets.ControlledBy("uid-p")
 				sync.Decision = reconciler.Decision{Observed: sync.Observed}
 			},
-			`{"kind":"Status","apiVersion":"v1","status":"Success"}`,
+			string(shown(2).JSON()),
 			func(s *scene, informer *cache.Informer, o *object.Object) {
 				if err := informer.Delete(o); err != nil {
 					s.t.Fatal(err)

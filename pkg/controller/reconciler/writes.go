@@ -139,14 +139,21 @@ func (s *Sync) DeleteParent(ctx context.Context) error {
 		return fmt.Errorf("deleting %s: %w", s.Parent, s.outpaced())
 	}
 	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.Parent)
-	err := c.shared.Cluster.Client.Delete(ctx, s.Target, s.Parent.UID(), s.Parent.ResourceVersion())
+	deletion, err := c.shared.Cluster.Client.Delete(ctx, s.Target, s.Parent.UID(), s.Parent.ResourceVersion())
 	if client.IsGone(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("deleting %s: %w", s.Parent, err)
 	}
-	c.expectations.Deleted(s.Key, s.Source.informer, s.Parent)
+	switch {
+	case deletion.Left != nil:
+		c.expectations.Wrote(s.Key, s.Source.informer, deletion.Left)
+	case deletion.Gone:
+		c.expectations.Gone(s.Key, s.Source.informer, s.Parent)
+	default:
+		c.expectations.Deleted(s.Key, s.Source.informer, s.Parent)
+	}
 	s.Event("TargetDeleted", "Deleted because the hook of "+c.config.Definition.Meta.Name+" asked for it")
 	return nil
 }

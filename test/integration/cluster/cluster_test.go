@@ -187,14 +187,14 @@ func TestChangesAreSeenInTheOrderOfTheirVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Client.Delete(t.Context(), target, "another", updated.ResourceVersion()); !apierrors.IsConflict(err) {
+	if _, err := c.Client.Delete(t.Context(), target, "another", updated.ResourceVersion()); !apierrors.IsConflict(err) {
 		t.Errorf("deleting with another UID: %v, want a conflict", err)
 	}
-	if err := c.Client.Delete(t.Context(), target, created.UID(), created.ResourceVersion()); !apierrors.IsConflict(err) {
+	if _, err := c.Client.Delete(t.Context(), target, created.UID(), created.ResourceVersion()); !apierrors.IsConflict(err) {
 		t.Errorf("deleting a former version: %v, want a conflict", err)
 	}
-	if err := c.Client.Delete(t.Context(), target, created.UID(), updated.ResourceVersion()); err != nil {
-		t.Fatal(err)
+	if deletion, err := c.Client.Delete(t.Context(), target, created.UID(), updated.ResourceVersion()); err != nil || !deletion.Gone || deletion.Left != nil {
+		t.Fatalf("the response to the deletion says %+v, %v, want that the object is gone", deletion, err)
 	}
 	for _, want := range []string{"added", `updated {"kind":`, "deleted"} {
 		select {
@@ -278,7 +278,11 @@ func TestExpectationsAreMetByTheirWrites(t *testing.T) {
 	for n := range 20 {
 		target := client.Target{Resource: configMaps, Namespace: ns}
 		name := fmt.Sprint("c", n)
-		body, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": name}})
+		metadata := map[string]any{"name": name}
+		if n%4 == 0 {
+			metadata["finalizers"] = []string{"example.com/hold"}
+		}
+		body, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,10 +296,22 @@ func TestExpectationsAreMetByTheirWrites(t *testing.T) {
 			t.Fatalf("the cache does not show %s", name)
 		}
 		target.Name = name
-		if err := c.Client.Delete(t.Context(), target, created.UID(), created.ResourceVersion()); err != nil {
-			t.Fatal(err)
+		deletion, err := c.Client.Delete(t.Context(), target, created.UID(), created.ResourceVersion())
+		if err != nil || n%4 == 0 && (deletion.Gone || deletion.Left == nil) {
+			t.Fatalf("the response to the deletion says %+v, %v; one of four has a finalizer", deletion, err)
 		}
-		e.Deleted(key, i, created)
+		switch {
+		case deletion.Left != nil:
+			e.Wrote(key, i, deletion.Left)
+			if o, ok := i.Get(ns, name); !ok || !o.Deleting() {
+				t.Fatalf("the cache shows %s as %v", name, o)
+			}
+			continue
+		case n%2 == 0:
+			e.Gone(key, i, created)
+		default:
+			e.Deleted(key, i, created)
+		}
 		wait()
 		if _, ok := i.Get(ns, name); ok {
 			t.Fatalf("the cache still shows %s", name)
