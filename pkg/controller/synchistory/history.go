@@ -90,19 +90,6 @@ func (h *History) drop() {
 	clear(h.parents)
 }
 
-// Wrote notes that the controller made states of a parent or of children, as [trigger.Version] and [trigger.Deleted] compute them: their
-// events are those of own writes. It does nothing for a parent that was not synced.
-func (h *History) Wrote(key parent.Key, versions ...uint64) {
-	if h == nil || len(versions) == 0 {
-		return
-	}
-	h.ring.mu.Lock()
-	defer h.ring.mu.Unlock()
-	if e, ok := h.parents[key]; ok {
-		e.made(versions)
-	}
-}
-
 // made notes versions that the controller made. It is called with the lock held.
 func (e *entry) made(versions []uint64) {
 	e.wrote = append(e.wrote, versions[:min(len(versions), maxVersions-len(e.wrote)+e.before)]...)

@@ -156,7 +156,6 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 			late := h.Begin(key("a"), trigger.Begun{})
 			forget(r, h)
 			late.End("too late")
-			h.Wrote(key("b"), 1)
 			if h.Len() != 0 || len(errorsOf(h, 10, "a", "b")) != 0 {
 				t.Errorf("%d parents are left, with %q", h.Len(), errorsOf(h, 10, "a", "b"))
 			}
@@ -193,7 +192,6 @@ func TestWithoutARingNothingIsRecorded(t *testing.T) {
 	rec.Claimed(v1alpha1.ChildAdopt, "r", nil)
 	rec.Children(&childcontrol.Result{}, children.Rules{})
 	rec.End("")
-	h.Wrote(key("a"), 1)
 	h.Forget(key("a"))
 	h.Keep(func(parent.Key) bool { return true })
 	r.Close("c", "u")
@@ -418,7 +416,7 @@ func TestSyncsAreRecordedAtTheSameTime(t *testing.T) {
 			for n := range 300 {
 				name := fmt.Sprint("p", n%10)
 				rec := h.Begin(key(name), because(trigger.Of(v1alpha1.SyncTimer)))
-				h.Wrote(key(name), uint64(n))
+				rec.Parent(configMap(t, name, fmt.Sprint(n), ""))
 				rec.End("x")
 				if n%50 == 0 {
 					h.Forget(key(name))
