@@ -303,22 +303,26 @@ func TestADeletionIsShownBeforeItsEvent(t *testing.T) {
 		"its event": {
 			"it tells nothing new",
 			func(f *follower) { f.gone("1", true); f.do(f.Delete(f.at("u1", "12"))) },
-			[]string{"deleted a1"}, "", "12", 0,
+			[]string{"deleted a1"},
+			"", "12", 0,
 		},
 		"its event has come": {
 			"the response came later",
 			func(f *follower) { f.do(f.Delete(f.at("u1", "12"))); f.gone("1", false) },
-			[]string{"deleted a12"}, "", "12", 0,
+			[]string{"deleted a12"},
+			"", "12", 0,
 		},
 		"a change from before it": {
 			"the object must not come back",
 			func(f *follower) { f.gone("11", true); f.do(f.Update(f.at("u1", "11"))) },
-			[]string{"deleted a1"}, "", "11", 1,
+			[]string{"deleted a1"},
+			"", "11", 1,
 		},
 		"a change after it": {
 			"the API server was wrong: the object is there",
 			func(f *follower) { f.gone("1", true); f.do(f.Update(f.at("u1", "11"))) },
-			[]string{"deleted a1", "added a11"}, "11", "11", 0,
+			[]string{"deleted a1", "added a11"},
+			"11", "11", 0,
 		},
 		"another object of the name": {
 			"somebody created it afterwards",
@@ -327,7 +331,8 @@ func TestADeletionIsShownBeforeItsEvent(t *testing.T) {
 				f.do(f.Delete(f.at("u1", "12")))
 				f.do(f.Add(f.at("u2", "13")))
 			},
-			[]string{"deleted a1", "added a13"}, "13", "13", 0,
+			[]string{"deleted a1", "added a13"},
+			"13", "13", 0,
 		},
 		"another object by the response of its creation": {
 			"the events of both are to come",
@@ -336,32 +341,38 @@ func TestADeletionIsShownBeforeItsEvent(t *testing.T) {
 				f.wrote(f.at("u2", "13"), true)
 				f.do(f.Delete(f.at("u1", "12")))
 			},
-			[]string{"deleted a1", "added a13"}, "13", "12", 1,
+			[]string{"deleted a1", "added a13"},
+			"13", "12", 1,
 		},
 		"the response of a write before it": {
 			"it came later than that of the deletion",
 			func(f *follower) { f.gone("11", true); f.wrote(f.at("u1", "11"), true) },
-			[]string{"deleted a1"}, "", "10", 1,
+			[]string{"deleted a1"},
+			"", "10", 1,
 		},
 		"a list from before it": {
 			"the event is to come",
 			func(f *follower) { f.gone("1", true); f.do(f.Replace(anyOf(f.at("u1", "1")), "10")) },
-			[]string{"deleted a1"}, "", "10", 1,
+			[]string{"deleted a1"},
+			"", "10", 1,
 		},
 		"a list that was asked for afterwards": {
 			"the API server was wrong, or its store was restored",
 			func(f *follower) { f.gone("1", true); f.listing(); f.do(f.Replace(anyOf(f.at("u1", "1")), "10")) },
-			[]string{"deleted a1", "added a1"}, "1", "10", 0,
+			[]string{"deleted a1", "added a1"},
+			"1", "10", 0,
 		},
 		"a list without it": {
 			"no event of it comes any more",
 			func(f *follower) { f.gone("1", true); f.do(f.Replace(nil, "14")) },
-			[]string{"deleted a1"}, "", "14", 0,
+			[]string{"deleted a1"},
+			"", "14", 0,
 		},
 		"a bookmark": {
 			"the version of the deletion is not known",
 			func(f *follower) { f.gone("1", true); f.do(f.Bookmark("11")) },
-			[]string{"deleted a1"}, "", "11", 1,
+			[]string{"deleted a1"},
+			"", "11", 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,8 @@ func TestAWorkerGoesOnWithWhatIsAskedForMeanwhile(t *testing.T) {
 		},
 		"OnlyItsOwnStatus": {
 			"For what the hook alone waits nobody else waits.",
-			func(q *Queue[string]) { q.Add("a", SelfTriggered) }, false, []popped{{"a", SelfTriggered}},
+			func(q *Queue[string]) { q.Add("a", SelfTriggered) }, false,
+			[]popped{{"a", SelfTriggered}},
 		},
 		"Removed": {
 			"A parent that left has no next sync.",
@@ -53,7 +54,8 @@ func TestAWorkerGoesOnWithWhatIsAskedForMeanwhile(t *testing.T) {
 		},
 		"Paused": {
 			"A pause holds for the next sync, too.",
-			func(q *Queue[string]) { q.Add("a", Live); q.Pause() }, false, []popped{{"a", Live}},
+			func(q *Queue[string]) { q.Add("a", Live); q.Pause() }, false,
+			[]popped{{"a", Live}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
