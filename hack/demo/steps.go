@@ -206,9 +206,9 @@ type hookError struct{ error }
 
 // startHooks waits until each hook listens. One that does not is an error only for a visitor who does not stay.
 func (s *stage) startHooks(ctx context.Context) error {
-	waiting := ctx
+	over := ctx.Done()
 	if !s.options.once {
-		waiting = s.work // It listens when its author has saved the cure.
+		over = s.work.Done() // It listens when its author has saved the cure.
 	}
 	for _, hook := range s.hooks {
 		s.working.Go(func() { hook.run(s.work) })
@@ -219,8 +219,8 @@ func (s *stage) startHooks(ctx context.Context) error {
 			if err != nil && s.options.once {
 				return hookError{err}
 			}
-		case <-waiting.Done():
-			return hookError{fmt.Errorf("%s: %w", hook.silence(), context.Cause(waiting))}
+		case <-over:
+			return hookError{errors.New(hook.silence())}
 		}
 	}
 	set, _, err := s.readSet(ctx) // A hook may have a port of its own.

@@ -129,7 +129,8 @@ func (p *project) complete() {
 	for _, f := range usual() {
 		others := slices.DeleteFunc(slices.Clone(p.Fields), func(given field) bool { return given.Name == f.Name })
 		if p.Uses(f.Name) || len(others) < len(p.Fields) {
-			p.Fields = append(others, f)
+			others = append(others, f)
+			p.Fields = others
 		}
 	}
 }

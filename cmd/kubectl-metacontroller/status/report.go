@@ -118,7 +118,7 @@ func parentLines(parents parentNumbers, c *v1alpha1.ControllerCounters, asOf str
 	case parents.total == 0:
 		return []string{"It has no parents."}
 	}
-	line := fmt.Sprintf("Of %s, %d synced", count(parents.total, "parent"), parents.states[v1alpha1.ParentSynced])
+	states := []string{fmt.Sprintf("Of %s, %d synced", count(parents.total, "parent"), parents.states[v1alpha1.ParentSynced])}
 	for _, n := range []struct {
 		number int64
 		what   string
@@ -130,13 +130,14 @@ func parentLines(parents parentNumbers, c *v1alpha1.ControllerCounters, asOf str
 		{parents.states[v1alpha1.ParentPaused], "paused"},
 	} {
 		if n.number > 0 {
-			line += fmt.Sprintf(", %d %s", n.number, n.what)
+			states = append(states, fmt.Sprintf("%d %s", n.number, n.what))
 		}
 	}
-	if !parents.live {
-		line += asOf
+	if parents.live {
+		lines = append(lines, strings.Join(states, ", ")+".")
+	} else {
+		lines = append(lines, strings.Join(states, ", ")+asOf+".")
 	}
-	lines = append(lines, line+".")
 	if c == nil {
 		return lines
 	}

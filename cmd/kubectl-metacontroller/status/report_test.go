@@ -237,7 +237,10 @@ func TestParentsAreThoseOfNow(t *testing.T) {
 	live := &v1alpha1.ControllerParentList{Items: []v1alpha1.ControllerParent{
 		{ParentReference: reference, State: v1alpha1.ParentFailing, LastError: "sync hook failed: " + failure[:50] + "…", LastSyncTime: new(before(3))},
 		{ParentReference: second, State: v1alpha1.ParentFailing, LastError: "sync hook failed: " + failure, LastSyncTime: new(before(4))},
-		{State: v1alpha1.ParentPaused}, {State: v1alpha1.ParentHeld}, {State: v1alpha1.ParentWaiting}, {State: v1alpha1.ParentSyncing},
+		{State: v1alpha1.ParentPaused},
+		{State: v1alpha1.ParentHeld},
+		{State: v1alpha1.ParentWaiting},
+		{State: v1alpha1.ParentSyncing},
 	}}
 	object.Status().Hooks = []v1alpha1.HookStatus{{Name: "sync", Calls: 8, LastFailureTime: new(before(3)), LastFailure: failure}}
 	const want = `CompositeController web is ready, but syncs of 2 parents fail.
