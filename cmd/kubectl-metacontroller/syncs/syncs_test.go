@@ -66,8 +66,8 @@ func TestTable(t *testing.T) {
 	}{
 		"one namespace": {subresource.Table{}, `
 TIME           PARENT   TRIGGER                        HOOK   RESULT
-03:04:00.000   a        SpecChang…ed Service/a, 2 more   12ms   Update Service/a c…efuse Service/a (Conflict); wrote status.ready
-02:04:05.000   n        RelatedChanged                 0s     no luck xxxxxxxxxx…` + strings.Repeat("x", 25) + `: the reason
+03:04:00.000   a        SpecChang… Service/a, 2 more   12ms   Update Service/a ch…rvice/a (Conflict); wrote status.ready
+02:04:05.000   n        RelatedChanged                 0s     no luck xxxxxxxxxxx…` + strings.Repeat("x", 26) + `: the reason
 01:57:23.000   -        OwnWrite, Timer                -      3 syncs did nothing since then
 `},
 		"all namespaces, wide": {subresource.Table{Namespace: true, Resource: true, Wide: true}, `
