@@ -39,8 +39,7 @@ func (r *runner) takes(s Step, something func()) bool {
 	began := r.world.Now()
 	calm := r.calm()
 	took, most := r.world.Now()-began, inTurnAtMost+time.Duration(r.history.Options.Many)*inTurnPerChild
-	guarded := slices.ContainsFunc(r.definitions[:], func(d *definition) bool { return d != nil && d.guard != "" })
-	if calm && took > most && !guarded && !r.fails() {
+	if calm && took > most && !r.guarded() && !r.fails() {
 		r.violatedf(invariant.ComesToRest, "what happens to children one after the other (%s) took %v, and %v is enough", s.How, took, most)
 	}
 	r.rest(s)
@@ -135,6 +134,11 @@ func (r *runner) calm() bool {
 	r.freeWatches(Step{})
 	r.faults = faults{}
 	return !r.disturbed() && r.settle()
+}
+
+// guarded reports whether deletions may be held, so that each sync looks at the children again that it would recreate.
+func (r *runner) guarded() bool {
+	return slices.ContainsFunc(r.definitions[:], func(d *definition) bool { return d != nil && d.guard != "" })
 }
 
 // disturbed reports whether something is denied or missing, so that the engine retries for as long as it is.
