@@ -48,9 +48,11 @@ func TestMain(m *testing.M) {
 		<-asked
 		fmt.Println("asked to end")
 	case "stubborn":
-		signal.Ignore(syscall.SIGTERM)
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGTERM)
 		fmt.Println("listening")
-		select {}
+		for range asked { //nolint:revive // It goes on whatever it is asked.
+		}
 	case "failing":
 		for i := range 40 {
 			fmt.Println("line", i)

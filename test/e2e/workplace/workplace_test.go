@@ -203,7 +203,7 @@ func ownHook(t *testing.T, c *cluster.Cluster, demo string) {
 
 	write("hook.py", strings.Replace(hook, "FIRST", "SECOND", 1))
 	await("SECOND")
-	printed("$ kubectl metacontroller resync cc/notes --all\n    1 parent is in the queue")
+	printed("==> hook.py: 1 parent synced, 1 child updated\n")
 
 	write("all.yaml", manifests+"---\n{apiVersion: own.example.com/v1, kind: Note, metadata: {name: other, namespace: notebook}}\n")
 	cluster.Eventually(t, terminal.Patience, "the ConfigMap of the second parent", func(ctx context.Context) (bool, string) {
