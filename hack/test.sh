@@ -78,25 +78,27 @@ END
 
 # The race detector is for the engine, and takes more processor time than the server itself. The suites in which much happens at the
 # same moment have it in the server; the others have the server as it is shipped. The tests' own programs, whose parts are tested with
-# it above, do without. With RACE=all, all of them have it. They wait more than they compute: more of them run at a time than there are
-# processors. One go test runs all of them: with two, processors are idle at the end of the first one.
+# it above, do without. With RACE=programs, as in continuous integration, these have it too, and with RACE=all all servers. Suites wait more than
+# they compute: more of them run at a time than there are processors. One go test runs all of them: with two, processors are idle at the end of
+# the first one.
 suites() {
     local raced=(churn conformance/{brakes,deferred,finalizers,pairs,rollout}) all programs=("${plain[@]}")
     mapfile -t all < <(
         printf './test/%s\n' "${long[@]}" "${raced[@]}"
         printf '%s\n' "${control_plane_packages[@]}" | grep -vE "/test/($(IFS='|' && echo "${raced[*]}|${long[*]}"))\$"
     )
-    if [[ "${RACE:-}" == all ]]; then
-        raced=("${all[@]##*/test/}") programs=("${race[@]}")
-    fi
+    case "${RACE:-}" in
+    programs) programs=("${race[@]}") ;;
+    all) raced=("${all[@]##*/test/}") programs=("${race[@]}") ;;
+    esac
     echo "go test: the suites on a real control plane; the server has the race detector in ${raced[*]}"
     RACED_SUITES="${raced[*]}" kept go test "${programs[@]}" "${control_plane[@]}" -p "$(($(nproc) + 2))" "${all[@]}" || complain "tests under test/ failed"
 }
 
 histories() {
     # Always the same ones, so that a commit that was green is green; `make simulate` goes further.
-    echo "go test: 400 histories of the simulated cluster"
-    kept hack/simulate.sh -simulation.seeds 400 || complain "the simulation found something"
+    echo "go test: ${HISTORIES:=400} histories of the simulated cluster"
+    kept hack/simulate.sh -simulation.seeds "${HISTORIES}" || complain "the simulation found something"
 }
 
 # What the simulation checks is checked by faults in the engine, which it has to find; `make simulate-mutants` has all of them.
