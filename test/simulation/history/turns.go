@@ -39,7 +39,7 @@ func (r *runner) takes(s Step, something func()) bool {
 	began := r.world.Now()
 	calm := r.calm()
 	took, most := r.world.Now()-began, inTurnAtMost+time.Duration(r.history.Options.Many)*inTurnPerChild
-	if calm && took > most && !r.guarded() && !r.fails() {
+	if calm && took > most && !r.guarded() && !r.fails() && !r.finalizes() {
 		r.violatedf(invariant.ComesToRest, "what happens to children one after the other (%s) took %v, and %v is enough", s.How, took, most)
 	}
 	r.rest(s)
@@ -139,6 +139,18 @@ func (r *runner) calm() bool {
 // guarded reports whether deletions may be held, so that each sync looks at the children again that it would recreate.
 func (r *runner) guarded() bool {
 	return slices.ContainsFunc(r.definitions[:], func(d *definition) bool { return d != nil && d.guard != "" })
+}
+
+// finalizes reports whether an object is being deleted, so that its hook may be asked again and again whether it is finalized.
+func (r *runner) finalizes() bool {
+	for kind := range hooks.Kinds {
+		for _, o := range r.tracker.Objects(kind) {
+			if hooks.Meta(o, "deletionTimestamp") != "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // disturbed reports whether something is denied or missing, so that the engine retries for as long as it is.
