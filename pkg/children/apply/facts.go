@@ -39,8 +39,11 @@ import (
 const maxSingleTrials = 16
 
 // Read reads children in other versions than those in which they are observed. One read of each version comes first: if the version is not
-// served, its error is that of all.
+// served, its error is that of all. Nil if there are none.
 func (a *Applier) Read(ctx context.Context, versions []plan.Version) map[children.Key]plan.Reading {
+	if len(versions) == 0 {
+		return nil // As in nearly every sync.
+	}
 	result := make(map[children.Key]plan.Reading, len(versions))
 	leaders := map[schema.GroupVersionResource]children.Key{}
 	var first, rest []plan.Version
