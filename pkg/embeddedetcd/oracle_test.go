@@ -38,11 +38,35 @@ func judge(dir string) error {
 		fmt.Println(refusedHere, err)
 		return nil
 	}
-	if err := guarded(func() error { return verify.Verify(verify.Config{DataDir: dir, Logger: zap.NewNop()}) }); err != nil {
+	uncommitted, err := lastUncommitted(dir)
+	if err != nil {
+		return err
+	}
+	err = guarded(func() error { return verify.Verify(verify.Config{DataDir: dir, Logger: zap.NewNop()}) })
+	if err != nil && (uncommitted == "" || !strings.Contains(err.Error(), uncommitted)) {
 		return fmt.Errorf("etcd refuses what is accepted here: %w", err)
 	}
 	fmt.Println(acceptedByBoth)
 	return nil
+}
+
+// lastUncommitted returns how etcd's verification calls the one state that it refuses although a killed server may leave it behind: the
+// last entry is in the log and in the database, and the log does not say yet that it was committed. etcd writes that out together with
+// the next entry only (raft.MustSync), and commits the entry again when it starts. Empty when the directory is in no such state.
+func lastUncommitted(dir string) (string, error) {
+	database, err := verifyDatabase(datadir.ToBackendFileName(dir))
+	if err != nil {
+		return "", err
+	}
+	log, err := verifyLog(zap.NewNop(), datadir.ToWALDir(dir))
+	if err != nil {
+		return "", err
+	}
+	index := database.consistentIndex
+	if index != log.last || index != log.commit+1 {
+		return "", nil
+	}
+	return fmt.Sprintf("backend.ConsistentIndex (%d) must be <= WAL.HardState.commit (%d)", index, log.commit), nil
 }
 
 // TestEtcdAcceptsWhatIsAcceptedHere has etcd's own verification as the oracle of ours, over data that is sound, that a killed server left
@@ -73,6 +97,18 @@ func TestEtcdAcceptsWhatIsAcceptedHere(t *testing.T) {
 		if verdict := look(fmt.Sprintf("killed %d", i), dir); verdict != acceptedByBoth {
 			t.Errorf("data of a server that was killed after %d writes: %s", writes, verdict)
 		}
+	}
+	dir := filepath.Join(t.TempDir(), "stored")
+	acknowledged := runAndKill(t, roleStore, dir, 1)
+	if verdict := look("killed once the key is stored", dir); verdict != acceptedByBoth {
+		t.Errorf("data of a server that was killed once its write is in the database: %s", verdict)
+	}
+	output, err := childCommand(t, roleRead, dir).Output()
+	if err != nil {
+		t.Fatalf("starting again on that data: %v", err)
+	}
+	if found := foundKeys(string(output)); len(found) != 1 || found[acknowledged[0]] == "" {
+		t.Errorf("after that start there are the keys %v, want %v", found, acknowledged)
 	}
 	for seed := range uint64(24) {
 		random := rand.New(rand.NewPCG(seed, 3))
