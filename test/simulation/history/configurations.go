@@ -139,7 +139,7 @@ func (r *runner) effects(s Step, something func(Step)) effects {
 // atEase lets all come to rest, and reports whether nothing happens then by itself.
 func (r *runner) atEase(s Step) bool {
 	r.rest(s)
-	return r.result.Violation == nil && !r.disturbed() && r.restful() && !r.fails() && !r.effects(s, func(Step) {}).any() && r.result.Violation == nil
+	return r.result.Violation == nil && !r.disturbed() && r.restful() && !r.fails() && !r.finalizes() && !r.effects(s, func(Step) {}).any() && r.result.Violation == nil
 }
 
 // blameConfiguration checks what two changes of a configuration had the engine do.
