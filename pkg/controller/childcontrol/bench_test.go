@@ -56,11 +56,11 @@ func settledChildren(status bool) slope.Prepare {
 		c := newControlOf(t, &api{}, v1alpha1.ChildUpdateInPlace)
 		observed, desired := many(t, n, status)
 		return func() {
-			in, err := c.Gather(t.Context(), c.parent, observed, desired, false)
+			in, err := c.Gather(t.Context(), &c.memory, c.parent, observed, desired, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			result, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, plan.FingerprintOf([]byte("[]"), ""))
+			result, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, &c.memory, c.parent, in, plan.FingerprintOf([]byte("[]"), ""))
 			if err != nil || result.Plan.Writes() > 0 {
 				t.Fatal(err, result.Plan.Writes())
 			}

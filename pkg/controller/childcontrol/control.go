@@ -25,14 +25,12 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -127,7 +125,6 @@ type Result struct {
 // is used by one goroutine at a time.
 type Control struct {
 	config Config
-	memory memory
 	// makePlan is plan.Make, or makeTwice.
 	makePlan func(plan.Input) (plan.Plan, error)
 }
@@ -149,53 +146,39 @@ func (c *Control) Prepare(ctx context.Context) {
 	}
 }
 
-// Forget drops what is remembered of a parent that is gone.
-func (c *Control) Forget(parent types.UID) { c.memory.forget(parent) }
-
-// Len returns the number of parents with records of children, and that of these records.
-func (c *Control) Len() (parents, records int) {
-	parents, records, _ = c.memory.sizes()
-	return parents, records
-}
-
-// Told returns the number of parents that were told something that is told once, and of those whose last sync found children not as observed.
-func (c *Control) Told() int {
-	_, _, told := c.memory.sizes()
-	return told
-}
-
 // Settled reports whether Reconcile would do nothing for a response that it was given before. Each observed child is given
 // once.
-func (c *Control) Settled(parent types.UID, f plan.Fingerprint, observed []*object.Object) bool {
-	return c.memory.of(parent).records.Settled(f, observed, time.Now())
+func (m *Memory) Settled(f plan.Fingerprint, observed []*object.Object) bool {
+	records, _ := m.known()
+	return records.Settled(f, observed, time.Now())
 }
 
 // Leaves returns until when a child of a parent is neither adopted nor released, because somebody undoes that each time, and whether that has been
 // reported; false if it is not left.
-func (c *Control) Leaves(parent types.UID, key children.Key, now time.Time) (until time.Time, reported, leaves bool) {
-	b := c.memory.of(parent).records.Get(key).Breaker()
+func (m *Memory) Leaves(key children.Key, now time.Time) (until time.Time, reported, leaves bool) {
+	records, _ := m.known()
+	b := records.Get(key).Breaker()
 	until, leaves = b.Paused(now)
 	return until, b.Reported(), leaves
 }
 
 // Claimed counts children that a sync adopted or released, and notes which of those that are left have been reported.
-func (c *Control) Claimed(parent types.UID, claimed, reported []children.Key, now time.Time) {
-	c.memory.commit(parent, c.memory.of(parent).records.Claimed(claimed, now).Reported(reported))
+func (m *Memory) Claimed(claimed, reported []children.Key, now time.Time) {
+	records, _ := m.known()
+	m.keep(records.Claimed(claimed, now).Reported(reported))
 }
 
 // Gather returns the input of a plan with all facts that it needs. For children that differ, it asks the API server what it would
 // make of them (a dry run) when it is not known otherwise whether the API server or a change is the reason. Facts that cannot be
 // had become errors of the plan. Comparing says that the input is for its Unchanged.
 func (c *Control) Gather(
-	ctx context.Context, parent *object.Object, observed []*object.Object, desired []children.Desired, comparing bool,
+	ctx context.Context, m *Memory, parent *object.Object, observed []*object.Object, desired []children.Desired, comparing bool,
 ) (plan.Input, error) {
-	// The UID shares the memory of the object's JSON, all of which would stay as long as something is remembered by the UID.
-	uid := types.UID(strings.Clone(string(parent.UID())))
-	known := c.memory.of(uid)
+	records, stale := m.known()
 	in := plan.Input{
-		Parent: uid, ParentName: parent.String(), Owner: children.OwnerContent(parent), Rules: c.config.Rules,
-		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: time.Now(), Records: known.records,
-		Comparing: comparing, Insists: known.stale >= insistAfter,
+		Parent: parent.UID(), ParentName: parent.String(), Owner: children.OwnerContent(parent), Rules: c.config.Rules,
+		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: time.Now(), Records: records,
+		Comparing: comparing, Insists: stale >= insistAfter,
 	}
 	if comparing {
 		in.Compared = map[children.Key]plan.Compared{}
@@ -246,10 +229,10 @@ func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 // Reconcile makes the observed children the desired ones. f is the fingerprint of the response in which they were desired, zero if
 // that is none or several.
 func (c *Control) Reconcile(
-	ctx context.Context, key parent.Key, parent *object.Object, in plan.Input, f plan.Fingerprint,
+	ctx context.Context, key parent.Key, m *Memory, parent *object.Object, in plan.Input, f plan.Fingerprint,
 ) (result Result, err error) {
 	made, errPlan := c.makePlan(in)
-	p, held := c.hold(key, parent, made)
+	p, held := c.hold(m, parent, made)
 	by := c.changersBack(ctx, key, p)
 	var outcomes []plan.Outcome
 	var errApply error
@@ -272,9 +255,9 @@ func (c *Control) Reconcile(
 	}
 	c.deleted(outcomes)
 	stale := staleStep(p, outcomes)
-	count := c.memory.synced(in.Parent, p.Next(in.Records, outcomes, f).Compared(in.Compared), stale != nil)
-	c.recordEvents(ctx, key, parent, p, outcomes)
-	c.reportStatus(parent, in)
+	count := m.synced(p.Next(in.Records, outcomes, f).Compared(in.Compared), stale != nil)
+	c.recordEvents(ctx, key, m, parent, p, outcomes)
+	c.reportStatus(m, parent, in)
 	again, errStale := retryStale(stale, count)
 	err = errors.Join(append(errConflicts, errPlan, errApply, errStale)...)
 	c.countConflicts(err)
@@ -429,9 +412,9 @@ func staleStep(p plan.Plan, outcomes []plan.Outcome) *plan.Step {
 }
 
 // hold takes the deletions out of a plan unless they may be carried out. It reports whether it did.
-func (c *Control) hold(key parent.Key, owner *object.Object, p plan.Plan) (plan.Plan, bool) {
+func (c *Control) hold(m *Memory, owner *object.Object, p plan.Plan) (plan.Plan, bool) {
 	deletions := p.Deletions()
-	admitted, first, news := c.config.Guard.Admit(key, deletions, time.Now())
+	admitted, first, news := c.config.Guard.Admit(&m.Held, deletions, time.Now())
 	if admitted {
 		return p, false
 	}

@@ -111,7 +111,10 @@ type control struct {
 	expected expectations
 	mine     bool
 	parent   *object.Object
+	memory   childcontrol.Memory
 }
+
+func (c *control) forget() { c.memory = childcontrol.Memory{} }
 
 func newControl(t *testing.T, a *api) *control {
 	t.Helper()
@@ -172,11 +175,11 @@ func (c *control) reconcileWith(t *testing.T, fields map[string]any, observed ..
 	content := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "ns"}}
 	maps.Copy(content, fields)
 	desired := []children.Desired{{Key: children.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}, APIVersion: "v1", Content: content}}
-	in, err := c.Gather(t.Context(), c.parent, observed, desired, false)
+	in, err := c.Gather(t.Context(), &c.memory, c.parent, observed, desired, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, plan.FingerprintOf([]byte("[]"), ""))
+	result, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, &c.memory, c.parent, in, plan.FingerprintOf([]byte("[]"), ""))
 	return result.Again, err
 }
 
@@ -250,29 +253,25 @@ func TestAWriteIsExpectedRecordedAndReported(t *testing.T) {
 		t.Errorf("%d writes are expected, events %q", c.expected.wrote, c.events.events)
 	}
 	observed := parse(t, written)
-	if !c.Settled("p", plan.FingerprintOf([]byte("[]"), ""), []*object.Object{observed}) {
+	if !c.memory.Settled(plan.FingerprintOf([]byte("[]"), ""), []*object.Object{observed}) {
 		t.Error("it is not settled")
 	}
 	if _, err := c.reconcile(t, observed); err != nil || len(a.writes) != 1 {
 		t.Errorf("writes %q, error %v", a.writes, err)
 	}
-	if parents, records := c.Len(); parents != 1 || records != 1 {
-		t.Errorf("%d parents have %d records", parents, records)
-	}
-	c.Forget("p")
-	if parents, _ := c.Len(); parents != 0 || c.Settled("p", plan.FingerprintOf([]byte("[]"), ""), []*object.Object{observed}) {
-		t.Error("a forgotten parent has records")
+	if records, more := c.memory.Sizes(); records != 1 || more {
+		t.Errorf("there are %d records, and more %t", records, more)
 	}
 }
 
 func TestAChildThatIsNotDesiredIsExpectedToGo(t *testing.T) {
 	a := &api{answers: map[string]string{http.MethodDelete: `{"kind":"Status","apiVersion":"v1","status":"Success"}`}}
 	c := newControl(t, a)
-	in, err := c.Gather(t.Context(), c.parent, []*object.Object{parse(t, theChild)}, nil, false)
+	in, err := c.Gather(t.Context(), &c.memory, c.parent, []*object.Object{parse(t, theChild)}, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Reconcile(t.Context(), parent.Key{}, c.parent, in, 0)
+	_, err = c.Reconcile(t.Context(), parent.Key{}, &c.memory, c.parent, in, 0)
 	if err != nil || c.expected.deleted != 1 {
 		t.Errorf("%d deletions are expected, error %v", c.expected.deleted, err)
 	}
@@ -312,7 +311,7 @@ func TestARollingUpdateReadsAChildInAnotherVersionOnce(t *testing.T) {
 		observed := []*object.Object{parse(t, inVersion("v1", step.version))}
 		for range step.syncs {
 			latest := desired("v2", step.value)
-			in, err := c.Gather(t.Context(), c.parent, observed, latest, true)
+			in, err := c.Gather(t.Context(), &c.memory, c.parent, observed, latest, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -323,7 +322,7 @@ func TestARollingUpdateReadsAChildInAnotherVersionOnce(t *testing.T) {
 			if in, err = c.Complete(t.Context(), in); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, 0); err != nil {
+			if _, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, &c.memory, c.parent, in, 0); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -70,7 +70,9 @@ func Reference(parent *object.Object) *corev1.ObjectReference {
 }
 
 // recordEvents records one event for each kind of thing that was done, and logs each child.
-func (c *Control) recordEvents(ctx context.Context, key parent.Key, parent *object.Object, p plan.Plan, outcomes []plan.Outcome) {
+func (c *Control) recordEvents(
+	ctx context.Context, key parent.Key, m *Memory, parent *object.Object, p plan.Plan, outcomes []plan.Outcome,
+) {
 	logger := klog.FromContext(ctx)
 	for _, r := range reasons {
 		var done []string
@@ -101,10 +103,10 @@ func (c *Control) recordEvents(ctx context.Context, key parent.Key, parent *obje
 		}
 	}
 	c.reportContested(ctx, key, parent, contested)
-	c.reportLeft(parent, p)
-	c.reportLarge(parent, p, outcomes)
+	c.reportLeft(m, parent, p)
+	c.reportLarge(m, parent, p, outcomes)
 	for i := range outcomes {
-		c.reportWarnings(parent, p, &outcomes[i])
+		c.reportWarnings(m, parent, p, &outcomes[i])
 	}
 }
 
@@ -229,12 +231,12 @@ func enumerate(names []string) string {
 
 // reportStatus records, once for each parent and kind, that a hook sets a status of a child that is not written
 // (docs/reference/contract.md#s12.2, #s13). A hook that returns the status that it was shown sets nothing.
-func (c *Control) reportStatus(p *object.Object, in plan.Input) {
+func (c *Control) reportStatus(m *Memory, p *object.Object, in plan.Input) {
 	var observed map[children.Key]*object.Object // Few hooks set a status.
 	for i := range in.Desired {
 		d := &in.Desired[i]
 		status, ok := d.Content["status"].(map[string]any)
-		if !ok || len(status) == 0 || c.memory.told(in.Parent, topicStatus+d.GroupKind().String()) {
+		if !ok || len(status) == 0 || m.knows(topicStatus+d.GroupKind().String()) {
 			continue
 		}
 		if observed == nil {
@@ -251,7 +253,7 @@ func (c *Control) reportStatus(p *object.Object, in plan.Input) {
 		} else if rule, _ := c.config.Rules.For(d.GroupKind()); !rule.HasStatus && !rule.ServerSide {
 			continue
 		}
-		c.memory.tell(in.Parent, topicStatus+d.GroupKind().String(), 0)
+		m.report(topicStatus+d.GroupKind().String(), 0)
 		c.config.Recorder.Warning(Reference(p), nil, reasonStatusIgnored, fmt.Sprintf(
 			"The hook sets the status of %s, which is not written: the status of a child belongs to the child's own controller. "+
 				"Leave the field status out", d.Key))
@@ -268,14 +270,14 @@ const (
 
 // reportLeft records, once for each change, which children differ and are left as they are because their method is OnDelete. No trial finds out what
 // the API server makes of such a child: where all that differs may be its doing, nothing is said.
-func (c *Control) reportLeft(parent *object.Object, p plan.Plan) {
+func (c *Control) reportLeft(m *Memory, parent *object.Object, p plan.Plan) {
 	var left []string
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		if step.Reason != plan.OnDelete || step.RecordOnly || step.Doubtful || len(step.Changed) == 0 {
 			continue
 		}
-		if c.memory.tell(p.Parent, topicOnDelete+changeOf(step), len(p.Steps)) {
+		if m.report(topicOnDelete+changeOf(step), len(p.Steps)) {
 			left = append(left, step.Key.String()+" ("+first(step.Changed)+")")
 		}
 	}
@@ -287,7 +289,7 @@ func (c *Control) reportLeft(parent *object.Object, p plan.Plan) {
 }
 
 // reportLarge records, once for each parent and kind, which children are applied server-side although their rule merges them.
-func (c *Control) reportLarge(parent *object.Object, p plan.Plan, outcomes []plan.Outcome) {
+func (c *Control) reportLarge(m *Memory, parent *object.Object, p plan.Plan, outcomes []plan.Outcome) {
 	large := map[schema.GroupKind][]string{}
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Large && o.Written != nil {
@@ -295,7 +297,7 @@ func (c *Control) reportLarge(parent *object.Object, p plan.Plan, outcomes []pla
 		}
 	}
 	for kind, names := range large {
-		if !c.memory.tell(p.Parent, topicLarge+kind.String(), 0) {
+		if !m.report(topicLarge+kind.String(), 0) {
 			continue
 		}
 		c.config.Recorder.Normal(Reference(parent), nil, reasonApplied, fmt.Sprintf(
@@ -315,9 +317,9 @@ func changeOf(step *plan.Step) string {
 }
 
 // reportWarnings records, once for each parent, what the API server said about a write that it did.
-func (c *Control) reportWarnings(parent *object.Object, p plan.Plan, o *plan.Outcome) {
+func (c *Control) reportWarnings(m *Memory, parent *object.Object, p plan.Plan, o *plan.Outcome) {
 	for _, text := range o.Warnings {
-		if !c.memory.tell(p.Parent, topicWarning+o.Key.GroupKind().String()+" "+text, len(p.Steps)) {
+		if !m.report(topicWarning+o.Key.GroupKind().String()+" "+text, len(p.Steps)) {
 			continue
 		}
 		message := fmt.Sprintf("The API server warns about %s: %s", o.Key, text)

@@ -17,114 +17,80 @@ limitations under the License.
 package childcontrol
 
 import (
-	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 )
 
 // maxTopics is how many topics of one parent are remembered beside those of one sync. Beyond that all of them are reported once more.
 const maxTopics = 256
 
-// memory is what is remembered of each parent from one sync to the next. The zero value is ready. It is safe for concurrent use; one parent is
-// used by one goroutine at a time.
-type memory struct {
-	mu      sync.Mutex
-	parents map[types.UID]remembered
-	// counts are those of all parents.
-	counts struct{ parents, records, told, stale int }
-}
+// Memory is what is remembered of one parent from one sync to the next. The zero value is ready. It is safe for concurrent use; one goroutine at
+// a time has what it remembers changed.
+type Memory struct {
+	// Held are the deletions of children that are held.
+	Held loopguard.Held
 
-// remembered is what is remembered of one parent.
-type remembered struct {
+	mu sync.Mutex
 	// records are those of its children.
 	records plan.Records
-	// told are the topics of what it was told that is told once.
-	told map[plan.Hash]struct{}
+	// reported are the topics of what is reported once.
+	reported map[plan.Hash]struct{}
 	// stale counts the syncs in a row that found its children not as observed.
-	stale int32
+	stale int
 }
 
-// of returns what is remembered of a parent.
-func (m *memory) of(parent types.UID) remembered {
+// Sizes returns the number of records of children, and whether anything else is remembered.
+func (m *Memory) Sizes() (records int, more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.parents[parent]
+	return len(m.records), len(m.reported) > 0 || m.stale > 0
 }
 
-// change changes what is remembered of a parent. Nothing is kept of one of which that is nothing.
-func (m *memory) change(parent types.UID, change func(*remembered)) {
+// known returns the records of a parent's children, and how many syncs in a row found them not as observed.
+func (m *Memory) known() (records plan.Records, stale int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	known := m.parents[parent]
-	m.count(known, -1)
-	change(&known)
-	m.count(known, 1)
-	if len(known.records)+len(known.told) == 0 && known.stale == 0 {
-		delete(m.parents, parent)
-		return
-	}
-	if m.parents == nil {
-		m.parents = map[types.UID]remembered{}
-	}
-	m.parents[types.UID(strings.Clone(string(parent)))] = known // The UID may be a part of an object's JSON.
+	return m.records, m.stale
 }
 
-// count is called with the lock held.
-func (m *memory) count(known remembered, by int) {
-	m.counts.parents += by * min(len(known.records), 1)
-	m.counts.records += by * len(known.records)
-	m.counts.told += by * min(len(known.told), 1)
-	m.counts.stale += by * min(int(known.stale), 1)
-}
-
-// commit replaces the records of a parent's children.
-func (m *memory) commit(parent types.UID, records plan.Records) {
-	m.change(parent, func(known *remembered) { known.records = records })
+// keep replaces the records of a parent's children.
+func (m *Memory) keep(records plan.Records) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records = records
 }
 
 // synced replaces the records after a sync, which found the children not as observed if stale. It returns how many syncs in a row did.
-func (m *memory) synced(parent types.UID, records plan.Records, stale bool) (inARow int) {
-	m.change(parent, func(known *remembered) {
-		known.records = records
-		if known.stale++; !stale {
-			known.stale = 0
-		}
-		inARow = int(known.stale)
-	})
-	return inARow
+func (m *Memory) synced(records plan.Records, stale bool) (inARow int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records = records
+	if m.stale++; !stale {
+		m.stale = 0
+	}
+	return m.stale
 }
 
-// told reports whether a parent was told of a topic.
-func (m *memory) told(parent types.UID, topic string) bool {
-	_, ok := m.of(parent).told[plan.HashText(topic)]
+// knows reports whether a topic was reported.
+func (m *Memory) knows(topic string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.reported[plan.HashText(topic)]
 	return ok
 }
 
-// tell notes that a parent was told of a topic, and reports whether it was not before. A sync may have a number of such topics.
-func (m *memory) tell(parent types.UID, topic string, most int) bool {
-	if m.told(parent, topic) {
+// report notes that a topic is reported, and returns whether it was not before. A sync may have a number of such topics.
+func (m *Memory) report(topic string, most int) bool {
+	if m.knows(topic) {
 		return false
 	}
-	m.change(parent, func(known *remembered) {
-		if known.told == nil || len(known.told) >= maxTopics+most {
-			known.told = map[plan.Hash]struct{}{}
-		}
-		known.told[plan.HashText(topic)] = struct{}{}
-	})
-	return true
-}
-
-// forget drops what is remembered of a parent that is gone.
-func (m *memory) forget(parent types.UID) {
-	m.change(parent, func(known *remembered) { *known = remembered{} })
-}
-
-// sizes returns the number of parents with records of children, that of these records, and that of parents of which anything else is remembered.
-func (m *memory) sizes() (parents, records, others int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.counts.parents, m.counts.records, m.counts.told + m.counts.stale
+	if m.reported == nil || len(m.reported) >= maxTopics+most {
+		m.reported = map[plan.Hash]struct{}{}
+	}
+	m.reported[plan.HashText(topic)] = struct{}{}
+	return true
 }

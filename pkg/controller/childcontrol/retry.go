@@ -19,11 +19,9 @@ package childcontrol
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -32,8 +30,9 @@ import (
 )
 
 // Outdated returns the children of a parent that may have to be written because the schema of their kind changed, or what mutates them.
-func (c *Control) Outdated(parent types.UID) []children.Key {
-	keys := c.memory.of(parent).records.Outdated(c.followed)
+func (c *Control) Outdated(m *Memory) []children.Key {
+	records, _ := m.known()
+	keys := records.Outdated(c.followed)
 	return slices.DeleteFunc(keys, func(key children.Key) bool {
 		rule, _ := c.config.Rules.For(key.GroupKind())
 		return rule.Method == v1alpha1.ChildUpdateOnDelete // It is not written.
@@ -44,15 +43,14 @@ func (c *Control) Outdated(parent types.UID) []children.Key {
 // child last, without the hook. It writes nothing. It reports whether the parent is to be synced: the child has to be written, or only the
 // hook knows what is desired, or something failed. That sync does not ask again what was answered, and asks about the parent's other children
 // of which the knowledge is outdated.
-func (c *Control) Retry(ctx context.Context, parent *object.Object, key children.Key) (sync bool) {
-	uid := types.UID(strings.Clone(string(parent.UID())))
-	records := c.memory.of(uid).records
+func (c *Control) Retry(ctx context.Context, m *Memory, parent *object.Object, key children.Key) (sync bool) {
+	records, _ := m.known()
 	known := records.Get(key)
 	if known == nil || len(plan.Records{known}.Outdated(c.followed)) == 0 {
 		return false
 	}
 	in := plan.Input{
-		Parent: uid, ParentName: parent.String(), Owner: children.OwnerContent(parent), Rules: c.config.Rules,
+		Parent: parent.UID(), ParentName: parent.String(), Owner: children.OwnerContent(parent), Rules: c.config.Rules,
 		Manager: c.config.Manager, Now: time.Now(), Records: plan.Records{known.Unsettled()}, // A parent may have very many others.
 	}
 	for _, informer := range c.config.Informers[key.GroupKind()] {
@@ -73,7 +71,7 @@ func (c *Control) Retry(ctx context.Context, parent *object.Object, key children
 	if sync {
 		records = records.Unsettled(records.Outdated(c.followed)...)
 	}
-	c.memory.commit(uid, records)
+	m.keep(records)
 	return sync
 }
 

@@ -54,7 +54,7 @@ func TestAChildThatOnDeleteLeavesIsToldOnceForEachChange(t *testing.T) {
 		{"A parent that is forgotten is told anew.", "w", version("6", "older"), 3},
 	} {
 		if step.told == 3 {
-			c.Forget("p")
+			c.forget()
 		}
 		if _, err := c.reconcileTo(t, step.desired, parse(t, step.child)); err != nil {
 			t.Fatal(err)
@@ -83,11 +83,11 @@ func TestManyChildrenThatOnDeleteLeavesAreToldOnce(t *testing.T) {
 		}})
 	}
 	for range 3 {
-		in, err := c.Gather(t.Context(), c.parent, observed, desired, false)
+		in, err := c.Gather(t.Context(), &c.memory, c.parent, observed, desired, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, c.parent, in, plan.FingerprintOf([]byte("[]"), "")); err != nil {
+		if _, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, &c.memory, c.parent, in, plan.FingerprintOf([]byte("[]"), "")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -18,6 +18,7 @@ package loopguard
 
 import (
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,10 +53,10 @@ type DeletionGuard struct {
 	counted map[types.UID]deletion
 	// admitted are the deletions in the order of their admission. One that is not counted with the same time is out of date.
 	admitted []admission
-	// held is how many deletions of each parent are held; empty if there is no hold. began is when the last hold began.
-	held  map[parent.Key]int
-	total int
-	began time.Time
+	// holding is how many parents have deletions that are held, zero if there is no hold, and total how many deletions they have. began is when the
+	// last hold began.
+	holding, total int
+	began          time.Time
 	// opening says that deletions are confirmed and none was asked for since: the time begins then, not while the controller is paused or may
 	// not sync anything. open is until when deletions are confirmed.
 	opening bool
@@ -118,32 +119,36 @@ func NewDeletionGuard(children func() int) *DeletionGuard {
 	return &DeletionGuard{children: children, counted: map[types.UID]deletion{}}
 }
 
-// Configure takes the limit, nil for none, and the confirmation on the controller object. It returns the parents whose deletions are no
+// Held is how many deletions of one parent a guard holds. It belongs to the guard.
+type Held int
+
+// Configure takes the limit, nil for none, and the confirmation on the controller object. It returns those of the parents whose deletions are no
 // longer held for one of these reasons, which are to be synced.
-func (g *DeletionGuard) Configure(limit *intstr.IntOrString, confirmation string) []parent.Key {
+func (g *DeletionGuard) Configure(limit *intstr.IntOrString, confirmation string, parents iter.Seq2[parent.Key, *Held]) (released []parent.Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	same := g.limit == limit || g.limit != nil && limit != nil && *g.limit == *limit
 	g.limit = limit
 	switch {
-	case len(g.held) == 0:
+	case g.holding == 0:
 		return nil
 	case confirmation == g.confirmation():
 		g.opening = true
 	case same:
 		return nil
 	}
-	released := make([]parent.Key, 0, len(g.held))
-	for key := range g.held {
-		released = append(released, key)
+	for key, held := range parents {
+		if *held > 0 {
+			released = append(released, key)
+			g.release(held)
+		}
 	}
-	g.held, g.total = nil, 0
 	return released
 }
 
 // Admit reports whether a sync of a parent may carry out all the deletions of children that it has planned; none says that it wants none. If
 // not, it must carry out none of them. First says that this begins a hold, and news that none of the parent's deletions was held before.
-func (g *DeletionGuard) Admit(key parent.Key, deletions []types.UID, now time.Time) (admitted, first, news bool) {
+func (g *DeletionGuard) Admit(held *Held, deletions []types.UID, now time.Time) (admitted, first, news bool) {
 	if g == nil {
 		return true, false, false
 	}
@@ -152,25 +157,27 @@ func (g *DeletionGuard) Admit(key parent.Key, deletions []types.UID, now time.Ti
 	if g.opening {
 		g.opening, g.open = false, now.Add(confirmed)
 	}
-	was, n := g.held[key], len(deletions)
+	was, n := *held, len(deletions)
 	if n == 0 || g.limit == nil || now.Before(g.open) {
-		g.release(key)
+		g.release(held)
 		return true, false, false
 	}
 	g.expire(now)
 	// What is held already is held until it is confirmed: it does not pass piece by piece, minute for minute.
-	if len(g.held) == 0 && len(g.counted)+g.uncounted(deletions, now) <= most(g.limit, g.before(now)) {
+	if g.holding == 0 && len(g.counted)+g.uncounted(deletions, now) <= most(g.limit, g.before(now)) {
 		before := g.share()
 		for _, child := range deletions {
 			g.count(child, deletion{at: now, done: g.counted[child].done, before: before})
 		}
 		return true, false, false
 	}
-	if first = len(g.held) == 0; first {
+	if first = g.holding == 0; first {
 		g.begin(now)
 	}
-	g.total += n - was
-	g.held[key] = n
+	g.release(held)
+	g.holding++
+	g.total += n
+	*held = Held(n)
 	return false, first, was == 0
 }
 
@@ -205,35 +212,35 @@ func (g *DeletionGuard) Done(child types.UID) {
 	}
 }
 
-// Forget drops a parent that is gone, with its held deletions.
-func (g *DeletionGuard) Forget(key parent.Key) {
+// Forget drops the held deletions of a parent that is gone.
+func (g *DeletionGuard) Forget(held *Held) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.release(key)
+	g.release(held)
 }
 
 // Len returns how many children are counted, and parents with deletions that are held.
 func (g *DeletionGuard) Len() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.counted) + len(g.held)
+	return len(g.counted) + g.holding
 }
 
 // Held returns what is held, and whether anything is.
 func (g *DeletionGuard) Held() (Hold, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.held) == 0 || g.limit == nil {
+	if g.holding == 0 || g.limit == nil {
 		return Hold{}, false
 	}
-	return Hold{Deletions: g.total, Parents: len(g.held), Limit: g.limit.String(), Confirmation: g.confirmation()}, true
+	return Hold{Deletions: g.total, Parents: g.holding, Limit: g.limit.String(), Confirmation: g.confirmation()}, true
 }
 
 // HeldOf returns how many deletions of a parent are held.
-func (g *DeletionGuard) HeldOf(key parent.Key) int {
+func (g *DeletionGuard) HeldOf(held *Held) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.held[key]
+	return int(*held)
 }
 
 // Would reports whether Admit would admit deletions now. It changes nothing.
@@ -246,7 +253,7 @@ func (g *DeletionGuard) Would(deletions []types.UID, now time.Time) bool {
 	if len(deletions) == 0 || g.limit == nil || g.opening || now.Before(g.open) {
 		return true
 	}
-	if len(g.held) > 0 {
+	if g.holding > 0 {
 		return false
 	}
 	count := 0
@@ -275,7 +282,7 @@ func (g *DeletionGuard) lockFor(deletions []types.UID, now time.Time) {
 // outdated reports whether it depends on the number of children what is admitted, and they were not counted for that: now, if no deletion
 // counts, or else a moment ago.
 func (g *DeletionGuard) outdated(now time.Time) bool {
-	if g.limit == nil || g.limit.Type == intstr.Int || g.opening || now.Before(g.open) || len(g.held) > 0 || g.presentAt.Equal(now) {
+	if g.limit == nil || g.limit.Type == intstr.Int || g.opening || now.Before(g.open) || g.holding > 0 || g.presentAt.Equal(now) {
 		return false
 	}
 	return g.beforeCounted(now) == 0 || now.Sub(g.presentAt) >= time.Second
@@ -287,14 +294,17 @@ func (g *DeletionGuard) begin(now time.Time) {
 	if !at.After(g.began) {
 		at = g.began.Add(time.Millisecond)
 	}
-	g.began, g.held = at, map[parent.Key]int{}
+	g.began = at
 }
 
 func (g *DeletionGuard) confirmation() string { return g.began.UTC().Format(format) }
 
-func (g *DeletionGuard) release(key parent.Key) {
-	g.total -= g.held[key]
-	delete(g.held, key)
+func (g *DeletionGuard) release(held *Held) {
+	if *held > 0 {
+		g.holding--
+		g.total -= int(*held)
+		*held = 0
+	}
 }
 
 // expire forgets the deletions of more than a minute ago.

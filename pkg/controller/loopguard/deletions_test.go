@@ -18,6 +18,7 @@ package loopguard_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,12 +32,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
-func parentKey(name string) parent.Key { return parent.Key{Name: name} }
-
 // bench is a guard whose time a test moves.
 type bench struct {
 	*loopguard.DeletionGuard
 
+	mu       sync.Mutex
+	held     map[parent.Key]*loopguard.Held
 	t        *testing.T
 	now      time.Time
 	children int
@@ -46,14 +47,25 @@ type bench struct {
 
 func newBench(t *testing.T, limit intstr.IntOrString) *bench {
 	t.Helper()
-	b := &bench{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), children: 50}
+	b := &bench{t: t, held: map[parent.Key]*loopguard.Held{}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), children: 50}
 	b.DeletionGuard = loopguard.NewDeletionGuard(func() int { return b.children })
 	b.configure(&limit, "")
 	return b
 }
 
+// of returns what is held of a parent.
+func (b *bench) of(name string) *loopguard.Held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := parent.Key{Name: name}
+	if b.held[key] == nil {
+		b.held[key] = new(loopguard.Held)
+	}
+	return b.held[key]
+}
+
 func (b *bench) configure(limit *intstr.IntOrString, confirmation string) []parent.Key {
-	return b.Configure(limit, confirmation)
+	return b.Configure(limit, confirmation, maps.All(b.held))
 }
 
 // some returns n children that were never named before.
@@ -79,7 +91,7 @@ func (b *bench) wantThese(name string, deletions []types.UID, admitted bool) {
 	if got := b.Would(deletions, b.now); got != admitted {
 		b.t.Errorf("%s: %d deletions of %s would be admitted: %v, want %v", b.now.Format(time.TimeOnly), len(deletions), name, got, admitted)
 	}
-	if got, _, _ := b.Admit(parentKey(name), deletions, b.now); got != admitted {
+	if got, _, _ := b.Admit(b.of(name), deletions, b.now); got != admitted {
 		b.t.Errorf("%s: %d deletions of %s are admitted: %v, want %v", b.now.Format(time.TimeOnly), len(deletions), name, got, admitted)
 	}
 }
@@ -147,7 +159,7 @@ func TestWithoutALimitNothingIsHeld(t *testing.T) {
 	b.want("a", 1000, true)
 	b.holds(0, 0)
 	var none *loopguard.DeletionGuard
-	if admitted, _, _ := none.Admit(parentKey("a"), b.some(1000), b.now); !admitted {
+	if admitted, _, _ := none.Admit(nil, b.some(1000), b.now); !admitted {
 		t.Error("no guard holds deletions")
 	}
 	none.Undone("1", b.now)
@@ -174,7 +186,7 @@ func TestWhatIsHeldStaysHeldUntilNobodyWantsIt(t *testing.T) {
 	b.holds(3, 2)
 	b.want("a", 0, true)
 	b.holds(2, 1)
-	b.Forget(parentKey("b"))
+	b.Forget(b.of("b"))
 	b.holds(0, 0)
 	b.want("c", 3, true)
 }
@@ -186,7 +198,7 @@ func TestTwoParentsAtTheEdgeAtTheSameTime(t *testing.T) {
 		var admitted, first atomic.Int64
 		for n := range 8 {
 			asking.Go(func() {
-				passed, begins, _ := b.Admit(parentKey(fmt.Sprint(n)), b.some(4), b.now)
+				passed, begins, _ := b.Admit(b.of(fmt.Sprint(n)), b.some(4), b.now)
 				if passed {
 					admitted.Add(1)
 				}
@@ -351,7 +363,7 @@ func TestOneEventForEachParentThatIsHeld(t *testing.T) {
 		n           int
 		first, news bool
 	}{{"a", 1, true, true}, {"a", 2, false, false}, {"b", 1, false, true}, {"a", 1, false, false}} {
-		if _, first, news := b.Admit(parentKey(want.parent), b.some(want.n), b.now); first != want.first || news != want.news {
+		if _, first, news := b.Admit(b.of(want.parent), b.some(want.n), b.now); first != want.first || news != want.news {
 			t.Errorf("%d: first %v, news %v", n, first, news)
 		}
 	}
@@ -428,7 +440,7 @@ func TestAShareIsOfTheChildrenBeforeTheFirstDeletionOfTheMinute(t *testing.T) {
 func TestNoSyncWaitsWhileTheChildrenAreCounted(t *testing.T) {
 	for name, ask := range map[string]func(b *bench) bool{
 		"to admit deletions": func(b *bench) bool {
-			admitted, _, _ := b.Admit(parentKey("a"), b.some(1), b.now)
+			admitted, _, _ := b.Admit(b.of("a"), b.some(1), b.now)
 			return admitted
 		},
 		"to say what would be admitted": func(b *bench) bool { return b.Would(b.some(1), b.now) },
@@ -441,7 +453,7 @@ func TestNoSyncWaitsWhileTheChildrenAreCounted(t *testing.T) {
 				others := make(chan struct{})
 				go func() {
 					defer close(others)
-					b.Admit(parentKey("b"), nil, b.now)
+					b.Admit(b.of("b"), nil, b.now)
 					b.Held()
 				}()
 				select {

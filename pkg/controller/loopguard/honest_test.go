@@ -68,7 +68,7 @@ func TestHonestHooksAreNeverHeldBack(t *testing.T) {
 			for left := h.many; left > 0; left-- {
 				h.write(loopguard.Sync{Places: h.fresh(), Children: left, Deleted: true})
 				h.state.Deleting, h.state.Leaving = h.fresh(), h.fresh()
-				h.tracker.Rested(key, h.now)
+				h.parent.Rested(h.now)
 				h.state.Deleting, h.state.Leaving = 0, 0
 			}
 		},
@@ -97,14 +97,14 @@ func TestHonestHooksAreNeverHeldBack(t *testing.T) {
 		},
 		"so many related objects change one by one": func(h *honest) {
 			for range h.many {
-				h.tracker.Related(key, h.fresh())
+				h.parent.Related(h.fresh())
 				h.write(loopguard.Sync{Places: 1, Children: 1, Related: h.many})
 			}
 		},
 		"so many related objects are created one by one as answers": func(h *honest) {
 			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			for n := range h.many {
-				h.tracker.Related(key, h.fresh())
+				h.parent.Related(h.fresh())
 				h.write(loopguard.Sync{Places: 1, Children: 1, Related: n})
 			}
 		},
@@ -174,7 +174,7 @@ func TestALoopIsHeldBackWithManyChildrenToo(t *testing.T) {
 
 func TestARecreatedParentBeginsAnew(t *testing.T) {
 	h := differing(t)
-	h.tracker.Forget(key)
+	h.parent.Forget()
 	h.pause = 0
 	if h.sync(2, 0, h.status); h.cause != loopguard.None || h.held() != 0 {
 		t.Errorf("cause %d, held back for %v", h.cause, h.held())

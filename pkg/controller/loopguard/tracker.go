@@ -102,11 +102,11 @@ type Sync struct {
 	Again time.Duration
 }
 
-// entry is what is known of a parent. There may be one for each, for a minute after a start. Times are counted from the tracker's start.
+// entry is what is known of a parent. There may be one for each, for a minute after a start.
 type entry struct {
 	// left is what the last sync that wrote left, at a time; seen is what it saw of Written, and places what it wrote.
 	left   State
-	at     time.Duration
+	at     time.Time
 	seen   uint64
 	places uint64
 	// loops counts the syncs in a row that were caused by nothing but the one before, and same those of them that wrote the same places.
@@ -120,11 +120,12 @@ type entry struct {
 	steps int32
 	// strips counts how often in a row another client took the finalizer off, lately at a time.
 	strips          int32
-	since, stripped time.Duration
+	since, stripped time.Time
 	// until is the end of a pause, zero for none.
-	pause, until time.Duration
-	cause        Cause
-	restless     bool
+	until    time.Time
+	pause    time.Duration
+	cause    Cause
+	restless bool
 	// answers says that the last of the steps was caused by what other parents of this process answered.
 	answers bool
 	// failed says that a sync followed that wrote nothing and failed.
@@ -145,13 +146,13 @@ func (e *entry) start() {
 func (e *entry) interrupt() {
 	e.loops, e.same, e.children, e.reverts = 0, 0, 0, 0
 	if !e.restless {
-		e.pause, e.until = 0, 0
+		e.pause, e.until = 0, time.Time{}
 	}
 }
 
 // step counts a sync of a parent that is as the last one left it, and that wrote over what others wrote, or because of what others of this process
 // wrote.
-func (e *entry) step(s Sync, now time.Duration) {
+func (e *entry) step(s Sync, now time.Time) {
 	if e.steps == 0 {
 		e.since, e.most = now, 0
 	}
@@ -159,58 +160,105 @@ func (e *entry) step(s Sync, now time.Duration) {
 	if e.steps++; e.restless || e.steps < maxSteps+maxPerChild*e.most {
 		return
 	}
-	if e.restless = now-e.since < time.Duration(e.steps)*stepTime; !e.restless {
+	if e.restless = now.Sub(e.since) < time.Duration(e.steps)*stepTime; !e.restless {
 		e.steps = 0
 	}
 }
 
 // fought reports whether another client takes the finalizer off, as far as is known.
-func (e *entry) fought(now time.Duration) bool {
-	return e.strips > maxReverts && now-e.stripped <= memory
+func (e *entry) fought(now time.Time) bool {
+	return e.strips > maxReverts && now.Sub(e.stripped) <= memory
 }
 
 // expired reports whether nothing that is known of the parent counts any more.
-func (e *entry) expired(now time.Duration) bool { return now-e.at > memory+e.pause }
+func (e *entry) expired(now time.Time) bool { return now.Sub(e.at) > memory+e.pause }
 
-// Tracker is what is known of the parents of one controller. It is safe for concurrent use; the zero value is ready.
+// Tracker is what the parents of one controller have in common. It is safe for concurrent use; the zero value is ready.
 type Tracker struct {
 	// Answers reports whether this process wrote the version of an object for which Related was called, because of what a sync of the parent had written
 	// before. Nil: none was. It is set before the first call, and must not call the Tracker.
 	Answers func(key parent.Key, version uint64) bool
 
-	// unsettled is the number of entries with a cause, so that it costs nothing to ask for others.
+	// unsettled is the number of parents with a cause, so that it costs nothing to ask for others.
 	unsettled atomic.Int64
-
-	mu      sync.Mutex
-	entries map[parent.Key]*entry
-	sweepAt int
-	// start is the first time that it was given.
-	start time.Time
+	// known is the number of parents of which something is known, and sweepAt from how many on it is looked for those that need not be remembered any more.
+	known, sweepAt atomic.Int64
 }
 
-// since returns the time since the tracker's start, which is not negative. It is called with the lock held.
-func (t *Tracker) since(at time.Time) time.Duration {
-	if t.start.IsZero() {
-		t.start = at
+// Parent is what is known of one parent. It is safe for concurrent use. The zero value is one of which nothing is remembered.
+type Parent struct {
+	key *parent.Key
+
+	mu sync.Mutex
+	// of is nil if nothing is to be remembered.
+	of *Tracker
+	// entry is nil if nothing is known.
+	entry *entry
+}
+
+// Remember has what is known of a parent remembered from now on. The key must not change.
+func (t *Tracker) Remember(p *Parent, key *parent.Key) { p.of, p.key = t, key }
+
+// Sweep forgets what does not count any more, once so much is known that it is worth to look at all parents.
+func (t *Tracker) Sweep(at time.Time, all func(yield func(*Parent) bool)) {
+	if t.known.Load() < max(t.sweepAt.Load(), sweepFrom) {
+		return
 	}
-	return max(0, at.Sub(t.start))
+	for p := range all {
+		p.mu.Lock()
+		if p.entry != nil && p.entry.expired(at) {
+			p.drop()
+		}
+		p.mu.Unlock()
+	}
+	t.sweepAt.Store(2 * t.known.Load())
+}
+
+// Unsettled returns how many parents do not settle now, by the two causes.
+func (t *Tracker) Unsettled(at time.Time, all func(yield func(*Parent) bool)) (differing, changedBack int) {
+	if t.unsettled.Load() == 0 {
+		return 0, 0
+	}
+	for p := range all {
+		switch p.cause(at) {
+		case None:
+		case Differs, Restless:
+			differing++
+		case ChangedBack, Stripped:
+			changedBack++
+		}
+	}
+	return differing, changedBack
+}
+
+// cause returns why a parent does not settle now.
+func (p *Parent) cause(at time.Time) Cause {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.entry == nil || p.entry.cause == None {
+		return None
+	}
+	if p.entry.expired(at) {
+		p.drop()
+		return None
+	}
+	return p.entry.cause
 }
 
 // Wrote takes note of a sync that wrote something. If the parent does not settle, it returns why, and for how long the parent is held
 // back now.
-func (t *Tracker) Wrote(key parent.Key, s Sync, at time.Time) (Cause, time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.since(at)
-	e, known := t.entries[key]
-	if !known {
-		t.put(key, &entry{left: s.After, at: now, seen: s.Before.Written, places: s.Places, based: !s.Deleted}, now)
+func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.entry
+	if e == nil {
+		p.put(&entry{left: s.After, at: now, seen: s.Before.Written, places: s.Places, based: !s.Deleted})
 		return None, 0
 	}
-	answered := t.answered(key, e)
+	answered := p.answered()
 	cause := e.count(s, answered, now)
 	if cause != None || e.cause != Stripped || !e.fought(now) {
-		t.blame(e, cause)
+		p.blame(cause)
 	}
 	e.related = e.related[:0]
 	e.left, e.at, e.seen, e.places, e.failed, e.based = s.After, now, s.Before.Written, s.Places, false, !s.Deleted
@@ -224,26 +272,29 @@ func (t *Tracker) Wrote(key parent.Key, s Sync, at time.Time) (Cause, time.Durat
 	if s.Again > 0 {
 		e.pause = max(min(e.pause, s.Again), firstPause)
 	}
-	e.until = now + e.pause
+	e.until = now.Add(e.pause)
 	return cause, e.pause
 }
 
 // answered reports whether related objects changed since the last sync that wrote, all of them by writes of this process that answered writes for the
 // parent. Every other change is an input from outside.
-func (t *Tracker) answered(key parent.Key, e *entry) bool {
-	if len(e.related) == 0 {
+func (p *Parent) answered() bool {
+	if len(p.entry.related) == 0 {
 		return false
 	}
-	if t.Answers == nil || slices.ContainsFunc(e.related, func(version uint64) bool { return !t.Answers(key, version) }) {
-		t.blame(e, None)
-		e.start()
+	if slices.ContainsFunc(p.entry.related, func(version uint64) bool { return !p.answers(version) }) {
+		p.outside()
 		return false
 	}
 	return true
 }
 
+func (p *Parent) answers(version uint64) bool {
+	return p.of.Answers != nil && p.of.Answers(*p.key, version)
+}
+
 // count counts a sync, and returns why the parent does not settle. answered says that syncs of other parents, which answer those of this one, caused it.
-func (e *entry) count(s Sync, answered bool, now time.Duration) Cause {
+func (e *entry) count(s Sync, answered bool, now time.Time) Cause {
 	alone := s.Before.Content == e.left.Content && !s.Rolling && !e.expired(now)
 	switch {
 	case !alone || s.Before.Written != e.left.Written:
@@ -257,7 +308,7 @@ func (e *entry) count(s Sync, answered bool, now time.Duration) Cause {
 	switch {
 	case answered, unchanged && s.Ends:
 		e.interrupt()
-	case unchanged && e.failed && now-e.at >= excuse:
+	case unchanged && e.failed && now.Sub(e.at) >= excuse:
 		// The failure may have caused it, and back-off sees to those.
 	case unchanged && e.based && s.Before.Deleting != e.left.Deleting:
 		// Children that go may have caused it, which the controller itself may have deleted.
@@ -286,28 +337,29 @@ func (e *entry) count(s Sync, answered bool, now time.Duration) Cause {
 }
 
 // Stored takes note that the API server has what the last sync left of Written, and how it stores that: the sync did not write it itself.
-func (t *Tracker) Stored(key parent.Key, left, stored uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e, ok := t.entries[key]; ok && e.left.Written == left {
-		e.left.Written = stored
+func (p *Parent) Stored(left, stored uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.entry != nil && p.entry.left.Written == left {
+		p.entry.left.Written = stored
 	}
 }
 
 // Stripped takes note that another client has taken the finalizer off a parent. It reports whether that happens so often that the parent is held
 // back, since each sync puts it on again.
-func (t *Tracker) Stripped(key parent.Key, at time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.since(at)
-	e, known := t.entries[key]
-	if !known {
-		e = &entry{}
-		t.put(key, e, now)
+func (p *Parent) Stripped(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.entry == nil {
+		p.put(&entry{})
 	}
-	if now-e.stripped > memory {
+	e := p.entry
+	if e == nil {
+		return false
+	}
+	if now.Sub(e.stripped) > memory {
 		if e.strips = 0; e.cause == Stripped {
-			t.blame(e, None)
+			p.blame(None)
 		}
 	}
 	e.strips++
@@ -316,40 +368,40 @@ func (t *Tracker) Stripped(key parent.Key, at time.Time) bool {
 		return false
 	}
 	if e.cause == None {
-		t.blame(e, Stripped)
+		p.blame(Stripped)
 	}
-	e.until = max(e.until, now+strippedPause)
+	if until := now.Add(strippedPause); until.After(e.until) {
+		e.until = until
+	}
 	return true
 }
 
 // Contended reports whether it was changed back often, or nearly so, what syncs write to a parent.
-func (t *Tracker) Contended(key parent.Key) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e, ok := t.entries[key]
-	return ok && e.reverts >= maxReverts-1
+func (p *Parent) Contended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.entry != nil && p.entry.reverts >= maxReverts-1
 }
 
 // Rested takes note of a sync that wrote nothing: responses come to an end. What another client changes back is seen by the next one.
-func (t *Tracker) Rested(key parent.Key, at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e, ok := t.entries[key]
-	if ok {
-		e.related = e.related[:0]
+func (p *Parent) Rested(at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.entry
+	if e == nil {
+		return
 	}
+	e.related = e.related[:0]
 	switch {
-	case !ok:
-	case e.expired(t.since(at)):
-		t.drop(key, e)
+	case e.expired(at):
+		p.drop()
 	case e.answers:
 		// It rests until the next answer.
 		e.loops, e.same = 0, 0
 	case e.cause == ChangedBack:
-		e.loops, e.same, e.until = 0, 0, 0
+		e.loops, e.same, e.until = 0, 0, time.Time{}
 	case e.cause == Differs, e.cause == Restless:
-		t.blame(e, None)
-		e.start()
+		p.outside()
 	default:
 		e.loops, e.same, e.steps = 0, 0, 0
 	}
@@ -357,113 +409,89 @@ func (t *Tracker) Rested(key parent.Key, at time.Time) {
 
 // Failed takes note of a sync that failed and wrote nothing: whether responses come to an end is not known, and the sync that follows may be made
 // because of the failure alone.
-func (t *Tracker) Failed(key parent.Key) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e, ok := t.entries[key]; ok {
-		e.failed = true
+func (p *Parent) Failed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.entry != nil {
+		p.entry.failed = true
 	}
 }
 
-// Outside says that something changed that a hook is shown and no State shows.
-func (t *Tracker) Outside(key parent.Key) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e, ok := t.entries[key]; ok {
-		t.blame(e, None)
-		e.start()
+// Outside says that something changed that a hook is shown and no State shows. It reports whether the parent was held back.
+func (p *Parent) Outside(at time.Time) (held bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.entry == nil {
+		return false
 	}
+	held = at.Before(p.entry.until)
+	p.outside()
+	return held
 }
 
 // Because returns the versions of related objects since the last sync of a parent that wrote.
-func (t *Tracker) Because(key parent.Key) []uint64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e, ok := t.entries[key]; ok {
-		return slices.Clone(e.related)
+func (p *Parent) Because() []uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.entry == nil {
+		return nil
 	}
-	return nil
+	return slices.Clone(p.entry.related)
 }
 
 // Related says that a related object of a parent has a version now. Where another parent of this process wrote it because of this one, the syncs that
 // follow from one another are counted.
-func (t *Tracker) Related(key parent.Key, version uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	e, ok := t.entries[key]
+func (p *Parent) Related(version uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.entry
 	switch {
-	case !ok:
+	case e == nil:
 	case len(e.related) < maxRelated:
 		e.related = append(e.related, version)
-	case t.Answers == nil || !t.Answers(key, e.related[0]):
-		t.blame(e, None)
-		e.start()
+	case !p.answers(e.related[0]):
+		p.outside()
 	default:
 		// It counts as the one of which it takes the place: of so many changes each is as good as any.
 		e.related = append(e.related[1:], version)
 	}
 }
 
-// AllOutside says so of all parents, and returns those that were held back.
-func (t *Tracker) AllOutside(at time.Time) (held []parent.Key) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.since(at)
-	for key, e := range t.entries {
-		if now < e.until {
-			held = append(held, key)
-		}
-		t.blame(e, None)
-		e.start()
+// Forget drops what is known. Nothing is remembered afterwards.
+func (p *Parent) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.entry != nil {
+		p.drop()
 	}
-	return held
-}
-
-// Forget drops what is known of a parent that is gone.
-func (t *Tracker) Forget(key parent.Key) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e, ok := t.entries[key]; ok {
-		t.drop(key, e)
-	}
+	p.of = nil
 }
 
 // Held returns for how long a parent is to be held back still, zero for not at all. State returns what a sync of it would see now, false
 // if that is not known; it is called for parents that are held back only. One that differs from what the last sync left, other than
 // by what is changed back, ends the pause.
-func (t *Tracker) Held(key parent.Key, at time.Time, state func() (State, bool)) time.Duration {
-	if t.unsettled.Load() == 0 {
-		return 0
-	}
-	t.mu.Lock()
-	now := t.since(at)
-	e, ok := t.entries[key]
-	held := ok && now < e.until
-	if held && e.cause == Stripped {
-		defer t.mu.Unlock()
-		return e.until - now
-	}
-	t.mu.Unlock()
-	if !held {
-		return 0
+func (p *Parent) Held(at time.Time, state func() (State, bool)) time.Duration {
+	wait, cause := p.waits(at)
+	if wait == 0 || cause == Stripped {
+		return wait
 	}
 	present, known := state()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e, ok = t.entries[key]; !ok || now >= e.until {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := p.entry
+	if e == nil || !at.Before(e.until) {
 		return 0
 	}
-	if answered := t.answered(key, e); e.cause == None {
+	if answered := p.answered(); e.cause == None {
 		return 0
 	} else if answered && e.cause != Restless {
-		t.blame(e, None)
+		p.blame(None)
 		e.interrupt()
 		return 0
 	}
 	if !known || present.Content != e.left.Content || present.Children != e.left.Children && e.cause != Restless ||
 		present.Written != e.left.Written && (e.cause != ChangedBack || present.Written != e.seen) {
-		t.blame(e, None)
-		e.start()
+		p.outside()
 		return 0
 	}
 	if !e.based {
@@ -471,79 +499,65 @@ func (t *Tracker) Held(key parent.Key, at time.Time, state func() (State, bool))
 	}
 	if present.Leaving != e.left.Leaving || e.cause != Restless && present.Deleting != e.left.Deleting {
 		// The hook is shown a child that goes, or its place is free. What was counted stays: the controller itself may have deleted it.
-		e.left.Deleting, e.left.Leaving, e.until = present.Deleting, present.Leaving, 0
+		e.left.Deleting, e.left.Leaving, e.until = present.Deleting, present.Leaving, time.Time{}
 		return 0
 	}
-	return e.until - now
+	return e.until.Sub(at)
+}
+
+// waits returns for how long a parent is held back, zero for not at all, and why.
+func (p *Parent) waits(at time.Time) (time.Duration, Cause) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.entry == nil {
+		return 0, None
+	}
+	return max(0, p.entry.until.Sub(at)), p.entry.cause
 }
 
 // HeldUntil returns until when a parent is held back, zero for not at all.
-func (t *Tracker) HeldUntil(key parent.Key, at time.Time) time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if e, ok := t.entries[key]; ok && t.since(at) < e.until {
-		return at.Add(e.until - t.since(at)) // By the present clock, which may have been set since the start.
+func (p *Parent) HeldUntil(at time.Time) time.Time {
+	if wait, _ := p.waits(at); wait > 0 {
+		return at.Add(wait) // By the present clock, which may have been set since.
 	}
 	return time.Time{}
 }
 
-// Unsettled returns how many parents do not settle now, by the two causes.
-func (t *Tracker) Unsettled(at time.Time) (differing, changedBack int) {
-	if t.unsettled.Load() == 0 {
-		return 0, 0
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.since(at)
-	for key, e := range t.entries {
-		switch {
-		case e.cause == None:
-		case e.expired(now):
-			t.drop(key, e)
-		case e.cause == Differs, e.cause == Restless:
-			differing++
-		case e.cause == ChangedBack, e.cause == Stripped:
-			changedBack++
-		}
-	}
-	return differing, changedBack
+// Known reports whether anything is known.
+func (p *Parent) Known() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.entry != nil
 }
 
-// Len returns of how many parents something is known.
-func (t *Tracker) Len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.entries)
+// The functions below are called with the lock held.
+
+func (p *Parent) put(e *entry) {
+	if p.of != nil {
+		p.entry = e
+		p.of.known.Add(1)
+	}
 }
 
-// put is called with the lock held, as are the functions below.
-func (t *Tracker) put(key parent.Key, e *entry, now time.Duration) {
-	if t.entries == nil {
-		t.entries = map[parent.Key]*entry{}
-	}
-	if len(t.entries) >= max(t.sweepAt, sweepFrom) {
-		for key, e := range t.entries {
-			if e.expired(now) {
-				t.drop(key, e)
-			}
-		}
-		t.sweepAt = 2 * len(t.entries)
-	}
-	t.entries[key] = e
+func (p *Parent) drop() {
+	p.blame(None)
+	p.entry = nil
+	p.of.known.Add(-1)
 }
 
-func (t *Tracker) drop(key parent.Key, e *entry) {
-	t.blame(e, None)
-	delete(t.entries, key)
+// outside counts anew because of an input from outside.
+func (p *Parent) outside() {
+	p.blame(None)
+	p.entry.start()
 }
 
 // blame sets why a parent does not settle.
-func (t *Tracker) blame(e *entry, cause Cause) {
+func (p *Parent) blame(cause Cause) {
 	switch {
-	case e.cause == None && cause != None:
-		t.unsettled.Add(1)
-	case e.cause != None && cause == None:
-		t.unsettled.Add(-1)
+	case p.entry.cause == None && cause != None:
+		p.of.unsettled.Add(1)
+	case p.entry.cause != None && cause == None:
+		p.of.unsettled.Add(-1)
 	}
-	e.cause = cause
+	p.entry.cause = cause
 }

@@ -30,6 +30,7 @@ var key = parent.Key{Namespace: "ns", Name: "p"}
 type history struct {
 	t       *testing.T
 	tracker loopguard.Tracker
+	parent  loopguard.Parent
 	now     time.Time
 	// state is what is there; number makes values that were never there.
 	state  loopguard.State
@@ -39,8 +40,12 @@ type history struct {
 }
 
 func newHistory(t *testing.T) *history {
-	return &history{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	h := &history{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	h.tracker.Remember(&h.parent, &key)
+	return h
 }
+
+func (h *history) all(yield func(*loopguard.Parent) bool) { yield(&h.parent) }
 
 func (h *history) fresh() uint64 {
 	h.number++
@@ -58,7 +63,7 @@ func (h *history) record(s loopguard.Sync, change func(*loopguard.State)) {
 	change(&h.state)
 	s.After = h.state
 	s.WroteParent = s.Before.Written != s.After.Written
-	h.cause, h.pause = h.tracker.Wrote(key, s, h.now)
+	h.cause, h.pause = h.parent.Wrote(s, h.now)
 }
 
 // steps is a sync that writes one of so many children, which others have written.
@@ -70,7 +75,7 @@ func (h *history) child(s *loopguard.State)  { s.Children = h.fresh() }
 func (h *history) status(s *loopguard.State) { s.Written = h.fresh() }
 
 func (h *history) held() time.Duration {
-	return h.tracker.Held(key, h.now, func() (loopguard.State, bool) { return h.state, true })
+	return h.parent.Held(h.now, func() (loopguard.State, bool) { return h.state, true })
 }
 
 func TestWhichParentsDoNotSettle(t *testing.T) {
@@ -161,13 +166,13 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 		}, loopguard.None},
 		{"a related object that changes all the time", func(h *history) {
 			for range many {
-				h.tracker.Outside(key)
+				h.parent.Outside(h.now)
 				h.sync(2, 1, h.status)
 			}
 		}, loopguard.None},
 		{"the controller's own labels change", func(h *history) {
 			for range many {
-				h.tracker.AllOutside(h.now)
+				h.parent.Outside(h.now)
 				h.sync(2, 1, h.status)
 			}
 		}, loopguard.None},
@@ -186,40 +191,40 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 		{"related objects with which other parents answer, and it rests in between", func(h *history) {
 			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			for range many {
-				h.tracker.Related(key, h.fresh())
+				h.parent.Related(h.fresh())
 				h.record(loopguard.Sync{Places: 2, Children: 1, Related: 1}, h.child)
-				h.tracker.Rested(key, h.now)
+				h.parent.Rested(h.now)
 			}
 		}, loopguard.Restless},
 		{"related objects with which other parents answer", func(h *history) {
 			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			for range many {
-				h.tracker.Related(key, h.fresh())
+				h.parent.Related(h.fresh())
 				h.record(loopguard.Sync{Places: 2, Children: 1, Related: 1}, h.child)
 			}
 		}, loopguard.Restless},
 		{"and now and then a client that does not belong to it", func(h *history) {
 			h.tracker.Answers = func(_ parent.Key, version uint64) bool { return version%30 != 0 }
 			for n := range uint64(many) {
-				h.tracker.Related(key, n)
+				h.parent.Related(n)
 				h.record(loopguard.Sync{Places: 2, Children: 1, Related: 1}, h.child)
 			}
 		}, loopguard.None},
 		{"many related objects that other parents create and delete one by one as answers", func(h *history) {
 			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
 			for n := range many {
-				h.tracker.Related(key, h.fresh())
+				h.parent.Related(h.fresh())
 				h.record(loopguard.Sync{Places: 2, Related: n}, h.status)
 			}
 			for n := range many {
-				h.tracker.Related(key, h.fresh())
+				h.parent.Related(h.fresh())
 				h.record(loopguard.Sync{Places: 2, Related: many - n}, h.status)
 			}
 		}, loopguard.None},
 		{"a hook of which every other call fails, and every other one says something new", func(h *history) {
 			for range many {
 				h.sync(2, 0, h.status)
-				h.tracker.Failed(key)
+				h.parent.Failed()
 			}
 		}, loopguard.Differs},
 		{"a rolling update", func(h *history) {
@@ -231,13 +236,13 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 			for range many {
 				h.now = h.now.Add(time.Second)
 				h.sync(2, 0, h.status)
-				h.tracker.Rested(key, h.now)
+				h.parent.Rested(h.now)
 			}
 		}, loopguard.None},
 		{"a hook that says something new each time, and fails now and then", func(h *history) {
 			for n := range 30 {
 				if h.sync(2, 0, h.status); n%3 == 0 {
-					h.tracker.Failed(key)
+					h.parent.Failed()
 				}
 			}
 		}, loopguard.Differs},
@@ -245,7 +250,7 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 			for range many {
 				h.now = h.now.Add(3 * time.Second)
 				h.sync(2, 0, h.status)
-				h.tracker.Failed(key)
+				h.parent.Failed()
 			}
 		}, loopguard.None},
 		{"a hook that says something new each time, from which nothing follows", func(h *history) {
@@ -270,7 +275,7 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 			for range 20 {
 				h.state.Written = 1
 				h.sync(2, 0, func(s *loopguard.State) { s.Written = 2 })
-				h.tracker.Rested(key, h.now)
+				h.parent.Rested(h.now)
 			}
 		}, loopguard.ChangedBack},
 		{"another client writes another status each time, to which the hook adds", func(h *history) {
@@ -293,7 +298,7 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 			if h.cause != test.want {
 				t.Errorf("cause %d, want %d", h.cause, test.want)
 			}
-			differing, changedBack := h.tracker.Unsettled(h.now)
+			differing, changedBack := h.tracker.Unsettled(h.now, h.all)
 			if (differing == 1) != (test.want == loopguard.Differs || test.want == loopguard.Restless) || (changedBack == 1) != (test.want == loopguard.ChangedBack) {
 				t.Errorf("%d parents differ and %d are changed back", differing, changedBack)
 			}
@@ -321,13 +326,13 @@ func TestARestlessParentIsHeldBackWhateverItsChildrenDo(t *testing.T) {
 		t.Error("a change of the parent does not end it")
 	}
 	h = restless()
-	h.tracker.Rested(key, h.now)
+	h.parent.Rested(h.now)
 	h.state.Children = h.fresh()
 	if h.steps(1); h.cause != loopguard.None {
 		t.Error("a sync that wrote nothing does not end it")
 	}
 	h = restless()
-	h.tracker.Outside(key)
+	h.parent.Outside(h.now)
 	h.state.Children = h.fresh()
 	if h.steps(1); h.cause != loopguard.None {
 		t.Error("a related object that changes does not end it")
@@ -383,18 +388,17 @@ func TestWhatEndsAPause(t *testing.T) {
 		{"a change of the parent's spec", func(h *history) { h.state.Content = h.fresh() }, false},
 		{"a change of its labels", func(h *history) { h.state.Written = h.fresh() }, false},
 		{"a change of a child", func(h *history) { h.state.Children = h.fresh() }, false},
-		{"a change of a related object", func(h *history) { h.tracker.Related(key, 1) }, false},
+		{"a change of a related object", func(h *history) { h.parent.Related(1) }, false},
 		{"a change of a related object by another parent", func(h *history) {
 			h.tracker.Answers = func(parent.Key, uint64) bool { return true }
-			h.tracker.Related(key, 1)
+			h.parent.Related(1)
 		}, false},
 		{"a child that is deleted", func(h *history) { h.state.Children, h.state.Deleting, h.state.Leaving = h.fresh(), 1, 1 }, false},
 		{"a child that is being deleted and changes", func(h *history) { h.state.Deleting = h.fresh() }, false},
 		{"a child that was being deleted and is gone", func(h *history) { h.state.Deleting, h.state.Leaving = h.fresh(), h.fresh() }, false},
-		{"an orphan that may be adopted", func(h *history) { h.tracker.Outside(key) }, false},
-		{"a change of the controller", func(h *history) { h.tracker.AllOutside(h.now) }, false},
-		{"another parent of the name", func(h *history) { h.tracker.Forget(key) }, false},
-		{"a sync that wrote nothing", func(h *history) { h.tracker.Rested(key, h.now) }, false},
+		{"an orphan that may be adopted", func(h *history) { h.parent.Outside(h.now) }, false},
+		{"another parent of the name", func(h *history) { h.parent.Forget() }, false},
+		{"a sync that wrote nothing", func(h *history) { h.parent.Rested(h.now) }, false},
 	} {
 		t.Run(test.why, func(t *testing.T) {
 			h := differing(t)
@@ -412,7 +416,7 @@ func TestWhatIsChangedBackIsHeldBackWhileItIs(t *testing.T) {
 		h.state.Written = 1
 		h.sync(2, 0, func(s *loopguard.State) { s.Written = 2 })
 	}
-	if !h.tracker.Contended(key) {
+	if !h.parent.Contended() {
 		t.Error("it is not known that the parent is changed back")
 	}
 	for _, written := range []uint64{2, 1} {
@@ -427,23 +431,36 @@ func TestWhatIsChangedBackIsHeldBackWhileItIs(t *testing.T) {
 
 func TestWhatIsRememberedIsDropped(t *testing.T) {
 	var tracker loopguard.Tracker
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for n := range 100_000 {
-		now = now.Add(time.Second)
-		tracker.Wrote(parent.Key{Name: string(rune(n))}, loopguard.Sync{}, now)
+	now, list := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), make([]loopguard.Parent, 100_000)
+	all := func(yield func(*loopguard.Parent) bool) {
+		for i := range list {
+			yield(&list[i])
+		}
 	}
-	if n := tracker.Len(); n > 5000 {
-		t.Errorf("%d parents are remembered, one of which was written each second for a minute", n)
+	for i := range list {
+		now = now.Add(time.Second)
+		tracker.Remember(&list[i], &key)
+		list[i].Wrote(loopguard.Sync{}, now)
+		tracker.Sweep(now, all)
+	}
+	known := 0
+	for i := range list {
+		if list[i].Known() {
+			known++
+		}
+	}
+	if known > 5000 {
+		t.Errorf("%d parents are remembered, one of which was written each second for a minute", known)
 	}
 }
 
 func BenchmarkRested(b *testing.B) {
-	var tracker loopguard.Tracker
+	var p loopguard.Parent
 	now := time.Now()
 	b.ReportAllocs()
 	for b.Loop() {
-		tracker.Rested(key, now)
-		tracker.Held(key, now, nil)
+		p.Rested(now)
+		p.Held(now, nil)
 	}
 }
 
@@ -452,7 +469,7 @@ func TestAFinalizerThatIsTakenOffHoldsAParentBackForSeconds(t *testing.T) {
 	strip := func(times int, apart time.Duration) (held bool) {
 		for range times {
 			h.now = h.now.Add(apart)
-			held = h.tracker.Stripped(key, h.now)
+			held = h.parent.Stripped(h.now)
 		}
 		return held
 	}
@@ -469,7 +486,7 @@ func TestAFinalizerThatIsTakenOffHoldsAParentBackForSeconds(t *testing.T) {
 	if h.held() != 5*time.Second {
 		t.Error("what the other client writes ends it")
 	}
-	if _, changedBack := h.tracker.Unsettled(h.now); changedBack != 1 {
+	if _, changedBack := h.tracker.Unsettled(h.now, h.all); changedBack != 1 {
 		t.Errorf("%d parents are changed back", changedBack)
 	}
 	if h.now = h.now.Add(5 * time.Second); h.held() != 0 {
@@ -480,7 +497,7 @@ func TestAFinalizerThatIsTakenOffHoldsAParentBackForSeconds(t *testing.T) {
 		t.Error("the next time is not counted")
 	}
 	h.now = h.now.Add(2 * time.Minute)
-	if _, changedBack := h.tracker.Unsettled(h.now); changedBack != 0 || strip(1, time.Second) {
+	if _, changedBack := h.tracker.Unsettled(h.now, h.all); changedBack != 0 || strip(1, time.Second) {
 		t.Error("it is remembered though it has ended")
 	}
 }

@@ -64,13 +64,16 @@ func TestAParentIsBlockedByWhatTheErrorOfItsLastSyncNames(t *testing.T) {
 		"the other succeeds":    {"Each has its own.", []sync{{"a", conflict("w")}, {"b", conflict("w")}, {"b", nil}}, nil, []string{"a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var s obstacles
+			var s parents
+			record := func(name string, err error) {
+				s.change(s.add(parent.Key{Namespace: "ns", Name: name}), func(r *record) { r.obstacles = conflicts(nil, err) })
+			}
 			for _, sync := range tc.syncs {
-				s.Record(parent.Key{Namespace: "ns", Name: sync.parent}, sync.err)
+				record(sync.parent, sync.err)
 			}
 			for object, want := range map[string][]string{"v": tc.v, "w": tc.w, "unknown": nil} {
 				var got []string
-				for _, key := range s.Blocked(child(object)) {
+				for _, key := range s.blockedBy(child(object)) {
 					got = append(got, key.Name)
 				}
 				if slices.Sort(got); !slices.Equal(got, want) {
@@ -78,10 +81,10 @@ func TestAParentIsBlockedByWhatTheErrorOfItsLastSyncNames(t *testing.T) {
 				}
 			}
 			for _, name := range []string{"a", "b"} {
-				s.Record(parent.Key{Namespace: "ns", Name: name}, nil)
+				s.remove(parent.Key{Namespace: "ns", Name: name})
 			}
-			if len(s.objects)+len(s.parents) > 0 {
-				t.Errorf("left behind: %v, %v", s.objects, s.parents)
+			if s.total() != (sums{}) || len(s.blocked) > 0 {
+				t.Errorf("left behind: %+v, %v", s.total(), s.blocked)
 			}
 		})
 	}

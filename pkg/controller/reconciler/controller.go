@@ -83,7 +83,6 @@ type Controller struct {
 	informers    *informers.Set
 	watched      []*cache.Informer // as Config.Children
 	expectations *expectations.Expectations
-	ownWrites    expectations.OwnWrites
 	children     *childcontrol.Control
 	customizer   *related.Customizer
 	pool         *worker.Pool
@@ -91,7 +90,6 @@ type Controller struct {
 	recorder  *eventrecorder.Controller
 	settling  loopguard.Tracker
 	unsettled unsettled
-	obstacles obstacles
 	noticed   notices
 	history   *synchistory.History
 	tracer    *tracing.Tracer
@@ -102,11 +100,12 @@ type Controller struct {
 	rejected atomic.Int64
 
 	// encoded is the controller as hooks see it.
-	encoded    atomic.Pointer[[]byte]
-	paused     atomic.Bool
-	guard      *loopguard.DeletionGuard
-	started    chan struct{}
-	finalizing finalizing
+	encoded atomic.Pointer[[]byte]
+	paused  atomic.Bool
+	guard   *loopguard.DeletionGuard
+	started chan struct{}
+	// began has an element after the first sync of a parent that is being finalized.
+	began chan struct{}
 	// recheck asks for a look at the credentials of the hooks.
 	recheck chan struct{}
 	// relatedKinds asks for a look at the kinds that customize hooks named.
@@ -130,7 +129,7 @@ func New(c Config) (*Controller, error) {
 		config: c, shared: c.Dependencies, rules: children.NewRules(c.Children, unserved(c)...),
 		byResource: map[schema.GroupResource]*Source{}, byKind: map[schema.GroupKind]*Source{},
 		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}), recheck: make(chan struct{}, 1),
-		relatedKinds: make(chan struct{}, 1), retries: make(chan struct{}, 1), activity: make(chan struct{}, 1), finalizing: finalizing{began: make(chan struct{}, 1)},
+		relatedKinds: make(chan struct{}, 1), retries: make(chan struct{}, 1), activity: make(chan struct{}, 1), began: make(chan struct{}, 1),
 	}
 	for _, s := range c.Sources {
 		r.byResource[s.Resource.GroupResource()] = s
@@ -187,7 +186,8 @@ func (c *Controller) assemble() {
 		Triggers: c.triggers(),
 	})
 	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)
-	c.expectations.Because, c.settling.Answers = c.settling.Because, c.expectations.Answers
+	c.expectations.Because = func(key parent.Key) []uint64 { return c.parents.of(key).settling.Because() }
+	c.settling.Answers, c.parents.tracker = c.expectations.Answers, &c.settling
 	c.metrics.CountParents(c.parents.len)
 	c.metrics.CountExpectations(c.expectations.Pending)
 	c.metrics.CountRemembered(c.remembered)
@@ -265,7 +265,7 @@ func (c *Controller) Run(ctx context.Context) {
 	c.history.Keep(c.parents.has) // A former definition may have selected others.
 	// Every parent is synced at the start anyway, after the children have been listed.
 	subscribed := map[*cache.Informer]bool{}
-	interest := cache.Interest{Owners: slices.Collect(maps.Keys(c.byKind)), AwaitsNames: func() bool { return c.obstacles.Len() > 0 }}
+	interest := cache.Interest{Owners: slices.Collect(maps.Keys(c.byKind)), AwaitsNames: func() bool { return c.parents.total().blocked > 0 }}
 	for _, informer := range c.watched {
 		if !subscribed[informer] {
 			subscribed[informer] = true
@@ -332,12 +332,19 @@ func (c *Controller) encode(d Definition) error {
 
 // remembered is called once the controller runs.
 func (c *Controller) remembered() metrics.Remembered {
-	parents, children := c.children.Len()
+	sums := c.parents.total()
 	r := metrics.Remembered{
-		Parents: parents, Children: children, CustomizeResponses: c.customizer.Len(),
-		EtagResponses: c.hooks.Remembered(), OwnWrites: c.ownWrites.Len(), SyncedParents: c.history.Len(),
-		Settling: c.settling.Len(), Deletions: c.guard.Len(), Obstacles: c.obstacles.Len(),
-		Told: c.children.Told(), Failing: c.pool.Remembered(), Finalizing: c.finalizing.len(), Rights: c.shared.Access.Len(),
+		CustomizeResponses: c.customizer.Len(), EtagResponses: c.hooks.Remembered(), SyncedParents: c.history.Len(), Deletions: c.guard.Len(),
+		Obstacles: sums.blocked, Failing: c.pool.Remembered(), Finalizing: sums.finalizing, Rights: c.shared.Access.Len(),
+	}
+	for _, each := range c.parents.all() {
+		records, more := each.children.Sizes()
+		r.Parents, r.Children = r.Parents+min(records, 1), r.Children+records
+		for count, remembered := range map[*int]bool{&r.Told: more, &r.Settling: each.settling.Known(), &r.OwnWrites: each.own.Pending()} {
+			if remembered {
+				*count++
+			}
+		}
 	}
 	c.config.Kind.Count(&r)
 	return r
@@ -357,11 +364,11 @@ func (c *Controller) Redefine(ctx context.Context, d Definition) error {
 		c.pause(ctx, true)
 	}
 	err := c.encode(d)
-	held := c.settling.AllOutside(time.Now())
+	records := slices.DeleteFunc(c.parents.all(), func(r *record) bool { return !r.settling.Outside(time.Now()) })
 	c.bound(d)
 	c.pause(ctx, d.Paused)
-	for _, key := range held {
-		c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
+	for _, r := range records {
+		c.pool.EnqueueBecause(r.key, workqueue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
 	}
 	return err
 }
@@ -372,7 +379,7 @@ func (c *Controller) bound(d Definition) {
 	if d.DeletionGuard != nil {
 		limit = d.DeletionGuard.MaxDeletions
 	}
-	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions]) {
+	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions], c.parents.held) {
 		c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
 	}
 }
@@ -380,8 +387,8 @@ func (c *Controller) bound(d Definition) {
 // countChildren returns how many children the parents have, as the informers show them. It looks at no other objects.
 func (c *Controller) countChildren() int {
 	n := 0
-	for _, key := range c.parents.all() {
-		if p, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
+	for _, r := range c.parents.all() {
+		if p, ok := c.byResource[r.key.Resource()].informer.Get(r.key.Namespace, r.key.Name); ok {
 			for range c.childrenOf(p) {
 				n++
 			}
@@ -428,7 +435,7 @@ func (c *Controller) pause(ctx context.Context, paused bool) {
 	case paused && !was:
 		c.pool.Pause()
 	case !paused && was:
-		c.finalizing.restart()
+		c.parents.restart()
 		select {
 		case <-c.started:
 			// Before the first one is synced, so that each is synced once.

@@ -17,16 +17,17 @@ limitations under the License.
 package reconciler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -54,20 +55,14 @@ func (c *Controller) stripped(e cache.Event) bool {
 
 // parentEvent handles a change of an object of a parent kind.
 func (c *Controller) parentEvent(s *Source, e cache.Event) {
-	if e.Type == cache.Deleted {
-		key := s.key(e.Old)
-		c.parents.remove(key)
-		c.forget(s, e.Old)
-		return
-	}
-	key := s.key(e.New)
-	if !c.relevant(s, e.New) {
-		if c.parents.remove(key) {
-			c.forget(s, e.New)
+	key := s.key(cmp.Or(e.New, e.Old))
+	if e.Type == cache.Deleted || !c.relevant(s, e.New) {
+		if c.parents.has(key) {
+			c.forget(s, key)
 		}
 		return
 	}
-	c.parents.add(key)
+	r := c.parents.add(key)
 	c.config.Kind.Remember(key, e.New)
 	if e.Old != nil && (e.Old.Generation() != e.New.Generation() || e.Old.Deleting() != e.New.Deleting() || c.stripped(e)) {
 		// What failed before the change says nothing about the syncs after it.
@@ -77,10 +72,10 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	case e.Initial && !s.unsettled(e.New):
 		// Nothing is known to have changed: parents that do change meanwhile go first.
 		c.pool.EnqueueBecause(key, workqueue.Resync, c.parentChanged(e, false))
-	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e) && !c.ownWrites.InDoubt(e.New):
-	case c.ownWrites.Quiet(e.New):
+	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e) && !r.own.InDoubt(e.New):
+	case r.own.Quiet(e.New):
 	default:
-		urgency, own := c.ownWrites.Urgency(e.New)
+		urgency, own := r.own.Urgency(e.New)
 		if urgency == workqueue.Live && !e.New.Deleting() && c.stripped(e) {
 			c.strippedBy(key, e)
 		}
@@ -93,7 +88,7 @@ func (c *Controller) childEvent(e cache.Event) {
 	if e.Old != nil && (e.New == nil || !sameController(e.Old, e.New) || c.config.Kind.Owns(e.Old) && !c.config.Kind.Owns(e.New)) {
 		// A parent that loses a child by an edit of another client has to know even when its selector no longer matches.
 		c.enqueueOwner(e.Old, v1alpha1.SyncChildDeleted, e)
-		for _, key := range c.obstacles.Blocked(children.KeyOf(e.Old)) {
+		for _, key := range c.parents.blockedBy(children.KeyOf(e.Old)) {
 			c.pool.EnqueueBecause(key, workqueue.Live, c.childChanged(v1alpha1.SyncObstacleGone, e))
 		}
 	}
@@ -107,7 +102,7 @@ func (c *Controller) childEvent(e cache.Event) {
 		c.enqueueOwner(e.New, v1alpha1.SyncChildChanged, e)
 	case !e.New.Deleting():
 		c.config.Kind.Orphan(e.New, func(key parent.Key) {
-			c.settling.Outside(key)
+			c.parents.of(key).settling.Outside(time.Now())
 			c.pool.EnqueueBecause(key, workqueue.Live, c.childChanged(v1alpha1.SyncChildChanged, e))
 		})
 	}
@@ -177,32 +172,25 @@ func (c *Controller) enqueueAll(ctx context.Context, reason v1alpha1.SyncReason,
 	})
 }
 
-// forget drops everything that is remembered about a parent that is gone, or that the controller no longer handles. What a sync that is
-// under way remembers afterwards is dropped when it ends.
-func (c *Controller) forget(s *Source, o *object.Object) {
-	key := s.key(o)
+// forget drops everything that is remembered about a parent that is gone, or that the controller no longer handles.
+func (c *Controller) forget(s *Source, key parent.Key) {
+	r := c.parents.remove(key)
 	c.config.Kind.Forget(key)
 	c.pool.Forget(key)
-	c.forgetSynced(key, s.root(o), o.UID())
+	c.left(r, s.root(key))
 	c.active()
 }
 
-// forgetSynced drops what syncs of a parent remember.
-func (c *Controller) forgetSynced(key parent.Key, root webhook.RootKey, uid types.UID) {
-	c.expectations.Forget(key)
-	c.finalizing.forget(key)
-	c.obstacles.Record(key, nil)
-	c.settling.Forget(key)
-	c.guard.Forget(key)
-	c.customizer.Forget(key)
-	c.children.Forget(uid)
-	c.ownWrites.Forget(uid)
-	c.history.Forget(key)
+// left drops what syncs of a parent that is gone remember elsewhere than in its record. A sync that is under way meanwhile does so when it ends.
+func (c *Controller) left(r *record, root webhook.RootKey) {
+	c.expectations.Forget(r.key)
+	c.guard.Forget(&r.children.Held)
+	c.customizer.Forget(r.key)
+	c.history.Forget(r.key)
 	c.hooks.Forget(root)
 }
 
-func (s *Source) root(o *object.Object) webhook.RootKey {
-	key := s.key(o)
+func (s *Source) root(key parent.Key) webhook.RootKey {
 	return webhook.RootKey{Group: s.Resource.Group, Kind: s.Resource.Kind, Namespace: key.Namespace, Name: key.Name}
 }
 
@@ -255,7 +243,7 @@ func (c *Controller) enqueueKindChanged(ctx context.Context, which func(parent.K
 	c.enqueueAll(ctx, v1alpha1.SyncKindChanged, func(key parent.Key, _ *object.Object) bool {
 		changed := which(key)
 		if changed {
-			c.settling.Outside(key)
+			c.parents.of(key).settling.Outside(time.Now())
 		}
 		return changed
 	})
@@ -263,11 +251,11 @@ func (c *Controller) enqueueKindChanged(ctx context.Context, which func(parent.K
 
 // failed records a failed sync on the parent.
 func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
-	if !c.parents.has(key) {
-		return // It left meanwhile, and what was remembered of it is forgotten.
+	r := c.parents.of(key)
+	if r.gone.Load() {
+		return // It left meanwhile.
 	}
-	c.parents.synced(key)
-	c.obstacles.Record(key, err)
+	c.parents.change(r, func(r *record) { r.progress.synced, r.obstacles = true, conflicts(nil, err) })
 	if hook.IsRejected(err) {
 		c.rejected.Add(1)
 	}
@@ -282,7 +270,7 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 
 // recovered records that a parent is synced again.
 func (c *Controller) recovered(key parent.Key) {
-	c.obstacles.Record(key, nil)
+	c.parents.change(c.parents.of(key), func(r *record) { r.obstacles = nil })
 	if o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
 		c.recorder.NormalAlways(childcontrol.Reference(o), eventrecorder.ReasonSyncRecovered, "Synced again after errors")
 	}
@@ -304,4 +292,21 @@ func (c *Controller) statusChanged(key parent.Key) {
 	if !c.byResource[key.Resource()].IgnoreStatus {
 		c.pool.EnqueueBecause(key, workqueue.SelfTriggered, trigger.Of(v1alpha1.SyncOwnWrite))
 	}
+}
+
+// conflicts appends the objects that an error, or one that it wraps, names as not the parent's.
+func conflicts(keys []children.Key, err error) []children.Key {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, each := range joined.Unwrap() {
+			keys = conflicts(keys, each)
+		}
+		return keys
+	}
+	if conflict, ok := err.(*apply.ConflictError); ok { //nolint:errorlint // What is wrapped has its turn below.
+		return append(keys, conflict.Key)
+	}
+	if wrapped := errors.Unwrap(err); wrapped != nil {
+		return conflicts(keys, wrapped)
+	}
+	return keys
 }

@@ -19,10 +19,8 @@ package reconciler
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,76 +51,72 @@ const (
 	finalizeFailing = time.Second
 )
 
-// finalizing are the parents that stay until the finalize hook returns "finalized": true, since the first sync that was to call it. It is safe
-// for concurrent use; the zero value is ready.
-type finalizing struct {
-	mu    sync.Mutex
-	since map[parent.Key]finalization
-	// began has an element after the first sync of a parent. Nil: nobody waits for it.
-	began chan struct{}
-}
-
+// finalization is about a parent that stays until the finalize hook returns "finalized": true.
 type finalization struct {
-	since    time.Time
+	// since is when the first sync began that was to call the hook; zero if the parent is not being finalized.
+	since time.Time
+	// reported says that people were told that it takes long.
 	reported bool
 }
 
-func (f *finalizing) len() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.since)
+// finalizes notes a sync of a parent that is being finalized, and reports whether it is the first one.
+func (p *parents) finalizes(r *record, now time.Time) (first bool) {
+	p.change(r, func(r *record) {
+		if first = r.since.IsZero(); first {
+			r.finalization = finalization{since: now}
+		}
+	})
+	return first
 }
 
-// begin notes a sync of a parent that is being finalized.
-func (f *finalizing) begin(key parent.Key, now time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, known := f.since[key]; known {
-		return
-	}
-	if f.since == nil {
-		f.since = map[parent.Key]finalization{}
-	}
-	f.since[key] = finalization{since: now}
-	select {
-	case f.began <- struct{}{}:
-	default:
-	}
+// finalized notes that a parent is not being finalized.
+func (p *parents) finalized(r *record) {
+	p.change(r, func(r *record) { r.finalization = finalization{} })
 }
 
-func (f *finalizing) forget(key parent.Key) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.since, key)
+// finalizing returns the parents that are being finalized.
+func (p *parents) finalizing() map[*record]finalization {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sums.finalizing == 0 {
+		return nil
+	}
+	found := make(map[*record]finalization, p.sums.finalizing)
+	for _, r := range p.records {
+		if !r.since.IsZero() {
+			found[r] = r.finalization
+		}
+	}
+	return found
 }
 
-// restart lets the time begin anew: nobody called the hook meanwhile. It returns the parents, which are noted again when the hook is called.
-func (f *finalizing) restart() []parent.Key {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	keys := slices.Collect(maps.Keys(f.since))
-	f.since = nil
+// restart lets the time of finalizations begin anew: nobody called the hook meanwhile. It returns the parents, which are noted again when the hook
+// is called.
+func (p *parents) restart() (keys []parent.Key) {
+	for r := range p.finalizing() {
+		keys = append(keys, r.key)
+		p.finalized(r)
+	}
 	return keys
 }
 
 // lasts returns for how long a parent has been finalized, false if it is not.
-func (f *finalizing) lasts(key parent.Key, now time.Time) (time.Duration, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	each, ok := f.since[key]
-	return now.Sub(each.since), ok
+func (p *parents) lasts(key parent.Key, now time.Time) (time.Duration, bool) {
+	r := p.of(key)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return now.Sub(r.since), !r.since.IsZero()
 }
 
 // late returns how many parents have been finalized for longer than the limit, and that for which it has taken longest.
-func (f *finalizing) late(now time.Time) (n int, first parent.Key) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for key, each := range f.since {
+func (p *parents) late(now time.Time) (n int, first parent.Key) {
+	var since time.Time
+	for r, each := range p.finalizing() {
 		if now.Sub(each.since) < finalizeLimit {
 			continue
 		}
-		if order := each.since.Compare(f.since[first].since); n == 0 || order < 0 || order == 0 && key.String() < first.String() {
-			first = key
+		if order := each.since.Compare(since); n == 0 || order < 0 || order == 0 && r.key.String() < first.String() {
+			first, since = r.key, each.since
 		}
 		n++
 	}
@@ -130,24 +124,19 @@ func (f *finalizing) late(now time.Time) (n int, first parent.Key) {
 }
 
 // report returns those of them that it did not return before.
-func (f *finalizing) report(now time.Time) (keys []parent.Key) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for key, each := range f.since {
+func (p *parents) report(now time.Time) (keys []parent.Key) {
+	for r, each := range p.finalizing() {
 		if !each.reported && now.Sub(each.since) >= finalizeLimit {
-			each.reported = true
-			f.since[key] = each
-			keys = append(keys, key)
+			p.change(r, func(r *record) { r.reported = true })
+			keys = append(keys, r.key)
 		}
 	}
 	return keys
 }
 
 // next returns when the next of them will be late that was not reported, false if there is none.
-func (f *finalizing) next() (due time.Time, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, each := range f.since {
+func (p *parents) next() (due time.Time, ok bool) {
+	for _, each := range p.finalizing() {
 		if late := each.since.Add(finalizeLimit); !each.reported && (!ok || late.Before(due)) {
 			due, ok = late, true
 		}
@@ -159,6 +148,16 @@ func (f *finalizing) next() (due time.Time, ok bool) {
 // called for others too: a parent that was being deleted before the controller came never gets the finalizer.
 func (s *Sync) awaitsFinalizing() bool { return s.finalizing() && s.controller.finalizer.On(s.Parent) }
 
+// finalizes notes a sync of a parent that is being finalized.
+func (c *Controller) finalizes(r *record) {
+	if c.parents.finalizes(r, time.Now()) {
+		select {
+		case c.began <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // watchFinalizing reports, once for each, parents for which the finalize hook takes long.
 func (c *Controller) watchFinalizing(ctx context.Context) {
 	if c.hooks.Finalize == nil {
@@ -167,13 +166,13 @@ func (c *Controller) watchFinalizing(ctx context.Context) {
 	var looked time.Time
 	for {
 		var late <-chan time.Time
-		if due, ok := c.finalizing.next(); ok {
+		if due, ok := c.parents.next(); ok {
 			late = time.After(max(time.Until(looked.Add(finalizeInterval)), time.Until(due)))
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.finalizing.began:
+		case <-c.began:
 			continue
 		case <-late:
 		}
@@ -183,7 +182,7 @@ func (c *Controller) watchFinalizing(ctx context.Context) {
 			continue // Nobody calls the hook.
 		}
 		_ = recovery.Call(ctx, "looking for parents that wait for the finalize hook", func() error { // It is logged.
-			for _, key := range c.finalizing.report(time.Now()) {
+			for _, key := range c.parents.report(time.Now()) {
 				c.reportFinalizing(key)
 			}
 			return nil
@@ -218,7 +217,7 @@ func (c *Controller) letGo(key parent.Key, o *object.Object) string {
 // wayOut is a sentence, which follows the error of a sync, about how to finalize a parent without what is gone; empty for other errors, which may
 // pass.
 func (c *Controller) wayOut(key parent.Key, o *object.Object, err error) string {
-	switch _, waits := c.finalizing.lasts(key, time.Now()); {
+	switch _, waits := c.parents.lasts(key, time.Now()); {
 	case !waits:
 		return ""
 	case some(err, func(each error) bool { return apierrors.HasStatusCause(each, corev1.NamespaceTerminatingCause) }):
@@ -238,9 +237,9 @@ func (c *Controller) wayOut(key parent.Key, o *object.Object, err error) string 
 // stuck returns how many parents are not finalized for long, or since their syncs fail, and what is known of the one for which that has taken
 // longest, those that fail first.
 func (c *Controller) stuck(now time.Time) (n int, at string) {
-	n, key := c.finalizing.late(now)
+	n, key := c.parents.late(now)
 	failed, _ := c.pool.LongestFailing(func(f worker.Failed) bool {
-		lasts, waits := c.finalizing.lasts(f.Key, now)
+		lasts, waits := c.parents.lasts(f.Key, now)
 		if waits && lasts >= finalizeFailing && lasts < finalizeLimit {
 			n++
 		}
@@ -281,7 +280,7 @@ func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 		return s.preview.removeFinalizer(s)
 	}
 	// Its event is not that of another client, which takes the finalizer off.
-	written, mistaken, err := c.ownWrites.Write(s.Source.informer, s.stored, func() (*object.Object, error) {
+	written, mistaken, err := s.record.own.Write(s.Source.informer, s.stored, false, func() (*object.Object, error) {
 		return s.insist(ctx, parent.Changes{}, func(o *object.Object) (*object.Object, error) {
 			written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, o)
 			if !changed {
@@ -299,7 +298,7 @@ func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 	if written != nil {
 		s.Wrote(written, finalizers)
 	}
-	c.finalizing.forget(s.Key)
+	c.parents.finalized(s.record)
 	return nil
 }
 

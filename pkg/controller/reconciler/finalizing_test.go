@@ -36,9 +36,9 @@ import (
 )
 
 func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
-	var f finalizing
-	a, b, began := parent.Key{Name: "a"}, parent.Key{Name: "b"}, time.Now()
-	f.begin(a, began)
+	var f parents
+	a, b, began := f.add(parent.Key{Name: "a"}), f.add(parent.Key{Name: "b"}), time.Now()
+	f.finalizes(a, began)
 	for _, step := range []struct {
 		reason      string
 		do          func()
@@ -49,11 +49,11 @@ func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
 	}{
 		{"A hook may take its time.", func() {}, finalizeLimit - 1, 0, 0, finalizeLimit, true},
 		{"It may not take more.", func() {}, finalizeLimit, 1, 1, finalizeLimit, true},
-		{"Further syncs are the same finalization.", func() { f.begin(a, began.Add(finalizeLimit)) }, finalizeLimit, 1, 0, 0, false},
-		{"Each parent has its own time.", func() { f.begin(b, began.Add(time.Second)) }, finalizeLimit, 1, 0, finalizeLimit + time.Second, true},
+		{"Further syncs are the same finalization.", func() { f.finalizes(a, began.Add(finalizeLimit)) }, finalizeLimit, 1, 0, 0, false},
+		{"Each parent has its own time.", func() { f.finalizes(b, began.Add(time.Second)) }, finalizeLimit, 1, 0, finalizeLimit + time.Second, true},
 		{"Both are late.", func() {}, finalizeLimit + time.Second, 2, 1, finalizeLimit + time.Second, true},
-		{"One is finalized.", func() { f.forget(a) }, time.Hour, 1, 0, 0, false},
-		{"One is gone.", func() { f.forget(b) }, time.Hour, 0, 0, 0, false},
+		{"One is finalized.", func() { f.finalized(a) }, time.Hour, 1, 0, 0, false},
+		{"One is gone.", func() { f.remove(b.key) }, time.Hour, 0, 0, 0, false},
 	} {
 		step.do()
 		if due, ok := f.next(); ok != step.waiting || ok && !due.Equal(began.Add(step.due)) {
@@ -70,11 +70,11 @@ func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
 func TestAParentBecomesLateDuringAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Controller{
-			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, finalizing: finalizing{began: make(chan struct{}, 1)},
+			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, began: make(chan struct{}, 1),
 			activity: make(chan struct{}, 1), shared: &Shared{},
 		}
 		c.paused.Store(true)
-		c.finalizing.begin(parent.Key{Name: "a"}, time.Now())
+		c.finalizes(c.parents.add(parent.Key{Name: "a"}))
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { c.watchFinalizing(ctx) })
@@ -86,7 +86,7 @@ func TestAParentBecomesLateDuringAPause(t *testing.T) {
 		case <-time.After(2 * finalizeLimit):
 			t.Fatal("it was not told")
 		}
-		n, _ := c.finalizing.late(time.Now())
+		n, _ := c.parents.late(time.Now())
 		if after := time.Since(began); after < finalizeLimit || n != 1 {
 			t.Errorf("it was told after %s, when %d were late", after, n)
 		}
@@ -102,7 +102,7 @@ func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
 		}
 		resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 		c := &Controller{
-			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, finalizing: finalizing{began: make(chan struct{}, 1)},
+			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, began: make(chan struct{}, 1),
 			byResource: map[schema.GroupResource]*Source{resource.GroupResource(): {informer: host.Cache.Acquire(cache.Query{Resource: resource})}},
 			shared:     &Shared{},
 		}
@@ -113,10 +113,10 @@ func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
 		defer stop()
 		const interval = finalizeInterval / 2
 		for i := range int(2 * finalizeLimit / interval) {
-			c.finalizing.begin(parent.NewKey(resource.GroupResource(), "", strconv.Itoa(i)), time.Now())
+			c.finalizes(c.parents.add(parent.NewKey(resource.GroupResource(), "", strconv.Itoa(i))))
 			<-time.After(interval)
 			synctest.Wait()
-			if due, ok := c.finalizing.next(); !ok || time.Since(due) > finalizeInterval {
+			if due, ok := c.parents.next(); !ok || time.Since(due) > finalizeInterval {
 				t.Fatalf("at parent %d: one was to be reported %s ago", i, time.Since(due))
 			}
 		}
@@ -127,7 +127,7 @@ func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
 func TestAHookThatIsNotCalledIsNotBlamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Controller{
-			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, finalizing: finalizing{began: make(chan struct{}, 1)},
+			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, began: make(chan struct{}, 1),
 			shared: &Shared{Access: access.New(access.Config{Account: rights.Account{Namespace: "team", Name: "alice"}})},
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -135,10 +135,10 @@ func TestAHookThatIsNotCalledIsNotBlamed(t *testing.T) {
 		running.Go(func() { c.watchFinalizing(ctx) })
 		defer running.Wait()
 		defer stop()
-		c.finalizing.begin(parent.Key{Name: "a"}, time.Now())
+		c.finalizes(c.parents.add(parent.Key{Name: "a"}))
 		<-time.After(2 * finalizeLimit)
 		synctest.Wait()
-		if keys := c.finalizing.report(time.Now()); len(keys) != 1 {
+		if keys := c.parents.report(time.Now()); len(keys) != 1 {
 			t.Error("it was reported while the controller was held")
 		}
 	})

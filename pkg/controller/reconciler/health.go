@@ -78,7 +78,7 @@ func (c *Controller) Health() State {
 	default:
 	}
 	s.Finalizing, s.FinalizingAt = c.stuck(time.Now())
-	s.Differing, s.ChangedBack = c.settling.Unsettled(time.Now())
+	s.Differing, s.ChangedBack = c.settling.Unsettled(time.Now(), c.parents.settling)
 	s.DiffersAt, s.ChangedBackAt = loaded(&c.unsettled.differs), loaded(&c.unsettled.changedBack)
 	for _, f := range c.hooks.Failing() {
 		s.Hooks = append(s.Hooks, FailingHook{
@@ -116,13 +116,13 @@ func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 	return &v1alpha1.ControllerCounters{
 		Parents: int64(c.parents.len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
 		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
-		Failing: int64(failing), Pending: int64(c.pool.Pending()), Synced: int64(max(0, c.parents.ended()-failing)),
+		Failing: int64(failing), Pending: int64(c.pool.Pending()), Synced: int64(max(0, c.parents.len()-c.parents.total().unsynced-failing)),
 		Unsettled: c.countUnsettled(),
 	}
 }
 
 func (c *Controller) countUnsettled() int64 {
-	differing, changedBack := c.settling.Unsettled(time.Now())
+	differing, changedBack := c.settling.Unsettled(time.Now(), c.parents.settling)
 	return int64(differing + changedBack)
 }
 
@@ -215,11 +215,11 @@ func message(err error) string {
 func (c *Controller) permitted(released bool) {
 	defer c.active()
 	if released {
-		for _, key := range c.finalizing.restart() {
+		for _, key := range c.parents.restart() {
 			c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
 		}
-		for _, key := range c.parents.all() {
-			c.pool.Release(key)
+		for _, r := range c.parents.all() {
+			c.pool.Release(r.key)
 		}
 		c.retryOutdated()
 	}

@@ -84,8 +84,9 @@ func (c *Controller) Children() []inspection.Kind {
 func (c *Controller) Resync(parents []v1alpha1.ParentReference) int {
 	n := 0
 	for _, p := range parents {
-		if key := keyOf(p); c.parents.has(key) {
-			c.settling.Outside(key) // Who asks for it has changed a hook, perhaps.
+		key := keyOf(p)
+		if r := c.parents.of(key); !r.gone.Load() {
+			r.settling.Outside(time.Now()) // Who asks for it has changed a hook, perhaps.
 			c.customizer.AskAgain(key)
 			c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncResyncRequested))
 			n++
@@ -279,7 +280,7 @@ func (c *Controller) State(p v1alpha1.ParentReference, only v1alpha1.ParentState
 	if s == nil {
 		return v1alpha1.ControllerParent{}, false
 	}
-	progress, look := c.parents.progress(key), c.pool.Look(key)
+	progress, look := c.parents.progress(s.record), c.pool.Look(key)
 	state := v1alpha1.ControllerParent{
 		ParentReference: p, Retries: int32(min(look.Retries, 1<<30)), //nolint:gosec // It fits.
 	}
@@ -326,10 +327,10 @@ func (c *Controller) stateIs(key parent.Key, synced bool, err error, waits bool)
 	default:
 		return v1alpha1.ParentWaiting, "the controller is starting: its caches are being filled"
 	}
-	if n := c.guard.HeldOf(key); n > 0 {
+	if n := c.guard.HeldOf(&c.parents.of(key).children.Held); n > 0 {
 		return v1alpha1.ParentHeld, loopguard.CountDeletions(n) + " held; see the condition DeletionsHeld of the controller"
 	}
-	if until := c.settling.HeldUntil(key, time.Now()); !until.IsZero() {
+	if until := c.parents.of(key).settling.HeldUntil(time.Now()); !until.IsZero() {
 		return v1alpha1.ParentHeld, "it does not settle, and is held back until " + until.UTC().Format(time.RFC3339) + "; see its events"
 	}
 	if err != nil && waits {

@@ -17,22 +17,47 @@ limitations under the License.
 package reconciler
 
 import (
-	"maps"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
-// parents are the parents that a controller handles, and how far it is with each. It is safe for concurrent use; the zero value is ready.
+// parents are the parents that a controller handles, with all that it remembers of each from one sync to the next. It is safe for concurrent
+// use; the zero value is ready.
 type parents struct {
-	mu   sync.Mutex
-	keys map[parent.Key]progress
-	// unsynced, first, rolling and outdated are the sums of the progress of all. Unsynced parents that came after the start are not among the first.
-	unsynced, first, rolling, outdated int
+	mu      sync.Mutex
+	records map[parent.Key]*record
+	// sums are those of all records.
+	sums sums
+	// tracker is what the parents have in common that do not settle; nil remembers none.
+	tracker *loopguard.Tracker
+	// blocked are the parents that an object blocks, by that object.
+	blocked map[children.Key]map[*record]struct{}
 	// begun says that the parents of the start were added, and passed that all of them were synced.
 	begun, passed bool
+}
+
+// record is what a controller remembers of one parent. A sync keeps the record with which it began: what it remembers of a parent that has
+// left meanwhile goes with the record, also if another parent has its name by then. The fields are changed by
+// [parents.change], unless they say otherwise.
+type record struct {
+	key parent.Key
+	// gone says that the record is in no table: the controller does not handle the parent.
+	gone atomic.Bool
+	progress
+	finalization
+	// obstacles are the objects that have the name of a child and are not the parent's, so that its last sync failed.
+	obstacles []children.Key
+	// settling is whether the parent settles, children what is known of its children, and own its own writes. They need no [parents.change].
+	settling loopguard.Parent
+	children childcontrol.Memory
+	own      expectations.OwnWrites
 }
 
 // progress is how far a controller is with a parent.
@@ -51,114 +76,179 @@ type progress struct {
 	pointless uint64
 }
 
-func (p *parents) add(key parent.Key) {
+// sums count parents. Unsynced parents that came after the start are not among the first.
+type sums struct{ unsynced, first, rolling, outdated, finalizing, blocked int }
+
+// add returns the record of a parent, a new one if there is none.
+func (p *parents) add(key parent.Key) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.keys == nil {
-		p.keys = map[parent.Key]progress{}
+	if r, ok := p.records[key]; ok {
+		return r
 	}
-	if _, ok := p.keys[key]; !ok {
-		added := progress{late: p.begun}
-		p.keys[key] = added
-		p.count(added, 1)
+	if p.records == nil {
+		p.records = map[parent.Key]*record{}
 	}
+	r := &record{key: key, progress: progress{late: p.begun}}
+	p.records[key] = r
+	p.tracker.Remember(&r.settling, &r.key)
+	p.count(r, 1)
+	return r
 }
 
-// remove reports whether the key was there.
-func (p *parents) remove(key parent.Key) bool {
+// remove drops the record of a parent and returns it, and one that nobody remembers if there is none.
+func (p *parents) remove(key parent.Key) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	former, ok := p.keys[key]
-	if ok {
-		p.count(former, -1)
-	}
-	delete(p.keys, key)
-	return ok
-}
-
-// synced notes that a parent was synced.
-func (p *parents) synced(key parent.Key) {
-	p.update(key, func(now *progress) { now.synced = true })
-}
-
-// timed notes when a sync of a parent ended, and how long it took.
-func (p *parents) timed(key parent.Key, at time.Time, took time.Duration) {
-	p.update(key, func(now *progress) { now.at, now.took = at.UnixNano(), took })
-}
-
-// pointless notes for which status a write has changed nothing.
-func (p *parents) pointless(key parent.Key, status uint64) {
-	p.update(key, func(now *progress) { now.pointless = status })
-}
-
-// progress returns how far the controller is with a parent.
-func (p *parents) progress(key parent.Key) progress {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.keys[key]
-}
-
-// rollout notes whether a parent has a rolling update under way, and how many of its children are left.
-func (p *parents) rollout(key parent.Key, rolling bool, outdated int) {
-	p.update(key, func(now *progress) { now.rolling, now.outdated = rolling, int32(min(outdated, 1<<30)) }) //nolint:gosec // It fits.
-}
-
-func (p *parents) update(key parent.Key, change func(*progress)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	former, ok := p.keys[key]
+	r, ok := p.records[key]
 	if !ok {
-		return
+		return unknown(key)
 	}
-	now := former
-	change(&now)
-	if now == former {
-		return
-	}
-	p.count(former, -1)
-	p.count(now, 1)
-	p.keys[key] = now
+	p.count(r, -1)
+	r.gone.Store(true)
+	delete(p.records, key)
+	r.settling.Forget()
+	return r
 }
 
-// count is called with the lock held.
-func (p *parents) count(of progress, sign int) {
-	if !of.synced {
-		p.unsynced += sign
-		if !of.late {
-			p.first += sign
+// of returns the record of a parent, and one that nobody remembers if there is none.
+func (p *parents) of(key parent.Key) *record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r, ok := p.records[key]; ok {
+		return r
+	}
+	return unknown(key)
+}
+
+func unknown(key parent.Key) *record {
+	r := &record{key: key}
+	r.gone.Store(true)
+	return r
+}
+
+// change changes a record.
+func (p *parents) change(r *record, change func(*record)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.gone.Load() {
+		change(r)
+		return
+	}
+	p.count(r, -1)
+	change(r)
+	p.count(r, 1)
+}
+
+// count adds a record to the sums, or takes it off. It is called with the lock held.
+func (p *parents) count(r *record, sign int) {
+	if !r.synced {
+		p.sums.unsynced += sign
+		if !r.late {
+			p.sums.first += sign
 		}
 	}
-	if of.rolling {
-		p.rolling += sign
-		p.outdated += sign * int(of.outdated)
+	if r.rolling {
+		p.sums.rolling += sign
+		p.sums.outdated += sign * int(r.outdated)
+	}
+	if !r.since.IsZero() {
+		p.sums.finalizing += sign
+	}
+	if len(r.obstacles) > 0 {
+		p.sums.blocked += sign
+	}
+	for _, key := range r.obstacles {
+		p.block(key, r, sign > 0)
 	}
 }
 
+// block notes that an object blocks a parent, or does not any more. It is called with the lock held.
+func (p *parents) block(key children.Key, r *record, blocks bool) {
+	switch {
+	case !blocks:
+		if delete(p.blocked[key], r); len(p.blocked[key]) == 0 {
+			delete(p.blocked, key)
+		}
+		return
+	case p.blocked == nil:
+		p.blocked = map[children.Key]map[*record]struct{}{}
+	}
+	if p.blocked[key] == nil {
+		p.blocked[key] = map[*record]struct{}{}
+	}
+	p.blocked[key][r] = struct{}{}
+}
+
+// synced notes that a parent was synced, or that its sync failed.
+func (p *parents) synced(r *record) { p.change(r, func(r *record) { r.progress.synced = true }) }
+
+// progress returns how far the controller is with a parent.
+func (p *parents) progress(r *record) progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return r.progress
+}
+
+// has reports whether the controller handles a parent.
 func (p *parents) has(key parent.Key) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, ok := p.keys[key]
+	_, ok := p.records[key]
 	return ok
 }
 
-// all returns the keys of all parents.
-func (p *parents) all() []parent.Key {
+// all returns all records.
+func (p *parents) all() []*record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Collect(maps.Keys(p.keys))
+	list := make([]*record, 0, len(p.records))
+	for _, r := range p.records {
+		list = append(list, r)
+	}
+	return list
+}
+
+// settling yields of all parents whether they settle.
+func (p *parents) settling(yield func(*loopguard.Parent) bool) {
+	for _, r := range p.all() {
+		if !yield(&r.settling) {
+			return
+		}
+	}
+}
+
+// held yields all parents with their deletions of children that are held.
+func (p *parents) held(yield func(parent.Key, *loopguard.Held) bool) {
+	for _, r := range p.all() {
+		if !yield(r.key, &r.children.Held) {
+			return
+		}
+	}
+}
+
+// blockedBy returns the parents that an object blocks.
+func (p *parents) blockedBy(key children.Key) []parent.Key {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := make([]parent.Key, 0, len(p.blocked[key]))
+	for r := range p.blocked[key] {
+		list = append(list, r.key)
+	}
+	return list
 }
 
 func (p *parents) len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.keys)
+	return len(p.records)
 }
 
-// ended returns how many parents were synced since the start, well or not.
-func (p *parents) ended() int {
+// total returns the sums.
+func (p *parents) total() sums {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.keys) - p.unsynced
+	return p.sums
 }
 
 // left returns how many parents of the start wait for their first sync, zero from the moment at which all were synced; how many have
@@ -166,9 +256,9 @@ func (p *parents) ended() int {
 func (p *parents) left() (unsynced, rolling, outdated int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begun, p.passed = true, p.passed || p.first == 0
+	p.begun, p.passed = true, p.passed || p.sums.first == 0
 	if !p.passed {
-		unsynced = p.first
+		unsynced = p.sums.first
 	}
-	return unsynced, p.rolling, p.outdated
+	return unsynced, p.sums.rolling, p.sums.outdated
 }

@@ -22,8 +22,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -35,7 +33,7 @@ const busyRetry = time.Second
 // outdatedChild is a child of which the API server may make something else than is known.
 type outdatedChild struct {
 	source *Source
-	key    parent.Key
+	record *record
 	child  children.Key
 }
 
@@ -69,11 +67,9 @@ func (c *Controller) watchOutdated(ctx context.Context) {
 }
 
 func (c *Controller) outdatedChildren() (list []outdatedChild) {
-	for _, s := range c.config.Sources {
-		for o := range s.informer.All("") {
-			for _, child := range c.children.Outdated(o.UID()) {
-				list = append(list, outdatedChild{s, s.key(o), child})
-			}
+	for _, r := range c.parents.all() {
+		for _, child := range c.children.Outdated(&r.children) {
+			list = append(list, outdatedChild{c.byResource[r.key.Resource()], r, child})
 		}
 	}
 	return list
@@ -87,7 +83,7 @@ func (c *Controller) retryChildren(ctx context.Context, list []outdatedChild) (b
 			return nil
 		}
 		// A panic is logged, and the child is tried when it or a kind changes.
-		_ = recovery.Call(ctx, "trying a child of "+each.key.String(), func() error {
+		_ = recovery.Call(ctx, "trying a child of "+each.record.key.String(), func() error {
 			if !c.retryChild(ctx, each) {
 				busy = append(busy, each)
 			}
@@ -99,30 +95,20 @@ func (c *Controller) retryChildren(ctx context.Context, list []outdatedChild) (b
 
 // retryChild tries a child, and enqueues its parent if that is to be synced. It reports false if the parent is busy.
 func (c *Controller) retryChild(ctx context.Context, o outdatedChild) bool {
-	p, ok := c.handled(o)
-	if !ok {
+	p, ok := o.source.informer.Get(o.record.key.Namespace, o.record.key.Name)
+	if !ok || !c.relevant(o.source, p) {
 		return true
 	}
-	if !c.pool.Take(o.key) {
+	if !c.pool.Take(o.record.key) {
 		return false
 	}
-	defer c.pool.Done(o.key)
-	if c.expectations.Expects(o.key) {
+	defer c.pool.Done(o.record.key)
+	if c.expectations.Expects(o.record.key) {
 		return false
 	}
-	sync := c.children.Retry(ctx, p, o.child)
-	switch now, ok := c.handled(o); {
-	case !ok || now.UID() != p.UID():
-		c.children.Forget(p.UID()) // It left meanwhile, and what was remembered of it is forgotten.
-	case sync:
-		c.settling.Outside(o.key)
-		c.pool.EnqueueBecause(o.key, workqueue.Resync, trigger.Of(v1alpha1.SyncKindChanged))
+	if c.children.Retry(ctx, &o.record.children, p, o.child) && !o.record.gone.Load() {
+		o.record.settling.Outside(time.Now())
+		c.pool.EnqueueBecause(o.record.key, workqueue.Resync, trigger.Of(v1alpha1.SyncKindChanged))
 	}
 	return true
-}
-
-// handled returns the parent of a child, false if the controller does not handle it any more.
-func (c *Controller) handled(o outdatedChild) (*object.Object, bool) {
-	p, ok := o.source.informer.Get(o.key.Namespace, o.key.Name)
-	return p, ok && c.relevant(o.source, p)
 }

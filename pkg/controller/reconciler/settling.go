@@ -57,9 +57,9 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 	places, wrote := s.places()
 	if s.Parent == nil || !wrote {
 		if err == nil {
-			c.settling.Rested(s.Key, time.Now())
+			s.record.settling.Rested(time.Now())
 		} else {
-			c.settling.Failed(s.Key)
+			s.record.settling.Failed()
 		}
 		return 0
 	}
@@ -72,10 +72,11 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 		}
 	}
 	after.Children, after.Deleting, after.Leaving = s.left(before.Children), before.Deleting, before.Leaving
-	cause, pause := c.settling.Wrote(s.Key, loopguard.Sync{
+	cause, pause := s.record.settling.Wrote(loopguard.Sync{
 		Before: before, After: after, Places: places, Children: there, Related: s.related(), WroteParent: s.writesParent(),
 		Overwrote: s.result.Overwrote, Deleted: s.deletes(), Rolling: s.moved, Ends: s.ends(), Again: s.Decision.ResyncAfter,
 	}, time.Now())
+	c.settling.Sweep(time.Now(), c.parents.settling)
 	if cause == loopguard.None {
 		return 0
 	}
@@ -92,7 +93,7 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 
 // holdsBack reports whether a parent that does not settle is held back still. It is queued again when that ends.
 func (c *Controller) holdsBack(key parent.Key) bool {
-	wait := c.settling.Held(key, time.Now(), func() (loopguard.State, bool) { return c.stateOf(key) })
+	wait := c.parents.of(key).settling.Held(time.Now(), func() (loopguard.State, bool) { return c.stateOf(key) })
 	if wait <= 0 {
 		return false
 	}
@@ -110,14 +111,14 @@ func (c *Controller) relatedChanged(key parent.Key, e cache.Event, why trigger.T
 	o := cmp.Or(e.New, e.Old)
 	p, found := s.informer.Get(key.Namespace, key.Name)
 	if !found || o.UID() != p.UID() && (!o.ControlledBy(p.UID()) || !c.config.Kind.Owns(o)) {
-		c.settling.Related(key, trigger.Shown(e.Old, e.New))
+		c.parents.of(key).settling.Related(trigger.Shown(e.Old, e.New))
 	}
 	c.pool.EnqueueBecause(key, workqueue.Live, why)
 }
 
 // strippedBy takes note that another client has taken the finalizer off a parent.
 func (c *Controller) strippedBy(key parent.Key, e cache.Event) {
-	if !c.settling.Stripped(key, time.Now()) {
+	if !c.parents.of(key).settling.Stripped(time.Now()) {
 		return
 	}
 	who := "Another client takes"

@@ -148,7 +148,7 @@ func (s *Sync) writeLeft(ctx context.Context) error {
 		s.Parent = s.stored // The event of the write counts: the next call has to be shown it.
 		err := s.write(ctx, s.statusTarget(), parent.Changes{Status: left.content})
 		if err == nil {
-			c.settling.Stored(s.Key, parentState(over).Written, parentState(s.Parent).Written)
+			s.record.settling.Stored(parentState(over).Written, parentState(s.Parent).Written)
 			return nil
 		}
 		if !apierrors.IsConflict(err) || try == statusTries {
@@ -198,14 +198,18 @@ func (c *Controller) send(ctx context.Context, key parent.Key, t client.Target, 
 		delete(changes.Status, observedGeneration)
 		return c.send(ctx, key, t, changes, o)
 	case len(unknown) > 0:
-		c.parents.pointless(key, c.standsFor(key, status, o, true))
+		c.isPointless(key, c.standsFor(key, status, o, true))
 		c.noticeUnknown(source, unknown, o)
 		changes.Status = nil
 		return changes.Write(ctx, api, t, o)
 	case written != nil && bytes.Equal(rawStatus(o), rawStatus(written)):
-		c.parents.pointless(key, c.standsFor(key, status, o, false))
+		c.isPointless(key, c.standsFor(key, status, o, false))
 	}
 	return written, err
+}
+
+func (c *Controller) isPointless(key parent.Key, standsFor uint64) {
+	c.parents.change(c.parents.of(key), func(r *record) { r.pointless = standsFor })
 }
 
 // pointless reports whether it was seen that a write of a status changes nothing of the parent as it is.
@@ -213,7 +217,7 @@ func (c *Controller) pointless(key parent.Key, status map[string]any, o *object.
 	if status == nil {
 		return false
 	}
-	known := c.parents.progress(key).pointless
+	known := c.parents.progress(c.parents.of(key)).pointless
 	return known != 0 && (known == c.standsFor(key, status, o, false) || known == c.standsFor(key, status, o, true))
 }
 

@@ -70,6 +70,8 @@ type Sync struct {
 	Decision Decision
 
 	controller *Controller
+	// record is what is remembered of the parent.
+	record *record
 	// turn is what the sync before left to this one, and what this one leaves to the next.
 	turn
 	// called is how long the longest call of a hook took.
@@ -162,22 +164,22 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 	s.recording = c.history.Begin(key, why)
 	uid := s.Parent.UID()
 	defer func() {
-		c.parents.timed(key, time.Now(), time.Since(began))
+		c.parents.change(s.record, func(r *record) { r.at, r.took = time.Now().UnixNano(), time.Since(began) })
 		if s.recording.Records() {
 			c.recorded(s, errPanicked)
 		}
-		if !c.parents.has(key) {
-			c.forgetSynced(key, s.Root, uid) // It left during the sync, which may have remembered it again.
+		if s.record.gone.Load() {
+			c.left(s.record, s.Root) // It left during the sync.
 		}
 	}()
-	if c.settling.Contended(key) {
+	if s.record.settling.Contended() {
 		s.managers = c.children.Managers(ctx, s.Target)
 	}
 	err := recovery.Call(ctx, "syncing", func() error { return s.run(ctx) }) // What was left to a sync that panics is written.
 	if err != nil {
 		err = errors.Join(err, s.writeLeft(ctx))
 	}
-	left := c.left(s, uid)
+	left := c.hasLeft(s, uid)
 	var pause time.Duration
 	if !left {
 		pause = c.settle(ctx, s, err) // What a sync that fails has written may cause the next one, without a back-off.
@@ -190,7 +192,6 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 	}
 	c.recorded(s, err)
 	if left {
-		c.forgetSynced(key, s.Root, uid)
 		if err != nil {
 			klog.FromContext(ctx).V(4).Info("Sync of a parent that left failed", "parent", key, "err", err)
 		}
@@ -198,7 +199,7 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 	}
 	again := worker.Earliest(worker.Earliest(s.Decision.ResyncAfter, s.result.Again), s.claims.again)
 	if err == nil {
-		c.parents.synced(key)
+		c.parents.synced(s.record)
 		again = worker.Earliest(again, pause)
 	}
 	return worker.Result{ResyncAfter: again, Next: next, Why: why}, err
@@ -208,7 +209,7 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 func (s *Sync) mayGoOn() bool {
 	c := s.controller
 	return s.wroteChildren() && s.passes+1 < maxPasses && !c.paused.Load() && !c.shared.Access.Held() && !c.expectations.Expects(s.Key) &&
-		c.settling.HeldUntil(s.Key, time.Now()).IsZero()
+		s.record.settling.HeldUntil(time.Now()).IsZero()
 }
 
 // goOn begins the sync that follows at once, and returns it; nil if none does.
@@ -246,9 +247,9 @@ func (s *Sync) run(ctx context.Context) error {
 	switch {
 	case s.preview != nil:
 	case s.awaitsFinalizing():
-		s.controller.finalizing.begin(s.Key, time.Now())
+		s.controller.finalizes(s.record)
 	default:
-		s.controller.finalizing.forget(s.Key)
+		s.controller.parents.finalized(s.record)
 	}
 	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, observe, relate, decide, kind.Write} {
 		if err := phase(ctx, s); err != nil || s.Parent == nil {
@@ -269,18 +270,17 @@ func (c *Controller) open(key parent.Key, t turn) *Sync {
 		return nil
 	}
 	s := &Sync{
-		Key: key, Source: source, controller: c, turn: t, seen: map[children.Key]struct{}{},
+		Key: key, Source: source, controller: c, record: c.parents.of(key), turn: t, seen: map[children.Key]struct{}{},
 		Target: source.target(o),
-		Root:   source.root(o),
+		Root:   source.root(key),
 	}
 	s.show(o)
 	s.opened = s.Parent
 	return s
 }
 
-// left reports whether the controller no longer handles the parent that was synced. Its event may have come during the sync, which
-// then remembered it again.
-func (c *Controller) left(s *Sync, uid types.UID) bool {
+// hasLeft reports whether the controller no longer handles the parent that was synced. Its event may be still to come.
+func (c *Controller) hasLeft(s *Sync, uid types.UID) bool {
 	o, ok := s.Source.informer.Get(s.Key.Namespace, s.Key.Name)
 	return !ok || o.UID() != uid || !c.relevant(s.Source, o)
 }
@@ -376,7 +376,7 @@ func (s *Sync) asked(controller []byte) related.Asked {
 
 // Handled reports whether the controller handles the parent still: its event may have come during the sync, after which nothing may be
 // remembered of it.
-func (s *Sync) Handled() bool { return s.controller.parents.has(s.Key) }
+func (s *Sync) Handled() bool { return !s.record.gone.Load() }
 
 // Show shows the hook the observed children of a declared kind, and adds them, as they are now, to Observed. Two rules may name
 // one kind in two versions: the hook is shown its children twice, and they are observed once.
@@ -407,7 +407,9 @@ func (s *Sync) Children(yield func(int, *children.Rule, *cache.Informer) error) 
 func (s *Sync) Rollout(underWay bool, outdated, moved int) {
 	s.moved = moved > 0
 	if s.preview == nil {
-		s.controller.parents.rollout(s.Key, underWay, outdated)
+		s.controller.parents.change(s.record, func(r *record) {
+			r.rolling, r.outdated = underWay, int32(min(outdated, 1<<30)) //nolint:gosec // It fits.
+		})
 	}
 }
 
@@ -506,7 +508,7 @@ func (s *Sync) Decide(ctx context.Context) error {
 		scope = s.Scope.Selector.String()
 	}
 	s.fingerprint = plan.FingerprintOf(response.RawChildren, scope)
-	if s.controller.children.Settled(s.Parent.UID(), s.fingerprint, s.Observed) {
+	if s.record.children.Settled(s.fingerprint, s.Observed) {
 		s.Decision.Settled = true
 		return nil
 	}

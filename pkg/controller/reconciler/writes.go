@@ -85,18 +85,15 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 		}
 		return s.preview.notes.ChangeParent(s.Parent, changes)
 	}
-	write, shown := c.ownWrites.Write, false
+	shown := false
 	if s.Parent != s.stored && changes.Status != nil && !changes.OfMetadata(s.stored) {
 		var err error
 		if shown, err = parent.HasStatus(s.Parent, changes.Status); err != nil {
 			return err
 		}
-		if shown {
-			write = c.ownWrites.WriteShown
-		}
 	}
 	changes.Places = s.recording.Places()
-	written, mistaken, err := write(s.Source.informer, s.stored, func() (*object.Object, error) {
+	written, mistaken, err := s.record.own.Write(s.Source.informer, s.stored, shown, func() (*object.Object, error) {
 		return s.insist(ctx, changes, func(o *object.Object) (*object.Object, error) {
 			return c.send(ctx, s.Key, t, changes, o)
 		})
@@ -176,7 +173,7 @@ func (s *Sync) ManagesChildren() bool {
 // of it again.
 func (s *Sync) Gather(ctx context.Context, desired []children.Desired) (plan.Input, error) {
 	var err error
-	s.gathered, err = s.controller.children.Gather(ctx, s.Parent, s.Observed, desired, true)
+	s.gathered, err = s.controller.children.Gather(ctx, &s.record.children, s.Parent, s.Observed, desired, true)
 	return s.gathered, err
 }
 
@@ -193,7 +190,7 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	c, in := s.controller.children, s.gathered
 	var err error
 	if in.Parent == "" {
-		in, err = c.Gather(ctx, s.Parent, s.Decision.Observed, s.Decision.Desired, false)
+		in, err = c.Gather(ctx, &s.record.children, s.Parent, s.Decision.Observed, s.Decision.Desired, false)
 	} else {
 		in.Observed, in.Desired, in.Kept, in.Comparing = s.Decision.Observed, s.Decision.Desired, s.kept(), false
 		in, err = c.Complete(ctx, in)
@@ -203,7 +200,7 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	case s.preview != nil:
 		err = s.preview.children(ctx, s, in)
 	default:
-		s.result, err = c.Reconcile(ctx, s.Key, s.Parent, in, s.fingerprint)
+		s.result, err = c.Reconcile(ctx, s.Key, &s.record.children, s.Parent, in, s.fingerprint)
 		s.deletedChildren = err == nil && deletedAll(&s.result)
 		s.recording.Children(&s.result, s.controller.rules)
 	}
@@ -217,7 +214,7 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 // none that former syncs wanted.
 func (s *Sync) LeaveChildren() {
 	if s.preview == nil {
-		s.controller.guard.Admit(s.Key, nil, time.Now())
+		s.controller.guard.Admit(&s.record.children.Held, nil, time.Now())
 	}
 }
 
@@ -251,7 +248,7 @@ type claims struct {
 // that leaves it reports so.
 func (s *Sync) LeavesOwner(ctx context.Context, t client.Target, o *object.Object, adopts bool) bool {
 	c, key := s.controller, children.KeyOf(o)
-	until, reported, leaves := c.children.Leaves(s.Parent.UID(), key, time.Now())
+	until, reported, leaves := s.record.children.Leaves(key, time.Now())
 	if !leaves || s.preview != nil {
 		return leaves
 	}
@@ -267,7 +264,7 @@ func (s *Sync) LeavesOwner(ctx context.Context, t client.Target, o *object.Objec
 func observe(ctx context.Context, s *Sync) error {
 	err := s.controller.config.Kind.Observe(ctx, s)
 	if s.Parent != nil && len(s.claims.written)+len(s.claims.reported) > 0 {
-		s.controller.children.Claimed(s.Parent.UID(), s.claims.written, s.claims.reported, time.Now())
+		s.record.children.Claimed(s.claims.written, s.claims.reported, time.Now())
 	}
 	return err
 }
