@@ -97,15 +97,22 @@ func (r *runner) configure(s Step) {
 	if s.How == "certificate" && !r.configured[certified(s.Kind)] {
 		r.effects(s, r.reconfigure) // It creates what it is about.
 	}
-	first := r.effects(s, r.reconfigure)
-	if !first.any() || r.result.Violation != nil || r.effects(s, func(Step) {}).any() {
+	always := r.effects(s, r.reconfigure)
+	if !always.any() || r.result.Violation != nil || r.effects(s, func(Step) {}).any() {
 		return
 	}
-	second := r.effects(s, r.reconfigure) // What happens twice is no resync.
-	if r.result.Violation == nil {
-		r.blameConfiguration(s, first, second)
+	// What happens each time is no resync, be it periodic or asked for by a hook: the times between changes differ.
+	for again := range confirmations {
+		r.wait(time.Duration(again) * watched / confirmations)
+		if always = always.and(r.effects(s, r.reconfigure)); r.result.Violation != nil {
+			return
+		}
 	}
+	r.blameConfiguration(s, always)
 }
+
+// confirmations is how often a change is repeated for its effects to count.
+const confirmations = 5
 
 // watched is the time for which is waited for the effects of a configuration.
 const watched = 45 * time.Second
@@ -118,6 +125,20 @@ type effects struct {
 }
 
 func (e effects) any() bool { return e.requests > 0 }
+
+// and returns what is in both.
+func (e effects) and(others effects) effects {
+	both := effects{asked: map[invariant.Asking]int{}, requests: min(e.requests, others.requests), dryRuns: map[string]int{}}
+	for of, times := range e.asked {
+		if times = min(times, others.asked[of]); times > 0 {
+			both.asked[of] = times
+		}
+	}
+	for resource, times := range e.dryRuns {
+		both.dryRuns[resource] = min(times, others.dryRuns[resource])
+	}
+	return both
+}
 
 // effects returns what the engine does about something.
 func (r *runner) effects(s Step, something func(Step)) effects {
@@ -142,22 +163,22 @@ func (r *runner) atEase(s Step) bool {
 	return r.result.Violation == nil && !r.disturbed() && r.restful() && !r.fails() && !r.finalizes() && !r.effects(s, func(Step) {}).any() && r.result.Violation == nil
 }
 
-// blameConfiguration checks what two changes of a configuration had the engine do.
-func (r *runner) blameConfiguration(s Step, first, second effects) {
+// blameConfiguration checks what each of several changes of a configuration had the engine do.
+func (r *runner) blameConfiguration(s Step, always effects) {
 	related := mutates(s.How)
-	for resource, times := range second.dryRuns {
+	for resource, times := range always.dryRuns {
 		most := 0
 		if kind := hooks.ByResource(groupOf(resource), resource); related && kind == s.Kind {
 			most = len(r.tracker.Objects(kind))
 		}
-		if times > most && first.dryRuns[resource] > most {
+		if times > most {
 			r.violatedf(invariant.UnrelatedIgnored, "a change of %s %s had children of %s tried %d times, and %d times is enough", s.How,
 				hooks.Kinds[s.Kind].Resource, resource, times, most)
 			return
 		}
 	}
-	for of, times := range second.asked {
-		if first.asked[of] > 0 && !related {
+	for of, times := range always.asked {
+		if !related {
 			r.violatedf(invariant.UnrelatedIgnored, "a change of %s %s had the %s hook of %s asked %d times about %s", s.How,
 				hooks.Kinds[s.Kind].Resource, of.Hook, of.Controller, times, of.Parent)
 			return
