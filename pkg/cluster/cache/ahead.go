@@ -76,21 +76,20 @@ func (i *Informer) Gone(o *object.Object) (taken bool) {
 // shown, and has been delivered. It is called with deliver held.
 func (i *Informer) outlived(k key, a *ahead, o *object.Object, deleted bool) bool {
 	version, ok := number(o.ResourceVersion())
+	before := ok && version <= a.deleted // It may be of an earlier object of the name, too.
+	event := Event{}
 	switch {
-	case o.UID() != a.gone:
+	case deleted && (before || o.UID() == a.gone):
+		if event = (Event{Type: Deleted, Old: o}); o.UID() == a.gone {
+			delete(i.ahead, k)
+		}
+	case !before:
 		if !deleted {
 			delete(i.ahead, k)
 		}
 		return false
-	case deleted:
-		delete(i.ahead, k)
-		i.progressed(o.ResourceVersion(), Event{Type: Deleted, Old: o})
-		return true
-	case !ok || version > a.deleted:
-		delete(i.ahead, k)
-		return false
 	}
-	i.progressed(o.ResourceVersion(), Event{})
+	i.progressed(o.ResourceVersion(), event)
 	return true
 }
 
@@ -122,8 +121,8 @@ func (i *Informer) Wrote(o *object.Object) (shown bool) {
 	k := key{o.Namespace(), o.Name()}
 	a, taken := i.ahead[k]
 	if taken && a.gone != "" {
-		if o.UID() == a.gone && version <= a.deleted {
-			return true // The response to the deletion came before that of this write.
+		if version <= a.deleted {
+			return true // The response to the deletion came before that of this write, or of one of an earlier object of the name.
 		}
 		taken = false
 	}
@@ -241,9 +240,9 @@ func (i *Informer) keeps(k key, list string, o *object.Object) bool {
 	return true
 }
 
-// hides reports whether a list shows an object whose deletion was taken over because the list was asked for before that.
+// hides reports whether a list shows an object whose deletion was taken over, or an earlier one of its name, because the list was asked for before that.
 func (i *Informer) hides(k key, a *ahead, o *object.Object) bool {
-	if o != nil && o.UID() == a.gone && !a.listed {
+	if o != nil && !a.listed {
 		if version, ok := number(o.ResourceVersion()); ok && version <= a.deleted {
 			return true
 		}

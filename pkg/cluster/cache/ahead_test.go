@@ -344,6 +344,30 @@ func TestADeletionIsShownBeforeItsEvent(t *testing.T) {
 			[]string{"deleted a1", "added a13"},
 			"13", "12", 1,
 		},
+		"events of earlier objects of the name": {
+			"two more were created and deleted meanwhile, as responses said",
+			func(f *follower) {
+				f.recreated()
+				f.do(f.Delete(f.at("u1", "12")))
+				f.do(f.Add(f.at("u2", "13")))
+				f.do(f.Delete(f.at("u2", "14")))
+				f.do(f.Add(f.at("u3", "15")))
+			},
+			[]string{"deleted a1", "added a13", "deleted a13", "added a15", "deleted a15"},
+			"", "15", 1,
+		},
+		"a list with an earlier object of the name": {
+			"it is from before all of that",
+			func(f *follower) { f.recreated(); f.do(f.Replace(anyOf(f.at("u2", "13")), "13")) },
+			[]string{"deleted a1", "added a13", "deleted a13", "added a15", "deleted a15"},
+			"", "13", 1,
+		},
+		"the response of an earlier object's write": {
+			"it came later than that of the deletion",
+			func(f *follower) { f.recreated(); f.wrote(f.at("u2", "13"), true) },
+			[]string{"deleted a1", "added a13", "deleted a13", "added a15", "deleted a15"},
+			"", "10", 1,
+		},
 		"the response of a write before it": {
 			"it came later than that of the deletion",
 			func(f *follower) { f.gone("11", true); f.wrote(f.at("u1", "11"), true) },
@@ -383,6 +407,16 @@ func TestADeletionIsShownBeforeItsEvent(t *testing.T) {
 				t.Errorf("%q, want %q: %s", f.events, tc.events, tc.reason)
 			}
 		})
+	}
+}
+
+// recreated has responses say that the object was deleted, and two more of its name were created and deleted.
+func (f *follower) recreated() {
+	f.t.Helper()
+	f.gone("1", true)
+	for _, next := range []*object.Object{f.at("u2", "13"), f.at("u3", "15")} {
+		f.wrote(next, true)
+		f.Gone(next)
 	}
 }
 
