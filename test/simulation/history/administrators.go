@@ -344,7 +344,9 @@ func (r *runner) denies(a apiserver.Admission) bool {
 		return false
 	}
 	r.took(DenyWrites)
-	if _, before := r.refused[p]; !before {
+	// A write of what is there no more in that state is a conflict once it is allowed, and may be that of a sync whose parent has left.
+	outdated := a.Old != nil && hooks.Meta(a.Object, "resourceVersion") != hooks.Meta(a.Old, "resourceVersion")
+	if _, before := r.refused[p]; !before && !outdated {
 		r.refused[p] = r.world.Now()
 	}
 	return true
