@@ -84,8 +84,8 @@ func (r *runner) end() {
 }
 
 const (
-	// askedInVain is how often a hook is asked about a parent at most while everything comes to rest, besides once for each write: retries of what
-	// fails follow each other at growing intervals, and there is a call for each of several revisions.
+	// askedInVain is how often a hook is asked about a parent at most while everything comes to rest, besides once for each write and revision:
+	// retries of what fails follow each other at growing intervals.
 	askedInVain = 80
 	// writtenAtMost is how often an engine writes an object at most while everything comes to rest.
 	writtenAtMost = 40
@@ -126,7 +126,7 @@ func (r *runner) bounded(began beginning) {
 		}
 	}
 	for of, times := range r.tracker.Asked() {
-		if times -= began.asked[of]; times > askedInVain+writes {
+		if times -= began.asked[of]; times > askedInVain+writes*r.tracker.Revisions(of) {
 			r.violatedf(invariant.ComesToRest, "the %s hook of %s was asked %d times about %s while everything came to rest with %d writes",
 				of.Hook, of.Controller, times, of.Parent, writes)
 		}

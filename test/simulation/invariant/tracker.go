@@ -18,6 +18,7 @@ package invariant
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -143,6 +144,21 @@ type Asking struct {
 
 // Asked returns how often hooks were asked about each parent until now.
 func (t *Tracker) Asked() map[Asking]int { return maps.Clone(t.asked) }
+
+// Revisions returns for how many revisions of a parent its last syncs called the hook, which is one where no children roll.
+func (t *Tracker) Revisions(of Asking) int {
+	most := 1
+	for key, calls := range t.revisions {
+		if key.controller == of.Controller && key.parent == of.Parent {
+			shown := map[string]bool{}
+			for _, c := range calls {
+				shown[fmt.Sprint(c.Request.Parent["spec"])] = true
+			}
+			most = max(most, len(shown))
+		}
+	}
+	return most
+}
 
 // state is a controller object from a write on; object is nil when it is gone.
 type state struct {
