@@ -28,10 +28,7 @@ import (
 
 // Key is the identity of a child: the version in which it is read or written does not matter (docs/reference/compatibility.md#d11).
 type Key struct {
-	Group     string `json:"group,omitempty"`
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
+	Group, Kind, Namespace, Name string
 }
 
 // KeyOf returns the identity of an observed child.

@@ -295,7 +295,7 @@ func (r *run) sync() int {
 	p, errPlan := plan.Make(in)
 	outcomes, errApply := r.applier.Apply(r.t.Context(), p)
 	r.records = p.Next(in.Records, outcomes, 0)
-	r.notef("sync: %s%v", p, errors.Join(errPlan, errApply))
+	r.notef("sync: %s%v", printed(p), errors.Join(errPlan, errApply))
 	return len(r.api.writes) - before
 }
 

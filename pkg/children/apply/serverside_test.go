@@ -203,3 +203,12 @@ func appliedPod(image, more, version string) string {
 		`"operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"p\"}":{}}},`+
 		`"f:spec":{"f:image":{},"f:priority":{}}}}]},"spec":{"image":%q%s}}`, version, image, more)
 }
+
+// printed names each step of a plan.
+func printed(p plan.Plan) string {
+	var text strings.Builder
+	for _, step := range p.Steps {
+		fmt.Fprintf(&text, "%s %s (%s) %s\n", step.Action, step.Key, step.Reason, plan.Paths(step.Changed))
+	}
+	return text.String()
+}

@@ -183,7 +183,7 @@ func TestAChildIsTriedBeforeItIsDeleted(t *testing.T) {
 			in.Schemas = map[schema.GroupVersionKind]merge.Schema{{Version: "v1", Kind: "ConfigMap"}: nil}
 			in.Trials = applier.Try(t.Context(), in)
 			if p, err := plan.Make(in); err != nil || p.Steps[0].Reason != test.reason {
-				t.Errorf("%s, error %v, want %s", p, err, test.reason)
+				t.Errorf("%s, error %v, want %s", printed(p), err, test.reason)
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func TestAChildThatIsServedInTwoFormsIsNotDeleted(t *testing.T) {
 			in.Trials = applier.Try(t.Context(), in)
 			p, err := plan.Make(in)
 			if err != nil || p.Steps[0].Reason != test.reason {
-				t.Errorf("%s, error %v, want %s", p, err, test.reason)
+				t.Errorf("%s, error %v, want %s", printed(p), err, test.reason)
 			}
 			if _, err := applier.Apply(t.Context(), p); err != nil || deleted.Load() != test.deletes {
 				t.Errorf("deleted: %t, error %v", deleted.Load(), err)

@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -102,7 +101,7 @@ type Step struct {
 	// Force says that server-side apply takes fields from other managers.
 	Force bool
 	// Cause is what the API server said about a child that is Stale, nil if it said nothing.
-	Cause error `json:"-"`
+	Cause error
 	// PausedUntil is when a flapping child may be written again, or one that is Untried is tried again. Report says that this pause is
 	// not reported yet, or that the child is Untried.
 	PausedUntil time.Time
@@ -128,30 +127,30 @@ type Step struct {
 // Change is a place at which a child differs.
 type Change struct {
 	// Path is the place, such as spec.ports[53,UDP].name.
-	Path string `json:"path"`
+	Path string
 	// Observed is the value there, nil if there is none.
-	Observed any `json:"observed,omitempty"`
+	Observed any
 	// Desired is the value wanted, nil if it is to be removed.
-	Desired any `json:"desired,omitempty"`
+	Desired any
 }
 
 // Plan is what is to be done with the children of one parent.
 type Plan struct {
 	// Parent is the UID of the parent, and ParentName names it for people.
-	Parent     types.UID `json:"parent"`
-	ParentName string    `json:"parentName"`
+	Parent     types.UID
+	ParentName string
 	// Now is the time of the plan.
-	Now time.Time `json:"time"`
+	Now time.Time
 	// Steps are in order of group, version and kind; within a kind the deletes come first, then the others in the order
 	// in which the hook returned them.
-	Steps []Step `json:"steps"`
+	Steps []Step
 	// Failed are the children for which no step could be worked out.
-	Failed []children.Key `json:"failed,omitempty"`
+	Failed []children.Key
 	// Insists says that children of which several plans in a row were out of date are deleted, applied and merged as they are when that is done:
 	// others change them faster than the hook responds.
-	Insists bool `json:"insists,omitempty"`
+	Insists bool
 	// Kept are children that the plan does not deal with, and that are there.
-	Kept []children.Key `json:"kept,omitempty"`
+	Kept []children.Key
 
 	// input is what a plan that insists was made from, nil for others.
 	input *Input
@@ -190,10 +189,10 @@ func Make(in Input) (Plan, error) {
 		p.input = &in
 	}
 	var errs []error
-	wanted := make(map[children.Key]struct{}, len(in.Desired))
 	for _, d := range in.Desired {
-		wanted[d.Key] = struct{}{}
-		step, err := in.step(d, observed[d.Key])
+		o := observed[d.Key]
+		delete(observed, d.Key) // What is left is not wanted.
+		step, err := in.step(d, o)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", d.Key, err))
 			p.Failed = append(p.Failed, d.Key)
@@ -201,14 +200,17 @@ func Make(in Input) (Plan, error) {
 		}
 		p.Steps = append(p.Steps, step)
 	}
+	var deletions []Step
 	for _, key := range slices.SortedFunc(maps.Keys(observed), children.Key.Compare) {
-		if _, ok := wanted[key]; !ok {
-			p.Steps = append(p.Steps, in.unwanted(key, observed[key]))
+		if step := in.unwanted(key, observed[key]); step.Action == Delete {
+			deletions = append(deletions, step)
+		} else {
+			p.Steps = append(p.Steps, step)
 		}
 	}
+	p.Steps = append(deletions, p.Steps...)
 	slices.SortStableFunc(p.Steps, func(a, b Step) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource.Version, b.Resource.Version),
-			cmp.Compare(a.Kind, b.Kind), cmp.Compare(rank(a), rank(b)))
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource.Version, b.Resource.Version), cmp.Compare(a.Kind, b.Kind))
 	})
 	return p, errors.Join(errs...)
 }
@@ -226,13 +228,6 @@ func (p Plan) Over(s *Step, latest *object.Object) (Step, error) {
 	}
 	at := slices.IndexFunc(in.Desired, func(d children.Desired) bool { return d.Key == s.Key })
 	return in.step(in.Desired[at], latest)
-}
-
-func rank(s Step) int {
-	if s.Action == Delete {
-		return 0
-	}
-	return 1
 }
 
 func (in *Input) unwanted(key children.Key, o *object.Object) Step {
@@ -284,37 +279,6 @@ const Hidden = "(hidden)"
 // Secret reports whether values of the child are not to be shown.
 func (s Step) Secret() bool { return s.Group == "" && s.Kind == "Secret" }
 
-// MarshalJSON encodes the step for people and programs. Of a Secret it shows no values.
-func (s Step) MarshalJSON() ([]byte, error) {
-	encoded := struct {
-		Group      string          `json:"group,omitempty"`
-		Version    string          `json:"version"`
-		Kind       string          `json:"kind"`
-		Namespace  string          `json:"namespace,omitempty"`
-		Name       string          `json:"name"`
-		Action     Action          `json:"action"`
-		Reason     Reason          `json:"reason,omitempty"`
-		Observed   string          `json:"observedVersion,omitempty"`
-		Manager    string          `json:"fieldManager,omitempty"`
-		Force      bool            `json:"force,omitempty"`
-		RecordOnly bool            `json:"recordOnly,omitempty"`
-		Changed    []Change        `json:"changed,omitempty"`
-		Migration  json.RawMessage `json:"migration,omitempty"`
-		Body       json.RawMessage `json:"body,omitempty"`
-	}{
-		Group: s.Group, Version: s.Resource.Version, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, Action: s.Action,
-		Reason: s.Reason, Manager: s.Manager, Force: s.Force, RecordOnly: s.RecordOnly, Changed: s.ShownChanges(),
-		Migration: s.Migration, Body: s.Body,
-	}
-	if s.Observed != nil {
-		encoded.Observed = s.Observed.ResourceVersion()
-	}
-	if s.Secret() {
-		encoded.Body = nil
-	}
-	return json.Marshal(encoded)
-}
-
 // ShownChanges returns Changed as people may see it: without values of Secrets.
 func (s Step) ShownChanges() []Change {
 	if !s.Secret() {
@@ -331,36 +295,6 @@ func (s Step) ShownChanges() []Change {
 		}
 	}
 	return shown
-}
-
-// String prints the plan for people: each child with what is done, and below it the places at which it differs with the
-// observed and the desired value.
-func (p Plan) String() string {
-	var b strings.Builder
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		fmt.Fprintf(&b, "%s %s", s.Action, s.Key)
-		if s.Reason != "" {
-			fmt.Fprintf(&b, " (%s)", s.Reason)
-		}
-		b.WriteByte('\n')
-		for _, c := range s.ShownChanges() {
-			fmt.Fprintf(&b, "  %s: %s -> %s\n", c.Path, shownValue(c.Observed), shownValue(c.Desired))
-		}
-	}
-	return b.String()
-}
-
-func shownValue(value any) string {
-	if value == nil {
-		return "(none)"
-	}
-	encoded, err := json.Marshal(value)
-	if err != nil {
-		// Not reached: it was decoded from JSON.
-		return "(unknown)"
-	}
-	return string(encoded)
 }
 
 // Deletes reports whether a step deletes a child, to create it again or not.

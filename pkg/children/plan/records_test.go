@@ -19,6 +19,7 @@ package plan_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -452,7 +453,7 @@ func TestReviewAFieldThatTheSchemaLearnsLater(t *testing.T) {
 	s.others(t, `"name":"a"`, `"name":"a","labels":{"somebody":"else"}`)
 	p := s.carryOut(t, a)
 	if p.Writes() > 0 || !s.records.Settled(a, s.Observed, s.clock.Now()) {
-		t.Fatalf("what was pruned is sent again: %s", p)
+		t.Fatalf("what was pruned is sent again: %+v", p.Steps)
 	}
 	s.Epochs = map[schema.GroupKind]int64{{Group: "apps", Kind: "Deployment"}: 1}
 	if s.make(t).Writes() > 0 || s.tried > 0 {
@@ -485,7 +486,7 @@ func TestWhatIsKnownOfTheAPIServerAges(t *testing.T) {
 	}
 	s.make(t)
 	if s.tried != 1 || !settled() && s.carryOut(t, a).Writes() > 0 {
-		t.Errorf("%d dry runs, %s", s.tried, s.last)
+		t.Errorf("%d dry runs, %+v", s.tried, s.last.Steps)
 	}
 }
 
@@ -550,10 +551,10 @@ func TestAChildThatIsKnownToHaveWhatIsDesiredIsTriedWithoutTheHook(t *testing.T)
 			if !ok {
 				return
 			}
-			before := s.make(t).String()
+			before := s.step(t)
 			s.Desired = []children.Desired{d}
-			if got := s.make(t).String(); got != before {
-				t.Errorf("the plan for it is %s, want %s", got, before)
+			if got := s.step(t); got.Action != before.Action || got.Reason != before.Reason || !reflect.DeepEqual(got.Changed, before.Changed) {
+				t.Errorf("the step for it is %+v, want %+v", got, before)
 			}
 		})
 	}

@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -279,8 +280,8 @@ func (s *scene) observe(t *testing.T, rules children.Rules, key children.Key) *o
 func (s *scene) sync(t *testing.T, in plan.Input) ([]plan.Outcome, error) {
 	t.Helper()
 	p, errPlan := plan.Make(in)
-	if again, _ := plan.Make(in); again.String() != p.String() {
-		t.Errorf("two plans from one input: %s and %s", p, again)
+	if again, _ := plan.Make(in); !reflect.DeepEqual(again, p) {
+		t.Errorf("two plans from one input: %+v and %+v", p, again)
 	}
 	outcomes, err := s.applier.Apply(t.Context(), p)
 	s.records = p.Next(in.Records, outcomes, 0)
