@@ -62,20 +62,10 @@ func HashText(texts ...string) Hash {
 	return Hash(max(1, h.Sum64()))
 }
 
-// Fingerprint stands for the children of a hook's response as the hook wrote them: equal ones have equal fingerprints. Zero is
-// that of no response.
-type Fingerprint uint64
-
-// FingerprintOf returns the fingerprint of a JSON array of children. scope is what else decides about what is desired and may
+// FingerprintOf returns the hash of a JSON array of children as a hook wrote it. scope is what else decides about what is desired and may
 // change for a parent: the selector, for one.
-func FingerprintOf(array []byte, scope string) Fingerprint {
-	var h maphash.Hash
-	h.SetSeed(seed)
-	_, _ = h.Write(array)
-	// No part of a JSON array ends in a zero.
-	_ = h.WriteByte(0)
-	_, _ = h.WriteString(scope)
-	return Fingerprint(max(1, h.Sum64()))
+func FingerprintOf(array []byte, scope string) Hash {
+	return max(1, Hash(maphash.Bytes(seed, array))^HashText(scope))
 }
 
 // State says why a child needed nothing.
@@ -111,7 +101,7 @@ type Record struct {
 	// Version is the resourceVersion at which the child needed nothing, for State; empty if there is none, and for StateDeleted.
 	Version string
 	// Fingerprint is that of the last response of which Desired was a part, with Siblings children.
-	Fingerprint Fingerprint
+	Fingerprint Hash
 	// Epoch is that of schema and admission when something was last learnt from the API server, and LearntAt when that was, in
 	// seconds since 1970; zero if nothing was.
 	Epoch, LearntAt int64
@@ -483,7 +473,7 @@ func (r Records) Reported(keys []children.Key) Records {
 // Settled reports whether a plan for a response that was planned from before would do nothing, because the observed children,
 // each given once, are the desired ones and need nothing in the versions in which they are observed. It is false for a response
 // without children.
-func (r Records) Settled(f Fingerprint, observed []*object.Object, now time.Time) bool {
+func (r Records) Settled(f Hash, observed []*object.Object, now time.Time) bool {
 	if f == 0 || len(observed) == 0 || len(r) < len(observed) {
 		return false
 	}
@@ -570,7 +560,7 @@ type Outcome struct {
 // Next returns the records of the parent's children after a plan was carried out, for which f is the fingerprint of the response
 // that it was made for, zero for none. It changes none of before. Children that the plan does not
 // deal with have none, unless they are kept.
-func (p Plan) Next(before Records, outcomes []Outcome, f Fingerprint) Records {
+func (p Plan) Next(before Records, outcomes []Outcome, f Hash) Records {
 	happened := make(map[children.Key]*Outcome, len(outcomes))
 	for i := range outcomes {
 		happened[outcomes[i].Key] = &outcomes[i]

@@ -27,14 +27,14 @@ import (
 )
 
 // response lets the hook want children, and returns what stands for them.
-func (s *scene) response(t testing.TB, texts ...string) plan.Fingerprint {
+func (s *scene) response(t testing.TB, texts ...string) plan.Hash {
 	t.Helper()
 	s.want(t, texts...)
 	return plan.FingerprintOf([]byte("["+strings.Join(texts, ",")+"]"), "")
 }
 
 // carryOut plans a response and does what is planned; what a name is given for fails. What is observed then is what there is.
-func (s *scene) carryOut(t testing.TB, a plan.Fingerprint, failing ...string) plan.Plan {
+func (s *scene) carryOut(t testing.TB, a plan.Hash, failing ...string) plan.Plan {
 	t.Helper()
 	p, err := s.plan(t)
 	if err != nil && len(failing) == 0 {
@@ -78,149 +78,149 @@ func TestAnResponseIsSettledOnlyWhenAPlanForItWouldDoNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		method v1alpha1.ChildUpdateMethod
 		// do brings about a state, and returns the response that is asked about.
-		do   func(t *testing.T, s *scene) plan.Fingerprint
+		do   func(t *testing.T, s *scene) plan.Hash
 		want bool
 	}{
-		"AfterItsCreation": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AfterItsCreation": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"NotPlannedYet": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"NotPlannedYet": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"))
 			s.accept(t, nil)
 			return a
 		}},
-		"AfterARestart": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AfterARestart": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.restart()
 			return s.response(t, child("a", "1"))
 		}},
-		"AfterARestartAndAPlan": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AfterARestartAndAPlan": {do: func(t *testing.T, s *scene) plan.Hash {
 			s.carryOut(t, s.response(t, child("a", "1")))
 			s.restart()
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"AnotherResponse": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AnotherResponse": {do: func(t *testing.T, s *scene) plan.Hash {
 			s.carryOut(t, s.response(t, child("a", "1")))
 			return s.response(t, child("a", "2"))
 		}},
-		"TheFormerResponse": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"TheFormerResponse": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "2")))
 			s.want(t, child("a", "1"), child("b", "1"))
 			return a
 		}},
-		"AnotherSelector": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AnotherSelector": {do: func(t *testing.T, s *scene) plan.Hash {
 			s.carryOut(t, s.response(t, child("a", "1")))
 			return plan.FingerprintOf([]byte("["+child("a", "1")+"]"), "a=b")
 		}},
-		"AnotherOrder": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AnotherOrder": {do: func(t *testing.T, s *scene) plan.Hash {
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
 			return s.response(t, child("b", "1"), child("a", "1"))
 		}},
-		"NoChildren": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"NoChildren": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t)
 			s.carryOut(t, a)
 			return a
 		}},
-		"AChildIsGone": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AChildIsGone": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			s.Observed = s.Observed[:1]
 			return a
 		}},
-		"AllChildrenAreGone": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AllChildrenAreGone": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.Observed = nil
 			return a
 		}},
-		"AChildTooMany": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AChildTooMany": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.Observed = append(s.Observed, s.parse(t, child("b", "1")))
 			return a
 		}},
-		"AnotherChildInPlaceOfOne": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AnotherChildInPlaceOfOne": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a)
 			s.Observed[0] = s.parse(t, child("c", "1"))
 			return a
 		}},
-		"AChildWasChanged": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AChildWasChanged": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"k":"1"`, `"k":"2"`)
 			return a
 		}},
-		"AChildWasTouched": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AChildWasTouched": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"name":"a"`, `"name":"a","labels":{"their":"own"}`)
 			return a
 		}},
-		"AChildWasTouchedAndPlannedAgain": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AChildWasTouchedAndPlannedAgain": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"name":"a"`, `"name":"a","labels":{"their":"own"}`)
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"AChildIsBeingDeleted": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AChildIsBeingDeleted": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			s.others(t, `"name":"a"`, `"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"`)
 			s.carryOut(t, a)
 			return a
 		}},
-		"ACreationFailed": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"ACreationFailed": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"), child("b", "1"))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"AnUpdateFailed": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AnUpdateFailed": {do: func(t *testing.T, s *scene) plan.Hash {
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
 			a := s.response(t, child("a", "1"), child("b", "2"))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"ADeletionFailed": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"ADeletionFailed": {do: func(t *testing.T, s *scene) plan.Hash {
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"AChildIsReplacedByAnotherWhoseCreationFailed": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AChildIsReplacedByAnotherWhoseCreationFailed": {do: func(t *testing.T, s *scene) plan.Hash {
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
 			a := s.response(t, child("a", "1"), child("c", "1"))
 			s.carryOut(t, a, "c")
 			s.Observed = append(s.Observed, s.parse(t, child("b", "1")))
 			return a
 		}},
-		"AChildCannotBeMerged": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"AChildCannotBeMerged": {do: func(t *testing.T, s *scene) plan.Hash {
 			s.carryOut(t, s.response(t, child("a", "1"), child("b", "1")))
 			a := s.response(t, child("a", "1"), strings.Replace(child("b", "1"), `{"k":"1"}`, `"v"`, 1))
 			s.carryOut(t, a, "b")
 			return a
 		}},
-		"OnDelete": {method: v1alpha1.ChildUpdateOnDelete, do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"OnDelete": {method: v1alpha1.ChildUpdateOnDelete, do: func(t *testing.T, s *scene) plan.Hash {
 			s.carryOut(t, s.response(t, child("a", "1")))
 			a := s.response(t, child("a", "2"))
 			s.carryOut(t, a)
 			return a
 		}, want: true},
-		"Recreated": {method: v1alpha1.ChildUpdateRecreate, do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"Recreated": {method: v1alpha1.ChildUpdateRecreate, do: func(t *testing.T, s *scene) plan.Hash {
 			s.carryOut(t, s.response(t, child("a", "1")))
 			a := s.response(t, child("a", "2"))
 			s.carryOut(t, a)
 			return a
 		}},
-		"Flapping": {do: func(t *testing.T, s *scene) plan.Fingerprint {
+		"Flapping": {do: func(t *testing.T, s *scene) plan.Hash {
 			a := s.response(t, child("a", "1"))
 			s.carryOut(t, a)
 			for range 12 {

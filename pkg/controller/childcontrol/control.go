@@ -146,7 +146,7 @@ func (c *Control) Prepare(ctx context.Context) {
 
 // Settled reports whether Reconcile would do nothing for a response that it was given before. Each observed child is given
 // once.
-func (m *Memory) Settled(f plan.Fingerprint, observed []*object.Object) bool {
+func (m *Memory) Settled(f plan.Hash, observed []*object.Object) bool {
 	records, _ := m.known()
 	return records.Settled(f, observed, time.Now())
 }
@@ -227,7 +227,7 @@ func with[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 // Reconcile makes the observed children the desired ones. f is the fingerprint of the response in which they were desired, zero if
 // that is none or several.
 func (c *Control) Reconcile(
-	ctx context.Context, key parent.Key, m *Memory, parent *object.Object, in plan.Input, f plan.Fingerprint,
+	ctx context.Context, key parent.Key, m *Memory, parent *object.Object, in plan.Input, f plan.Hash,
 ) (result Result, err error) {
 	made, errPlan := c.makePlan(in)
 	p, held := c.hold(m, parent, made)

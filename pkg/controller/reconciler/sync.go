@@ -83,7 +83,7 @@ type Sync struct {
 	// gathered is the input of the plan, as far as a rollout needed it.
 	gathered plan.Input
 	// fingerprint stands for the children of the response; zero for those of a rollout.
-	fingerprint plan.Fingerprint
+	fingerprint plan.Hash
 	// claims is what happened to the owners of children.
 	claims claims
 	// result is what happened to the children.
