@@ -21,10 +21,12 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
-	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
@@ -151,83 +153,43 @@ func extractItem(item any, element fieldpath.PathElement, set *fieldpath.Set, le
 	return fields
 }
 
-// entry is an entry of metadata.managedFields.
-type entry struct {
-	Manager string `json:"manager"`
-	// Subresource is that through which it wrote, empty for the object itself.
-	Subresource string         `json:"subresource"`
-	Time        time.Time      `json:"time"`
-	Fields      map[string]any `json:"fieldsV1"`
-}
-
 // Managers returns the field managers that own a place of an object, such as spec.ports[53,UDP].name, by its metadata.managedFields: the
-// one that wrote last comes first. A manager of any item of a list counts for all of them. It fails if managed is no list of entries.
+// one that wrote last comes first. A manager of any item of a list counts for all of them. For no place they are those that wrote the object
+// itself, and not a subresource. It fails if managed is no list of entries.
 func Managers(managed []byte, place string) ([]string, error) {
-	return managers(managed, func(e entry) bool { return owns(e.Fields, place) })
-}
-
-// All returns all field managers that wrote an object itself, and not a subresource: the one that wrote last comes first. It fails if managed is no
-// list of entries.
-func All(managed []byte) ([]string, error) {
-	return managers(managed, func(e entry) bool { return e.Subresource == "" })
-}
-
-func managers(managed []byte, which func(entry) bool) ([]string, error) {
-	var entries []entry
+	var entries []metav1.ManagedFieldsEntry
 	if err := json.Unmarshal(managed, &entries); err != nil {
 		return nil, fmt.Errorf("reading managedFields: %w", err)
 	}
-	slices.SortStableFunc(entries, func(a, b entry) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(entries, func(a, b metav1.ManagedFieldsEntry) int {
+		return ptr.Deref(b.Time, metav1.Time{}).Compare(ptr.Deref(a.Time, metav1.Time{}).Time)
+	})
 	var names []string
 	for _, e := range entries {
-		if which(e) && !slices.Contains(names, e.Manager) {
+		of := e.Subresource == ""
+		if place != "" && e.FieldsV1 != nil {
+			set, err := setOf(e.Manager, e.FieldsV1.GetRawBytes())
+			if err != nil {
+				return nil, err
+			}
+			of = owns(set, place)
+		}
+		if of && !slices.Contains(names, e.Manager) {
 			names = append(names, e.Manager)
 		}
 	}
 	return names, nil
 }
 
-// owns reports whether a set of fields has a place, or has what is around it as a whole.
-func owns(set map[string]any, place string) bool {
-	if strings.HasPrefix(place, "[") {
-		return ownsItem(set, place)
-	}
-	for key, below := range set {
-		name, ok := strings.CutPrefix(key, "f:")
-		if !ok {
-			continue
-		}
-		// A name may have dots.
-		rest, ok := strings.CutPrefix(place, name)
-		switch {
-		case !ok:
-		case rest == "", len(asSet(below)) == 0 && (rest[0] == '.' || rest[0] == '['):
-			return true
-		case rest[0] == '.' && owns(asSet(below), rest[1:]), rest[0] == '[' && owns(asSet(below), rest):
-			return true
-		}
-	}
-	return false
-}
+// items are those of lists in a path.
+var items = regexp.MustCompile(`\[[^]]*]`)
 
-// ownsItem is owns for an item of a list, which a set names in another form.
-func ownsItem(set map[string]any, place string) bool {
-	_, rest, _ := strings.Cut(place, "]")
-	for key, below := range set {
-		if strings.HasPrefix(key, "f:") || key == "." {
-			continue
-		}
-		switch fields := asSet(below); {
-		case rest == "", len(fields) == 0:
-			return true
-		case rest[0] == '.' && owns(fields, rest[1:]), rest[0] == '[' && owns(fields, rest):
-			return true
-		}
-	}
-	return false
-}
-
-func asSet(below any) map[string]any {
-	set, _ := below.(map[string]any)
-	return set
+// owns reports whether a set of fields has a place, or something in it, or has what is around it as a whole.
+func owns(set *fieldpath.Set, place string) (owns bool) {
+	place = items.ReplaceAllString(place, "[]")
+	set.Leaves().Iterate(func(path fieldpath.Path) {
+		leaf := strings.TrimPrefix(items.ReplaceAllString(path.String(), "[]"), ".")
+		owns = owns || within(leaf, place) || within(place, leaf)
+	})
+	return owns
 }

@@ -96,10 +96,9 @@ type Config struct {
 	// of the same parent.
 	Mine func(parent, existing *object.Object) bool
 	// Repeated reports whether a former sync of a parent changed a child at one of the places at which a step changes it, where something else
-	// is now than it wrote. Then it is found out who changed them back. Nil: it never is.
+	// is now than it wrote. Then it is found out who changed them back.
 	Repeated func(key parent.Key, step *plan.Step) bool
-	// Handlers returns the names of other controllers of this process that handle an object of a resource as their parent. Nil: it is not
-	// known.
+	// Handlers returns the names of other controllers of this process that handle an object of a resource as their parent.
 	Handlers func(key parent.Key) []string
 }
 

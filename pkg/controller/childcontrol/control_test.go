@@ -144,6 +144,7 @@ func newControlBy(t testing.TB, a *api, rule children.Rule) *control {
 		Rules:        children.NewRules([]children.Rule{rule}),
 		Informers:    map[schema.GroupKind][]*cache.Informer{kind.GroupKind(): {{}}},
 		Expectations: &c.expected, Mine: func(_, _ *object.Object) bool { return c.mine },
+		Handlers: func(parent.Key) []string { return nil }, Repeated: func(parent.Key, *plan.Step) bool { return false },
 	})
 	return c
 }

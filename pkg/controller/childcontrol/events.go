@@ -165,7 +165,7 @@ func (c *Control) reportContested(ctx context.Context, key parent.Key, owner *ob
 		names[i] = step.Key.String()
 	}
 	first := steps[0]
-	who := c.makers(ctx, key, client.Target{Resource: first.Resource, Namespace: first.Namespace, Name: first.Name})
+	who := c.makers(ctx, key, targetOf(first))
 	klog.FromContext(ctx).Error(nil, "Children are made again after every deletion and are left alone for a while",
 		"parent", owner, "children", enumerate(names), "by", who)
 	c.config.Recorder.Warning(Reference(owner), Reference(first.Observed), reasonFlapping, fmt.Sprintf(

@@ -17,7 +17,6 @@ limitations under the License.
 package childcontrol
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -57,35 +56,23 @@ func (c *Control) managers(ctx context.Context, t client.Target, own ...string) 
 
 // Of returns the field manager, other than the controller's own, that wrote a place last; empty if there is none or it is not known.
 func (m Managers) Of(place string) string {
-	if len(m.fields) == 0 {
+	names := m.names(place)
+	if len(names) == 0 {
 		return ""
+	}
+	return names[0]
+}
+
+// names returns the field managers, other than the controller's own, that wrote a place, or for no place the object: the last one first.
+func (m Managers) names(place string) []string {
+	if len(m.fields) == 0 {
+		return nil
 	}
 	names, err := plan.Managers(m.fields, place)
 	if err != nil {
-		return "" // Not reached: the API server wrote them.
+		return nil // Not reached: the API server wrote them.
 	}
-	at := slices.IndexFunc(names, func(name string) bool { return !slices.Contains(m.own, name) })
-	if at < 0 {
-		return ""
-	}
-	return names[at]
-}
-
-// First returns the field manager, other than the controller's own, that wrote the object before all others; empty if there is none or it is not known.
-func (m Managers) First() string {
-	if len(m.fields) == 0 {
-		return ""
-	}
-	names, err := plan.All(m.fields)
-	if err != nil {
-		return "" // Not reached: the API server wrote them.
-	}
-	for _, name := range slices.Backward(names) {
-		if !slices.Contains(m.own, name) {
-			return name
-		}
-	}
-	return ""
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(m.own, name) })
 }
 
 // Known reports whether anything is known.
@@ -97,9 +84,6 @@ const maxRead = 4
 // changersBack names who changed children back that former syncs have changed at the same places. They are read before they are written:
 // then the places are ours.
 func (c *Control) changersBack(ctx context.Context, key parent.Key, p plan.Plan) map[children.Key][]string {
-	if c.config.Repeated == nil {
-		return nil
-	}
 	var by map[children.Key][]string
 	read := 0
 	for i := range p.Steps {
@@ -117,23 +101,29 @@ func (c *Control) changersBack(ctx context.Context, key parent.Key, p plan.Plan)
 
 // changers names who else writes a child at the first place at which a step changes it.
 func (c *Control) changers(ctx context.Context, step *plan.Step) []string {
-	var names []string
-	if c.config.Handlers != nil {
-		names = c.config.Handlers(parent.NewKey(step.Resource.GroupResource(), step.Namespace, step.Name))
-	}
-	target := client.Target{Resource: step.Resource, Namespace: step.Namespace, Name: step.Name}
-	known := c.managers(ctx, target, client.FieldManager, client.PatchManager, c.config.Manager)
-	if manager := known.Of(first(step.Changed)); manager != "" {
+	names := c.config.Handlers(parent.NewKey(step.Resource.GroupResource(), step.Namespace, step.Name))
+	if manager := c.changer(ctx, step); manager != "" {
 		names = append(names, manager)
 	}
 	return names
 }
 
+// changer names the field manager that sets the first place at which a step changes a child, empty for none.
+func (c *Control) changer(ctx context.Context, step *plan.Step) string {
+	return c.managersOfChild(ctx, targetOf(step)).Of(first(step.Changed))
+}
+
+func targetOf(step *plan.Step) client.Target {
+	return client.Target{Resource: step.Resource, Namespace: step.Namespace, Name: step.Name}
+}
+
+// managersOfChild reads who manages a child.
+func (c *Control) managersOfChild(ctx context.Context, t client.Target) Managers {
+	return c.managers(ctx, t, client.FieldManager, client.PatchManager, c.config.Manager)
+}
+
 // rivals names the other CompositeControllers of this process that handle a parent: what they declare as children may be the children of this one.
 func (c *Control) rivals(key parent.Key) []string {
-	if c.config.Handlers == nil {
-		return nil
-	}
 	return slices.DeleteFunc(c.config.Handlers(key), func(name string) bool { return !strings.HasPrefix(name, v1alpha1.KindComposite+" ") })
 }
 
@@ -142,8 +132,12 @@ func (c *Control) makers(ctx context.Context, key parent.Key, t client.Target) s
 	if names := c.rivals(key); len(names) > 0 {
 		return strings.Join(names, " or ") + ", which handles this object as well,"
 	}
-	known := c.managers(ctx, t, client.FieldManager, client.PatchManager, c.config.Manager)
-	if manager := cmp.Or(known.Of("metadata.ownerReferences"), known.First()); manager != "" {
+	known := c.managersOfChild(ctx, t)
+	manager := known.Of("metadata.ownerReferences")
+	if names := known.names(""); manager == "" && len(names) > 0 {
+		manager = names[len(names)-1] // It wrote the object before all others.
+	}
+	if manager != "" {
 		return fmt.Sprintf("the field manager %q", manager)
 	}
 	return "somebody else, whom the API server's audit log names,"
@@ -154,23 +148,15 @@ func (c *Control) whose(key parent.Key, existing *object.Object) string {
 	if name, ok := existing.Annotation(children.DecoratorMark); ok {
 		return v1alpha1.KindDecorator + " " + name
 	}
-	if c.config.Handlers == nil {
-		return ""
-	}
 	return strings.Join(c.config.Handlers(key), " or ")
 }
 
 // whoChanges says who changes a child back, empty if that is not known.
 func (c *Control) whoChanges(ctx context.Context, step *plan.Step) string {
-	if c.config.Handlers != nil {
-		key := parent.NewKey(step.Resource.GroupResource(), step.Namespace, step.Name)
-		if names := c.config.Handlers(key); len(names) > 0 {
-			return strings.Join(names, " and ") + " handles it as well, and may set this field"
-		}
+	if names := c.config.Handlers(parent.NewKey(step.Resource.GroupResource(), step.Namespace, step.Name)); len(names) > 0 {
+		return strings.Join(names, " and ") + " handles it as well, and may set this field"
 	}
-	target := client.Target{Resource: step.Resource, Namespace: step.Namespace, Name: step.Name}
-	known := c.managers(ctx, target, client.FieldManager, client.PatchManager, c.config.Manager)
-	if manager := known.Of(first(step.Changed)); manager != "" {
+	if manager := c.changer(ctx, step); manager != "" {
 		return fmt.Sprintf("The field manager %q sets this field", manager)
 	}
 	return ""
