@@ -22,43 +22,34 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // guessed are the fields by which the elements of a list are identified where no schema says (docs/reference/contract.md#s12.3).
 var guessed = []string{"containerPort", "port", "mountPath", "name", "uid", "ip", "path"}
 
 func guessKey(lists ...[]any) string {
-	for _, key := range guessed {
-		total := 0
-		for _, list := range lists {
-			for _, element := range list {
-				o, ok := element.(map[string]any)
-				if !ok {
-					return ""
-				}
-				if _, ok := o[key]; !ok {
-					total = -1
-				}
-				if total >= 0 {
-					total++
-				}
-			}
-		}
-		if total > 0 {
-			return key
-		}
+	all := slices.Concat(lists...)
+	if len(all) == 0 || !keyed(all) {
+		return ""
 	}
-	return ""
+	at := slices.IndexFunc(guessed, func(key string) bool {
+		return !slices.ContainsFunc(all, func(element any) bool {
+			o, _ := element.(map[string]any)
+			_, ok := o[key]
+			return !ok
+		})
+	})
+	if at < 0 {
+		return ""
+	}
+	return guessed[at]
 }
 
 func keyed(list []any) bool {
-	for _, element := range list {
-		if _, ok := element.(map[string]any); !ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(list, func(element any) bool {
+		_, ok := element.(map[string]any)
+		return !ok
+	})
 }
 
 func index(list []any, keys []string, schema Schema) map[string]any {
@@ -91,24 +82,18 @@ func keysOf(list []any, keys []string, schema Schema) []string {
 
 func keyOf(element any, keys []string, schema Schema) string {
 	o, _ := element.(map[string]any)
-	if len(keys) == 1 {
-		return keyValue(o, keys[0], schema)
-	}
-	parts := make([]string, len(keys))
+	text := ""
 	for i, key := range keys {
-		parts[i] = keyValue(o, key, schema)
-	}
-	return strings.Join(parts, ",")
-}
-
-func keyValue(o map[string]any, key string, schema Schema) string {
-	value, ok := o[key]
-	if !ok && schema != nil {
-		if f := schema.Field(key); f != nil {
+		value, ok := o[key]
+		if f := field(schema, key); !ok && f != nil {
 			value, _ = f.Default()
 		}
+		if i > 0 {
+			text += ","
+		}
+		text += stringify(value)
 	}
-	return stringify(value)
+	return text
 }
 
 func stringify(value any) string {
@@ -159,46 +144,18 @@ func othersHave(observed, last any, schema Schema) bool {
 	return false
 }
 
-// few is how many elements are compared one by one.
-const few = 16
+// elements are those of a list, as keys of a map: a hook may return very long ones.
+type elements map[any]bool
 
-// elements are those of a list. A hook may return very long ones.
-type elements struct {
-	list  []any        // that of few
-	known map[any]bool // nil for few
-}
-
-func elementsOf(list []any) *elements {
-	e := &elements{list: list}
-	if len(list) > few {
-		e.remember(list)
+func elementsOf(list []any) elements {
+	e := make(elements, len(list))
+	for _, element := range list {
+		e[mapKey(element)] = true
 	}
 	return e
 }
 
-func (e *elements) add(element any) {
-	if e.known != nil {
-		e.known[mapKey(element)] = true
-		return
-	}
-	if e.list = append(e.list, element); len(e.list) > few {
-		e.remember(e.list)
-	}
-}
-
-func (e *elements) remember(list []any) {
-	e.known = make(map[any]bool, len(list))
-	for _, element := range list {
-		e.known[mapKey(element)] = true
-	}
-}
-
-func (e *elements) have(element any) bool {
-	if e.known != nil {
-		return e.known[mapKey(element)]
-	}
-	return slices.ContainsFunc(e.list, func(other any) bool { return Equal(other, element) })
-}
+func (e elements) have(element any) bool { return e[mapKey(element)] }
 
 // encoded is an object or a list as JSON.
 type encoded string

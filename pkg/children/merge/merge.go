@@ -48,7 +48,7 @@ func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (
 	if last != nil {
 		lastValue = last
 	}
-	merged, err := m.object(nil, observed, lastValue, desired, object{kind: schema})
+	merged, err := m.object(nil, observed, lastValue, desired, object{schema})
 	if err != nil {
 		return nil, fmt.Errorf("can't merge desired changes: %w", err)
 	}
@@ -90,7 +90,7 @@ func (m *merger) object(p *path, observed map[string]any, last, desired any, sch
 	if d, ok := schema.(declared); ok && d.Atomic() {
 		was = observed
 	}
-	want, err := asObject(p, desired)
+	want, err := as[map[string]any](p, desired, "an object")
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,7 @@ func (m *merger) remove(p *path, observed, last any, schema Schema) (any, bool, 
 
 func (m *merger) list(p *path, observed []any, last, desired any, schema Schema) (any, bool, error) {
 	was, _ := last.([]any) // As in object.
-	want, err := asList(p, desired)
+	want, err := as[[]any](p, desired, "a list")
 	if err != nil {
 		return nil, false, err
 	}
@@ -245,7 +245,7 @@ func (m *merger) set(p *path, observed, was, want []any) []any {
 			continue
 		}
 		merged = append(merged, element)
-		has.add(element)
+		has[mapKey(element)] = true
 		changed = true
 	}
 	if !changed {
@@ -271,24 +271,13 @@ func sharesWith(a, b map[string]any) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-func asObject(p *path, value any) (map[string]any, error) {
-	switch v := value.(type) {
-	case nil:
-		return nil, nil
-	case map[string]any:
-		return v, nil
+// as returns a desired value as an object or a list, which what names; the zero value for null.
+func as[T any](p *path, value any, what string) (T, error) {
+	is, ok := value.(T)
+	if !ok && value != nil {
+		return is, fmt.Errorf("desired[%s]: expecting %s, got %s", p, what, typeName(value))
 	}
-	return nil, fmt.Errorf("desired[%s]: expecting an object, got %s", p, typeName(value))
-}
-
-func asList(p *path, value any) ([]any, error) {
-	switch v := value.(type) {
-	case nil:
-		return nil, nil
-	case []any:
-		return v, nil
-	}
-	return nil, fmt.Errorf("desired[%s]: expecting a list, got %s", p, typeName(value))
+	return is, nil
 }
 
 func typeName(value any) string {
@@ -335,43 +324,18 @@ func Equal(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)
-		if !ok || len(a) != len(b) {
-			return false
-		}
-		for name, value := range a {
-			other, ok := b[name]
-			if !ok || !Equal(value, other) {
-				return false
-			}
-		}
-		return true
+		return ok && maps.EqualFunc(a, b, Equal)
 	case []any:
 		b, ok := b.([]any)
 		return ok && slices.EqualFunc(a, b, Equal)
 	case int64:
-		switch b := b.(type) {
-		case int64:
-			return a == b
-		case float64:
+		if b, ok := b.(float64); ok {
 			return float64(a) == b
 		}
-		return false
 	case float64:
-		switch b := b.(type) {
-		case int64:
+		if b, ok := b.(int64); ok {
 			return a == float64(b)
-		case float64:
-			return a == b
 		}
-		return false
-	case string:
-		b, ok := b.(string)
-		return ok && a == b
-	case bool:
-		b, ok := b.(bool)
-		return ok && a == b
-	case nil:
-		return b == nil
 	}
-	return false
+	return a == b // Neither is an object or a list if the types are the same.
 }

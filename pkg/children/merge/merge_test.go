@@ -35,21 +35,21 @@ type fields struct {
 	shared   bool
 }
 
-func (f *fields) Field(name string) *fields { return orNil(f).fields[name] }
+func (f *fields) Field(name string) merge.Schema { return schemaOf(f.fields[name]) }
 
-func (f *fields) Item() *fields { return orNil(f).item }
+func (f *fields) Item() merge.Schema { return schemaOf(f.item) }
 
-func (f *fields) ListType() (kind string, keys []string) { return orNil(f).kind, orNil(f).keys }
+func (f *fields) ListType() (kind string, keys []string) { return f.kind, f.keys }
 
-func (f *fields) Default() (any, bool) { return orNil(f).standard, orNil(f).standard != nil }
+func (f *fields) Default() (any, bool) { return f.standard, f.standard != nil }
 
-func (f *fields) Shared() bool { return orNil(f).shared }
+func (f *fields) Shared() bool { return f.shared }
 
 func (f *fields) Atomic() bool { return false }
 
-func orNil(f *fields) *fields {
+func schemaOf(f *fields) merge.Schema {
 	if f == nil {
-		return &fields{}
+		return nil
 	}
 	return f
 }
@@ -96,14 +96,14 @@ func objects(observed, last, desired map[string]any, schema merge.Schema, keep m
 }
 
 func list(kind string, keys ...string) merge.Schema {
-	return merge.SchemaOf(&fields{fields: map[string]*fields{"l": {
+	return schemaOf(&fields{fields: map[string]*fields{"l": {
 		kind: kind, keys: keys, item: &fields{fields: map[string]*fields{"protocol": {standard: "TCP"}}},
 	}}})
 }
 
 // shared is the schema of a map m, whose values are structs with a map m.
 func shared() merge.Schema {
-	return merge.SchemaOf(&fields{fields: map[string]*fields{"m": {
+	return schemaOf(&fields{fields: map[string]*fields{"m": {
 		shared: true, fields: map[string]*fields{"a": {fields: map[string]*fields{"m": {shared: true}}}, "b": {shared: true}},
 	}}})
 }

@@ -36,7 +36,7 @@ type Schema interface {
 // merged, and whatever is in an atomic object and not desired is a difference, applied before or not. Nil is a schema that declares nothing.
 func Declared(s Schema) Schema {
 	if s == nil {
-		s = anything{}
+		s = known{}
 	}
 	return declared{s}
 }
@@ -57,110 +57,37 @@ func (d declared) ListType() (kind string, keys []string) {
 	return kind, keys
 }
 
-// Source is a schema whose methods return their own type, as package discovery's do, and whose zero value knows nothing.
-type Source[S any] interface {
-	comparable
-	Field(name string) S
-	Item() S
-	ListType() (kind string, keys []string)
-	Default() (any, bool)
-	Shared() bool
-	Atomic() bool
+// known is a schema that nobody publishes. The zero value knows nothing.
+type known struct {
+	fields map[string]Schema
+	list   string
+	keys   []string
+	shared bool
 }
 
-// SchemaOf returns a source as Schema; nil for its zero value.
-func SchemaOf[S Source[S]](s S) Schema {
-	var zero S
-	if s == zero {
-		return nil
-	}
-	return adapted[S]{s}
-}
+func (k known) Field(name string) Schema       { return k.fields[name] }
+func (known) Item() Schema                     { return nil }
+func (k known) ListType() (string, []string)   { return k.list, k.keys }
+func (known) Default() (value any, there bool) { return nil, false }
+func (k known) Shared() bool                   { return k.shared }
+func (known) Atomic() bool                     { return false }
 
-type adapted[S Source[S]] struct{ source S }
+// metadata is the schema of the metadata that all objects have.
+var metadata = known{fields: map[string]Schema{
+	"labels": known{shared: true}, "annotations": known{shared: true},
+	"ownerReferences": known{list: "map", keys: []string{"uid"}}, "finalizers": known{list: "set"},
+}}
 
-// Field implements Schema.
-func (a adapted[S]) Field(name string) Schema { return SchemaOf(a.source.Field(name)) }
-
-// Item implements Schema.
-func (a adapted[S]) Item() Schema { return SchemaOf(a.source.Item()) }
-
-// ListType implements Schema.
-func (a adapted[S]) ListType() (kind string, keys []string) { return a.source.ListType() }
-
-// Default implements Schema.
-func (a adapted[S]) Default() (any, bool) { return a.source.Default() }
-
-// Shared implements Schema.
-func (a adapted[S]) Shared() bool { return a.source.Shared() }
-
-// Atomic implements Schema.
-func (a adapted[S]) Atomic() bool { return a.source.Atomic() }
-
-// anything is a schema that knows nothing.
-type anything struct{}
-
-// Field implements Schema.
-func (anything) Field(string) Schema { return nil }
-
-// Item implements Schema.
-func (anything) Item() Schema { return nil }
-
-// ListType implements Schema.
-func (anything) ListType() (kind string, keys []string) { return "", nil }
-
-// Default implements Schema.
-func (anything) Default() (any, bool) { return nil, false }
-
-// Shared implements Schema.
-func (anything) Shared() bool { return false }
-
-// Atomic implements Schema.
-func (anything) Atomic() bool { return false }
-
-// object is the schema of an object: it knows the metadata that all objects have, whatever their kind says of it.
-type object struct {
-	anything
-	kind Schema
-}
+// object is the schema of an object, whatever its kind says of metadata.
+type object struct{ Schema }
 
 // Field implements Schema.
 func (o object) Field(name string) Schema {
 	if name == "metadata" {
-		return anyMetadata{}
+		return metadata
 	}
-	return field(o.kind, name)
+	return field(o.Schema, name)
 }
-
-type anyMetadata struct{ anything }
-
-// Field implements Schema.
-func (anyMetadata) Field(name string) Schema {
-	switch name {
-	case "labels", "annotations":
-		return entries{}
-	case "ownerReferences":
-		return owners{}
-	case "finalizers":
-		return set{}
-	}
-	return nil
-}
-
-type entries struct{ anything }
-
-// Shared implements Schema.
-func (entries) Shared() bool { return true }
-
-type owners struct{ anything }
-
-// ListType implements Schema.
-func (owners) ListType() (kind string, keys []string) { return "map", []string{"uid"} }
-
-type set struct{ anything }
-
-// ListType implements Schema.
-func (set) ListType() (kind string, keys []string) { return "set", nil }
 
 func field(s Schema, name string) Schema {
 	if s == nil {

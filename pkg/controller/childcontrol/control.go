@@ -37,6 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
@@ -338,8 +339,25 @@ func (c *Control) schema(ctx context.Context, kind schema.GroupVersionKind) (mer
 		klog.FromContext(ctx).V(2).Info("Schema is not known; lists are merged by guessing", "kind", kind, "err", err)
 		return nil, err
 	}
-	return merge.SchemaOf(found), nil
+	return schemaOf(found), nil
 }
+
+// published is what a cluster publishes about a kind.
+type published struct{ *discovery.Schema }
+
+// schemaOf returns it as it is merged by, nil for nothing.
+func schemaOf(s *discovery.Schema) merge.Schema {
+	if s == nil {
+		return nil
+	}
+	return published{s}
+}
+
+// Field implements merge.Schema.
+func (p published) Field(name string) merge.Schema { return schemaOf(p.Schema.Field(name)) }
+
+// Item implements merge.Schema.
+func (p published) Item() merge.Schema { return schemaOf(p.Schema.Item()) }
 
 // setsStatus reports whether a desired child has a status.
 func setsStatus(desired []children.Desired) bool {

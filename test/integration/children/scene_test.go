@@ -218,8 +218,21 @@ func (s *scene) schema(ctx context.Context, kind schema.GroupVersionKind) merge.
 	if err != nil {
 		return nil
 	}
-	return merge.SchemaOf(found)
+	return schemaOf(found)
 }
+
+// published is what the cluster publishes about a kind.
+type published struct{ *discovery.Schema }
+
+func schemaOf(s *discovery.Schema) merge.Schema {
+	if s == nil {
+		return nil
+	}
+	return published{s}
+}
+
+func (p published) Field(name string) merge.Schema { return schemaOf(p.Schema.Field(name)) }
+func (p published) Item() merge.Schema             { return schemaOf(p.Schema.Item()) }
 
 // restart drops what the process remembers.
 func (s *scene) restart() { s.records = nil }
