@@ -232,7 +232,7 @@ func pairOf(d merge.Difference) Returned {
 
 // create completes the step for a child that is not there.
 func (c *child) create(d children.Desired) (err error) {
-	if c.paused() && c.known.Breaker().PausesCreation() {
+	if c.paused() && c.known.Breaker().creation {
 		c.pause()
 		return nil
 	}

@@ -285,12 +285,11 @@ func (in *Input) Unchanged(d children.Desired, o *object.Object) bool {
 
 // differs reports whether an input for Unchanged is about a child of which it is known that it differs.
 func (in *Input) differs(d children.Desired, o *object.Object) bool {
-	known := in.Records.Get(d.Key)
-	if !in.Comparing || o == nil || known == nil || known.More == nil || known.More.Compared.Version != o.ResourceVersion() {
+	if !in.Comparing || o == nil || in.Records.Get(d.Key).more().Compared.Version != o.ResourceVersion() {
 		return false
 	}
 	c, err := in.child(d, o)
-	return err == nil && known.Differs(Compared{Desired: c.step.desired, Version: o.ResourceVersion()})
+	return err == nil && c.known.more().Compared.Desired == c.step.desired
 }
 
 // Applied returns what was desired of an observed child when its record was made, as the child itself has it. It has not if it is written

@@ -63,7 +63,7 @@ func allUnsettled(_ testing.TB, n int) func() {
 		keys[i] = children.Key{Kind: "ConfigMap", Namespace: "ns", Name: fmt.Sprintf("child-%05d", i)}
 		records = append(records, &plan.Record{Key: keys[i], Desired: 1, Version: "5", State: plan.StateSame})
 	}
-	return func() { records.With(records.Unsettled(keys...)) }
+	return func() { records.With(records.Unsettled(keys...)...) }
 }
 
 func TestToUnsettleRecordsCostsTheChildrenAndNotTheirSquare(t *testing.T) {

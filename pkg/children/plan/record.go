@@ -140,22 +140,20 @@ type Postponed struct {
 	Until time.Time
 }
 
-// Returned are the places at which the API server returned something else than it was sent. They must not be changed. A nil
-// record has none.
-func (r *Record) Returned() []Returned {
+// more returns what few records have, which is nothing for nil.
+func (r *Record) more() More {
 	if r == nil || r.More == nil {
-		return nil
+		return More{}
 	}
-	return r.More.Returned
+	return *r.More
 }
 
+// Returned are the places at which the API server returned something else than it was sent. They must not be changed. A nil
+// record has none.
+func (r *Record) Returned() []Returned { return r.more().Returned }
+
 // Breaker returns the count of writes.
-func (r *Record) Breaker() Breaker {
-	if r == nil || r.More == nil {
-		return Breaker{}
-	}
-	return r.More.Breaker
-}
+func (r *Record) Breaker() Breaker { return r.more().Breaker }
 
 // Current reports whether what was learnt from the API server counts, in an epoch and at a time. It does not for nil.
 func (r *Record) Current(epoch int64, now time.Time) bool {
@@ -180,10 +178,6 @@ func (r *Record) NeedsNothing(desired Hash, version string, now time.Time) State
 	return r.State
 }
 
-// Taken reports whether, if the child is not there, somebody else deleted it: it was there, and the controller did not delete it. It is
-// false for nil.
-func (r *Record) Taken() bool { return r != nil && r.State != StateDeleted }
-
 // For returns a copy of the record, for a desired state: what belongs to another one is left out. It may be called on nil.
 func (r *Record) For(key children.Key, desired Hash) *Record {
 	if r == nil {
@@ -199,17 +193,14 @@ func (r *Record) For(key children.Key, desired Hash) *Record {
 
 // Waits returns until when a child, whose other fields u has, is not to be tried; false if it may be tried.
 func (r *Record) Waits(u Postponed, now time.Time) (until time.Time, waits bool) {
-	if r == nil || r.More == nil {
-		return time.Time{}, false
-	}
-	known := r.More.Untried
+	known := r.more().Untried
 	until, known.Until = known.Until, u.Until
 	return until, known == u && now.Before(until)
 }
 
 // NotTried returns the record with a child that could not be tried. It may be called on nil.
 func (r *Record) NotTried(key children.Key, u Postponed) *Record {
-	if r != nil && r.More != nil && r.More.Untried == u {
+	if r.more().Untried == u {
 		return r
 	}
 	if r == nil {
@@ -221,20 +212,12 @@ func (r *Record) NotTried(key children.Key, u Postponed) *Record {
 	return &next
 }
 
-// Differs reports whether a child is known to differ from a desired state in a version. It is not for nil.
-func (r *Record) Differs(from Compared) bool {
-	return r != nil && r.More != nil && from.Version != "" && r.More.Compared == from
-}
-
 // DifferedFrom returns the record with a desired state from which the child differs, beside its own. It may be called on nil.
 func (r *Record) DifferedFrom(key children.Key, other Compared) *Record {
 	if r == nil {
 		r = r.For(key, 0)
 	}
-	next, more := *r, More{}
-	if r.More != nil {
-		more = *r.More
-	}
+	next, more := *r, r.more()
 	more.Compared = Compared{other.Desired, strings.Clone(other.Version)} // The version may be a part of an object's JSON.
 	next.More = &more
 	return &next
@@ -263,9 +246,6 @@ func (r *Record) NeededNothing(version string, state State) {
 	}
 	r.State = state
 }
-
-// Gone puts into a new record that the controller deleted the child.
-func (r *Record) Gone() { r.Version, r.State = "", StateDeleted }
 
 // Learnt puts into a new record what the API server returned in place of what it was sent, in an epoch.
 func (r *Record) Learnt(returned []Returned, epoch int64, now time.Time) {
@@ -310,27 +290,37 @@ func (r Records) find(key children.Key) (int, bool) {
 	return slices.BinarySearchFunc(r, key, func(r *Record, key children.Key) int { return r.Key.Compare(key) })
 }
 
-// Compared returns the records with the desired states from which children were found to differ. It changes none of r.
-func (r Records) Compared(differing map[children.Key]Compared) Records {
-	if len(differing) == 0 {
+// With returns the records with others, each in place of that of the same child. Those before do not change.
+func (r Records) With(others ...*Record) Records {
+	if len(others) == 0 {
 		return r
 	}
 	next := slices.Clone(r)
-	for key, other := range differing {
-		switch at, ok := r.find(key); {
-		case !ok:
-			next = append(next, (*Record)(nil).DifferedFrom(key, other))
-		case next[at].Desired != other.Desired: // Else it was written since.
-			next[at] = next[at].DifferedFrom(key, other)
+	for _, other := range others {
+		if i, ok := r.find(other.Key); ok {
+			next[i] = other
+		} else {
+			next = append(next, other)
 		}
 	}
-	next.Sort()
+	next.sort()
 	return next
 }
 
-// Sort puts new records in the order that Get needs.
-func (r Records) Sort() {
+// sort puts new records in the order that Get needs.
+func (r Records) sort() {
 	slices.SortFunc(r, func(a, b *Record) int { return a.Key.Compare(b.Key) })
+}
+
+// Compared returns the records with the desired states from which children were found to differ.
+func (r Records) Compared(differing map[children.Key]Compared) Records {
+	var others Records
+	for key, other := range differing {
+		if known := r.Get(key); known == nil || known.Desired != other.Desired { // Else it was written since.
+			others = append(others, known.DifferedFrom(key, other))
+		}
+	}
+	return r.With(others...)
 }
 
 // The breaker stops a child that was written more than maxWrites times within window without a change of what is desired; the first
@@ -363,10 +353,6 @@ type Breaker struct {
 func (b Breaker) Paused(now time.Time) (until time.Time, paused bool) {
 	return b.pausedUntil, now.Before(b.pausedUntil)
 }
-
-// PausesCreation reports whether a child that is not there is not to be created before its pause ends: somebody else deletes it after each
-// creation. One that was paused for another reason and is gone is created.
-func (b Breaker) PausesCreation() bool { return b.creation }
 
 // Reported says whether the present pause was reported.
 func (b Breaker) Reported() bool { return b.reported }
@@ -409,24 +395,22 @@ func (b Breaker) count(writes, limit int, now time.Time) Breaker {
 	return b
 }
 
-// over reports whether nothing that was counted counts any more.
-func (b Breaker) over(now time.Time) bool { return now.Sub(b.windowStart) > window }
-
 // Contested reports whether the record is about a child that no response wants, or about a kind: it only counts what others undo. It is false for nil.
 // A record that only has what a child was compared with is not: the child may be one of this process.
 func (r *Record) Contested() bool { return r != nil && r.Desired == 0 && r.State == StateDeleted }
 
-// Contend returns a copy of the record for counting what others undo. It may be called on nil.
-func (r *Record) Contend(key children.Key) *Record {
-	if r == nil {
-		return &Record{Key: own(key), State: StateDeleted}
+// counting returns a copy of the record with what others undo counted. It may be called on nil.
+func (r *Record) counting(key children.Key, count func(Breaker) Breaker) *Record {
+	next := &Record{Key: own(key), State: StateDeleted}
+	if r != nil {
+		*next = *r
 	}
-	next := *r
-	return &next
+	next.Counted(count(next.Breaker()))
+	return next
 }
 
 // Over reports whether a record that is Contested counts nothing any more.
-func (r *Record) Over(now time.Time) bool { return r.Breaker().over(now) }
+func (r *Record) Over(now time.Time) bool { return now.Sub(r.Breaker().windowStart) > window }
 
 // OfKind returns the key under which deletions of children of a kind are counted, whatever they are called.
 func OfKind(key children.Key) children.Key {
@@ -434,40 +418,21 @@ func OfKind(key children.Key) children.Key {
 	return key
 }
 
-// Claimed returns the records after children have been adopted or released. Those before do not change.
-func (r Records) Claimed(keys []children.Key, now time.Time) Records {
-	if len(keys) == 0 {
+// Claimed returns the records after children have been adopted or released, and the pauses of others have been reported.
+func (r Records) Claimed(claimed, reported []children.Key, now time.Time) Records {
+	var others Records
+	for _, key := range claimed {
+		others = append(others, r.Get(key).counting(key, func(b Breaker) Breaker { return b.Count(false, now) }))
+	}
+	for _, key := range reported {
+		if known := r.Get(key); known != nil {
+			others = append(others, known.counting(key, Breaker.Report))
+		}
+	}
+	if len(others) == 0 {
 		return r
 	}
-	next := make(Records, 0, len(r)+len(keys))
-	counted := make(map[children.Key]struct{}, len(keys))
-	for _, key := range keys {
-		counted[key] = struct{}{}
-		of := r.Get(key).Contend(key)
-		of.Counted(of.Breaker().Count(false, now))
-		next = append(next, of)
-	}
-	for _, known := range r {
-		if _, ok := counted[known.Key]; !ok && (!known.Contested() || !known.Over(now)) {
-			next = append(next, known)
-		}
-	}
-	next.Sort()
-	return next
-}
-
-// Reported returns the records with the pauses of children reported.
-func (r Records) Reported(keys []children.Key) Records {
-	for _, key := range keys {
-		i, ok := r.find(key)
-		if !ok {
-			continue
-		}
-		r = slices.Clone(r)
-		r[i] = r[i].Contend(key)
-		r[i].Counted(r[i].Breaker().Report())
-	}
-	return r
+	return slices.DeleteFunc(r.With(others...), func(known *Record) bool { return known.Contested() && known.Over(now) })
 }
 
 // Settled reports whether a plan for a response that was planned from before would do nothing, because the observed children,
@@ -511,24 +476,13 @@ func (r Records) Outdated(followed func(schema.GroupKind) int64) (keys []childre
 
 // Unsettled returns the records with those of some children, where there are any, in which these may need something.
 func (r Records) Unsettled(keys ...children.Key) Records {
-	next := slices.Clone(r)
+	var others Records
 	for _, key := range keys {
-		if i, ok := next.find(key); ok {
-			next[i] = next[i].Unsettled()
+		if known := r.Get(key); known != nil {
+			others = append(others, known.Unsettled())
 		}
 	}
-	return next
-}
-
-// With returns the records with those that others take the place of, each of a child that has one.
-func (r Records) With(others Records) Records {
-	next := slices.Clone(r)
-	for _, other := range others {
-		if i, ok := next.find(other.Key); ok {
-			next[i] = other
-		}
-	}
-	return next
+	return r.With(others...)
 }
 
 // Outcome is what happened to one child.
@@ -597,7 +551,7 @@ func (p Plan) Next(before Records, outcomes []Outcome, f Hash) Records {
 		}
 	}
 	next = append(next, p.contested(before, next, happened)...)
-	next.Sort()
+	next.sort()
 	if slices.Equal(next, before) {
 		return before
 	}
@@ -616,6 +570,7 @@ func (p Plan) contested(before, next Records, happened map[children.Key]*Outcome
 	if len(counted) == 0 && !slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Action == Delete }) {
 		return nil
 	}
+	count := func(key children.Key, how func(Breaker) Breaker) { counted[key] = counted[key].counting(key, how) }
 	there, deleted := map[children.Key]int{}, map[children.Key]int{}
 	for _, key := range p.Kept {
 		there[OfKind(key)]++
@@ -624,30 +579,22 @@ func (p Plan) contested(before, next Records, happened map[children.Key]*Outcome
 		step := &p.Steps[i]
 		kind := OfKind(step.Key)
 		there[kind]++
-		if step.desired != 0 || before.Get(step.Key) != nil && !before.Get(step.Key).Contested() {
-			continue
-		}
-		o := happened[step.Key]
+		known, o := before.Get(step.Key), happened[step.Key]
 		switch {
+		case step.desired != 0 || known != nil && !known.Contested():
 		case o != nil && o.Done:
 			deleted[kind]++
-			of := counted[step.Key].Contend(step.Key)
-			of.Counted(of.Breaker().Count(false, p.Now))
-			counted[step.Key] = of
+			count(step.Key, func(b Breaker) Breaker { return b.Count(false, p.Now) })
 		case step.HoldsDeletion() && step.Report:
 			for _, key := range []children.Key{step.Key, kind} {
 				if _, paused := counted[key].Breaker().Paused(p.Now); paused {
-					of := counted[key].Contend(key)
-					of.Counted(of.Breaker().Report())
-					counted[key] = of
+					count(key, Breaker.Report)
 				}
 			}
 		}
 	}
 	for kind, n := range deleted {
-		of := counted[kind].Contend(kind)
-		of.Counted(of.Breaker().CountOf(n, there[kind], p.Now))
-		counted[kind] = of
+		count(kind, func(b Breaker) Breaker { return b.CountOf(n, there[kind], p.Now) })
 	}
 	for _, known := range next {
 		delete(counted, known.Key)
@@ -672,7 +619,7 @@ func (p Plan) next(step *Step, known *Record, o *Outcome) *Record {
 			version, reason = "", StateUnknown
 		}
 		next.NeededNothing(version, reason)
-		if o.Done && (step.Action != Create || known.Taken()) {
+		if o.Done && (step.Action != Create || known != nil && known.State != StateDeleted) { // Else nobody took it.
 			next.Counted(next.Breaker().Count(step.Action == Create, p.Now))
 		}
 		return next
@@ -680,7 +627,7 @@ func (p Plan) next(step *Step, known *Record, o *Outcome) *Record {
 		next := known.For(step.Key, step.desired)
 		next.Counted(next.Breaker().Count(false, p.Now))
 		if o.Written == nil {
-			next.Gone()
+			next.NeededNothing("", StateDeleted)
 		}
 		return next
 	case o.Unknown && (step.Action == Create || step.Action == Update):

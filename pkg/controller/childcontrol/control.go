@@ -163,7 +163,7 @@ func (m *Memory) Leaves(key children.Key, now time.Time) (until time.Time, repor
 // Claimed counts children that a sync adopted or released, and notes which of those that are left have been reported.
 func (m *Memory) Claimed(claimed, reported []children.Key, now time.Time) {
 	records, _ := m.known()
-	m.keep(records.Claimed(claimed, now).Reported(reported))
+	m.keep(records.Claimed(claimed, reported, now))
 }
 
 // Gather returns the input of a plan with all facts that it needs. For children that differ, it asks the API server what it would

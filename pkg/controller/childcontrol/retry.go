@@ -67,7 +67,7 @@ func (c *Control) Retry(ctx context.Context, m *Memory, parent *object.Object, k
 	if len(in.Desired) > 0 {
 		next, sync = c.retry(ctx, in)
 	}
-	records = records.With(next)
+	records = records.With(next...)
 	if sync {
 		records = records.Unsettled(records.Outdated(c.followed)...)
 	}
