@@ -426,7 +426,7 @@ func TestReviewInvalidHidesDrift(t *testing.T) {
 				}
 			}), apply.Options{})
 			outcomes, err := carryOut(t.Context(), t, applier, in)
-			if err != nil || len(outcomes) != 1 || plan.Paths(outcomes[0].Changed) != "spec.image" {
+			if err != nil || len(outcomes) != 1 || pathsOf(outcomes[0].Changed) != "spec.image" {
 				t.Fatalf("outcomes %+v, error %v", outcomes, err)
 			}
 			if len(writes) != 1 || method == v1alpha1.ChildUpdateInPlace && !strings.Contains(writes[0], `"spec":{"image":"good","priority":"high"}`) {

@@ -186,7 +186,7 @@ func TestWhatServerSideApplyRefusesDoesNotHideDrift(t *testing.T) {
 			}
 			in.Now = time.Now()
 			outcomes, err := carryOut(t.Context(), t, applier, in)
-			if err != nil || len(outcomes) != 1 || plan.Paths(outcomes[0].Changed) != "spec.image" {
+			if err != nil || len(outcomes) != 1 || pathsOf(outcomes[0].Changed) != "spec.image" {
 				t.Errorf("outcomes %+v, error %v", outcomes, err)
 			}
 			if len(writes) != 1 || !strings.Contains(writes[0], `"spec":{"image":"good"`+observed+`}`) {
@@ -204,11 +204,20 @@ func appliedPod(image, more, version string) string {
 		`"f:spec":{"f:image":{},"f:priority":{}}}}]},"spec":{"image":%q%s}}`, version, image, more)
 }
 
+// pathsOf returns the places of changes.
+func pathsOf(changes []plan.Change) string {
+	list := make([]string, len(changes))
+	for i := range changes {
+		list[i] = changes[i].Path
+	}
+	return strings.Join(list, " ")
+}
+
 // printed names each step of a plan.
 func printed(p plan.Plan) string {
 	var text strings.Builder
 	for _, step := range p.Steps {
-		fmt.Fprintf(&text, "%s %s (%s) %s\n", step.Action, step.Key, step.Reason, plan.Paths(step.Changed))
+		fmt.Fprintf(&text, "%s %s (%s) %s\n", step.Action, step.Key, step.Reason, pathsOf(step.Changed))
 	}
 	return text.String()
 }

@@ -20,7 +20,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -49,7 +48,7 @@ type child struct {
 	last                   map[string]any
 	recorded, fresh, owned bool
 	// places is what returned returns, nil before its first call.
-	places *places
+	places map[Hash]sets.Set[Hash]
 }
 
 // findings are how an observed child differs from what is desired.
@@ -350,13 +349,4 @@ func paths(differences []merge.Difference) []string {
 		list[i] = differences[i].Path
 	}
 	return list
-}
-
-// Paths returns the places of changes.
-func Paths(changes []Change) string {
-	list := make([]string, len(changes))
-	for i := range changes {
-		list[i] = changes[i].Path
-	}
-	return strings.Join(list, " ")
 }

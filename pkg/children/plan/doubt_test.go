@@ -104,7 +104,7 @@ func TestAChildThatCannotBeTriedIsNotDeleted(t *testing.T) {
 			s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{} }
 			change(s)
 			step := s.step(t)
-			if step.Reason != plan.Untried || !step.Report || plan.Paths(step.Changed) != "data.k" || s.tried != 2 {
+			if step.Reason != plan.Untried || !step.Report || pathsOf(step.Changed) != "data.k" || s.tried != 2 {
 				t.Errorf("%s %s because of %v, %d dry runs", step.Action, step.Reason, step.Changed, s.tried)
 			}
 			if again := s.last.Again(); again <= 0 {
@@ -445,7 +445,7 @@ func TestDriftThatIsNotSeenWithoutASchemaIsSeenWithIt(t *testing.T) {
 	s.schemaFails(true)
 	s.step(t)
 	s.schemaFails(false)
-	if step := s.step(t); step.Action != plan.Update || plan.Paths(step.Changed) != "list" {
+	if step := s.step(t); step.Action != plan.Update || pathsOf(step.Changed) != "list" {
 		t.Errorf("%s because of %v", step.Action, step.Changed)
 	}
 }

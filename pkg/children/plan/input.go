@@ -17,6 +17,7 @@ limitations under the License.
 package plan
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -156,10 +157,8 @@ func Missing(in Input) Reads {
 	var missing Reads
 	listed := map[schema.GroupVersionKind]bool{}
 	observed := byKey(in.Observed)
-	for _, d := range in.Desired {
-		if in.differs(d, observed[d.Key]) {
-			continue
-		}
+	wanted := slices.DeleteFunc(slices.Clone(in.Desired), func(d children.Desired) bool { return in.differs(d, observed[d.Key]) })
+	for _, d := range wanted {
 		kind := kindOf(d)
 		if _, known := in.Schemas[kind]; !known && !listed[kind] {
 			listed[kind] = true
@@ -172,10 +171,7 @@ func Missing(in Input) Reads {
 	if len(missing.Schemas)+len(missing.Versions) > 0 {
 		return missing
 	}
-	for _, d := range in.Desired {
-		if in.differs(d, observed[d.Key]) {
-			continue
-		}
+	for _, d := range wanted {
 		if doubt := in.doubt(d, observed[d.Key]); doubt != nil {
 			missing.Doubts = append(missing.Doubts, *doubt)
 		}

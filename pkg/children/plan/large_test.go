@@ -190,7 +190,7 @@ func TestAChildThatPassesTheLimitLosesWhatTheHookDrops(t *testing.T) {
 				t.Errorf("%s by %q of %v with annotations %v", step.Action, step.Manager, written.Data, written.Metadata.Annotations)
 			}
 			if !slices.ContainsFunc(step.Changed, func(c plan.Change) bool { return c.Path == "data.dropped" }) {
-				t.Errorf("changed %s", plan.Paths(step.Changed))
+				t.Errorf("changed %s", pathsOf(step.Changed))
 			}
 		})
 	}

@@ -65,7 +65,7 @@ func TestWhatAFormerManagerAppliedIsOurs(t *testing.T) {
 			}
 			s.want(t, child("a", "1"))
 			step := s.step(t)
-			removed := strings.Contains(plan.Paths(step.Changed), "data.dropped")
+			removed := strings.Contains(pathsOf(step.Changed), "data.dropped")
 			if removed != (tc.want != "") || len(step.Body) == 0 {
 				t.Errorf("%s because of %v, want %q removed; body %s", step.Action, step.Changed, tc.want, step.Body)
 			}

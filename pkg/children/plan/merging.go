@@ -22,7 +22,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -290,36 +289,20 @@ func surelyFits(content map[string]any, o *object.Object) bool {
 	return len(merge.Annotation)+2*longest+len(o.RawAnnotations()) <= maxAnnotations
 }
 
-const (
-	// longestNumber and longestEscape are how long a number and what stands for a byte may be in JSON.
-	longestNumber = 32
-	longestEscape = len(`\u0000`)
-)
-
-// longestJSON returns a length that the JSON of a decoded value does not exceed.
+// longestJSON returns a length that the JSON of a decoded value does not exceed: no number is longer, and no byte stands for more.
 func longestJSON(value any) int {
-	size := longestNumber
+	const number, escape = 32, len(`\u0000`)
+	size := number
 	switch value := value.(type) {
 	case string:
-		size += longestText(value)
+		size += escape * len(value)
 	case map[string]any:
 		for name, field := range value {
-			size += longestNumber + longestText(name) + longestJSON(field)
+			size += number + escape*len(name) + longestJSON(field)
 		}
 	case []any:
 		for _, item := range value {
 			size += longestJSON(item)
-		}
-	}
-	return size
-}
-
-// longestText is longestJSON for a text without its quotes.
-func longestText(text string) int {
-	size := len(text)
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			size += longestEscape
 		}
 	}
 	return size

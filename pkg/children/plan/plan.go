@@ -316,13 +316,12 @@ func (p Plan) Deletions() []types.UID {
 
 // WithoutDeletions returns the plan in which the children that it would delete are kept as they are.
 func (p Plan) WithoutDeletions() Plan {
-	var kept []children.Key
-	for i := range p.Steps {
-		if p.Steps[i].Deletes() {
-			kept = append(kept, p.Steps[i].Key)
+	p.Kept = slices.Clone(p.Kept)
+	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool {
+		if s.Deletes() {
+			p.Kept = append(p.Kept, s.Key)
 		}
-	}
-	p.Kept = slices.Concat(p.Kept, kept)
-	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool { return s.Deletes() })
+		return s.Deletes()
+	})
 	return p
 }

@@ -85,7 +85,7 @@ func TestActions(t *testing.T) {
 			if step.Action != test.action || step.Reason != test.reason {
 				t.Errorf("%s %s, want %s %s", step.Action, step.Reason, test.action, test.reason)
 			}
-			if got := plan.Paths(step.Changed); got != test.changed {
+			if got := pathsOf(step.Changed); got != test.changed {
 				t.Errorf("changed %q, want %q", got, test.changed)
 			}
 			if (step.Body != nil) != (step.Action == plan.Create || step.Action == plan.Update) {

@@ -91,7 +91,7 @@ func TestServerSideApplyNamesTheWholePathOfAField(t *testing.T) {
 	s.Observed = []*object.Object{o}
 	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{} }
 	step := s.step(t)
-	if step.Action != plan.Update || plan.Paths(step.Changed) != "data.contested" {
+	if step.Action != plan.Update || pathsOf(step.Changed) != "data.contested" {
 		t.Errorf("%s because of %v", step.Action, step.Changed)
 	}
 }

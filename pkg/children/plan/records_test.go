@@ -124,7 +124,7 @@ func TestDriftBeforeARestartIsNotTakenForTheAPIServers(t *testing.T) {
 		s.others(t, `"image":"good"`, `"image":"evil"`)
 		s.restart()
 		step := s.step(t)
-		if step.Action == plan.Leave || plan.Paths(step.Changed) != "spec.image" {
+		if step.Action == plan.Leave || pathsOf(step.Changed) != "spec.image" {
 			t.Errorf("%s: %s because of %v", method, step.Action, step.Changed)
 		}
 		if method == v1alpha1.ChildUpdateInPlace && !strings.Contains(string(step.Body), `"spec":{"cpu":"1","image":"good"}`) {
@@ -463,7 +463,7 @@ func TestReviewAFieldThatTheSchemaLearnsLater(t *testing.T) {
 	if s.records.Settled(a, s.Observed, s.clock.Now()) {
 		t.Error("the child is settled although its CRD changed")
 	}
-	if step := s.accept(t, nil); step.Action != plan.Update || plan.Paths(step.Changed) != "spec.extra" {
+	if step := s.accept(t, nil); step.Action != plan.Update || pathsOf(step.Changed) != "spec.extra" {
 		t.Errorf("%s because of %v", step.Action, step.Changed)
 	}
 	if step := s.step(t); step.Action != plan.Leave {

@@ -128,7 +128,7 @@ func TestTheRestIsWrittenWhereNothingTellsWhoMadeAValueDiffer(t *testing.T) {
 		return plan.Trial{Refused: []string{"data.k"}, Result: ownedTwo(t, "1", "new")}
 	}
 	step := s.step(t)
-	if step.Action != plan.Update || plan.Paths(step.Changed) != "data.l" || !strings.Contains(string(step.Body), `"k":"1"`) ||
+	if step.Action != plan.Update || pathsOf(step.Changed) != "data.l" || !strings.Contains(string(step.Body), `"k":"1"`) ||
 		!slices.Equal(step.Refused, []string{"data.k"}) {
 		t.Errorf("%s %s because of %v, refused %q: %s", step.Action, step.Reason, step.Changed, step.Refused, step.Body)
 	}
@@ -148,7 +148,7 @@ func TestARefusedChangeOfTheHookIsSentBesideWhatTheAPIServerReturned(t *testing.
 		return plan.Trial{Refused: []string{"data.l"}, Result: ownedTwo(t, "1", "1")}
 	}
 	step := s.step(t)
-	if step.Action != plan.Update || plan.Paths(step.Changed) != "data.l" || !strings.Contains(string(step.Body), `"l":"2"`) {
+	if step.Action != plan.Update || pathsOf(step.Changed) != "data.l" || !strings.Contains(string(step.Body), `"l":"2"`) {
 		t.Errorf("%s %s because of %v: %s", step.Action, step.Reason, step.Changed, step.Body)
 	}
 }

@@ -273,3 +273,12 @@ func annotated(t testing.TB, text, applied string) string {
 	}
 	return string(encoded)
 }
+
+// pathsOf returns the places of changes.
+func pathsOf(changes []plan.Change) string {
+	list := make([]string, len(changes))
+	for i := range changes {
+		list[i] = changes[i].Path
+	}
+	return strings.Join(list, " ")
+}

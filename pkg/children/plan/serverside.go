@@ -355,22 +355,17 @@ func moveTo(manager string, entries []metav1.ManagedFieldsEntry, apiVersion stri
 	[]metav1.ManagedFieldsEntry, error,
 ) {
 	all := fieldpath.NewSet()
-	kept := slices.Clone(entries)
-	var errs error
-	kept = slices.DeleteFunc(kept, func(e metav1.ManagedFieldsEntry) bool {
+	kept := make([]metav1.ManagedFieldsEntry, 0, len(entries))
+	for _, e := range entries {
 		if !appliedBy(e, manager) && !ofFormer(e, manager) || e.FieldsV1 == nil {
-			return false
+			kept = append(kept, e)
+			continue
 		}
 		set, err := setOf(e.Manager, e.FieldsV1.GetRawBytes())
 		if err != nil {
-			errs = err
-			return false
+			return nil, err
 		}
 		all = all.Union(set)
-		return true
-	})
-	if errs != nil {
-		return nil, errs
 	}
 	// The record of the merge strategy goes, so no manager owns it.
 	all = all.Difference(fieldpath.NewSet(annotationPath))

@@ -56,7 +56,7 @@ func (c *child) doubtful(d merge.Difference) bool {
 	case c.current():
 		return false
 	case c.known.Held(c.step.Observed.ResourceVersion()) && c.known.Desired != c.step.desired:
-		return c.returned().paths.Has(HashText(d.Path))
+		return c.returned()[HashText(d.Path)] != nil
 	}
 	return d.Applied || c.fresh || c.owned || c.rule.ServerSide
 }
@@ -67,26 +67,22 @@ func (c *child) sentBefore(d merge.Difference) bool {
 	switch {
 	case c.known.Held(c.step.Observed.ResourceVersion()) && c.known.Desired != c.step.desired:
 		pair := pairOf(d)
-		return c.returned().sent.Has(Returned{Path: pair.Path, Sent: pair.Sent})
+		return c.returned()[pair.Path].Has(pair.Sent)
 	case c.known != nil && c.known.Desired == c.step.desired && c.known.LearntAt != 0:
 		return true
 	}
 	return c.fresh || d.Applied && !c.rule.ServerSide
 }
 
-// places are those at which the API server returned something else than it was sent, and what was sent at each.
-type places struct {
-	paths sets.Set[Hash]
-	sent  sets.Set[Returned]
-}
-
-// returned returns those that are known of the child.
-func (c *child) returned() *places {
+// returned returns where the API server is known to return something else for the child than it was sent, and what was sent there.
+func (c *child) returned() map[Hash]sets.Set[Hash] {
 	if c.places == nil {
-		c.places = &places{sets.New[Hash](), sets.New[Returned]()}
+		c.places = map[Hash]sets.Set[Hash]{}
 		for _, pair := range c.known.Returned() {
-			c.places.paths.Insert(pair.Path)
-			c.places.sent.Insert(Returned{Path: pair.Path, Sent: pair.Sent})
+			if c.places[pair.Path] == nil {
+				c.places[pair.Path] = sets.Set[Hash]{}
+			}
+			c.places[pair.Path].Insert(pair.Sent)
 		}
 	}
 	return c.places

@@ -116,7 +116,7 @@ func TestWhatIsAppliedAsAWholeIsComparedAsAWhole(t *testing.T) {
 				}
 				s.want(t, text(tc.desired))
 				step := s.step(t)
-				if got := plan.Paths(step.Changed); got != tc.want || (step.Action == plan.Update) != (tc.want != "") {
+				if got := pathsOf(step.Changed); got != tc.want || (step.Action == plan.Update) != (tc.want != "") {
 					t.Errorf("%s %s because of %q, want %q", step.Action, step.Reason, got, tc.want)
 				}
 			})
@@ -173,7 +173,7 @@ func TestAnElementThatIsAppliedAsAWholeGoesWithTheHook(t *testing.T) {
 				s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Result: child(t, both, tc.after)} }
 				s.want(t, text(tc.desired))
 				step := s.step(t)
-				if got := plan.Paths(step.Changed); got != tc.want || (step.Action == plan.Update) != (tc.want != "") {
+				if got := pathsOf(step.Changed); got != tc.want || (step.Action == plan.Update) != (tc.want != "") {
 					t.Errorf("%s %s because of %q, want %q", step.Action, step.Reason, got, tc.want)
 				}
 			})

@@ -146,7 +146,7 @@ func TestDriftOfBuiltInKindsIsPutBack(t *testing.T) {
 				if whole, ok := wholeFields[want]; ok && is.serverSide {
 					want, there = whole.changed, whole.there
 				}
-				if got := plan.Paths(outcome.Changed); got != want {
+				if got := pathsOf(outcome.Changed); got != want {
 					t.Errorf("changed %q, want %q", got, want)
 				}
 				for _, want := range there {
@@ -172,4 +172,13 @@ func (s *scene) patchChild(t *testing.T, content map[string]any, patch string) *
 		t.Fatal(err)
 	}
 	return patched
+}
+
+// pathsOf returns the places of changes.
+func pathsOf(changes []plan.Change) string {
+	list := make([]string, len(changes))
+	for i := range changes {
+		list[i] = changes[i].Path
+	}
+	return strings.Join(list, " ")
 }
