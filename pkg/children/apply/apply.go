@@ -17,6 +17,7 @@ limitations under the License.
 package apply
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -97,7 +99,8 @@ func (e *ConflictError) Error() string {
 type Applier struct {
 	client *client.Client
 	slots  *slots
-	pace   *pace
+	// pace spreads trials for which nobody waits over time: each goes through the webhooks of the cluster.
+	pace flowcontrol.RateLimiter
 	// each bounds the writes of one parent.
 	each int
 	// controller is whose children are written, and attaches says that it is a DecoratorController.
@@ -117,31 +120,36 @@ type Options struct {
 	Behind func() bool
 	// WritesPerParent is the number of concurrent writes of one parent's children. Default 8.
 	WritesPerParent int
-	// Random returns numbers in [0,1) for the times of trials for which nobody waits. Nil: math/rand/v2.
-	Random func() float64
 }
+
+// paceRate is how many trials for which nobody waits are made in a second, of all controllers together.
+const paceRate = 1000.0 / 60
 
 // New returns an applier.
 func New(o Options) *Applier {
-	if o.Writes <= 0 {
-		o.Writes = 64
+	return &Applier{
+		client: o.Client, slots: newSlots(cmp.Or(o.Writes, 64), o.Behind), each: cmp.Or(o.WritesPerParent, 8),
+		pace: flowcontrol.NewTokenBucketRateLimiter(paceRate, 1),
 	}
-	if o.WritesPerParent <= 0 {
-		o.WritesPerParent = 8
-	}
-	return &Applier{client: o.Client, slots: newSlots(o.Writes, o.Behind), pace: newPace(o.Random), each: o.WritesPerParent}
 }
 
 // With returns an applier that writes with another client, within the limits of a.
 func (a *Applier) With(c *client.Client) *Applier {
-	return &Applier{client: c, slots: a.slots, pace: a.pace, each: a.each, controller: a.controller, attaches: a.attaches}
+	own := *a
+	own.client = c
+	return &own
 }
 
 // For returns an applier that writes the children of a controller, which are attachments if it is a DecoratorController, within the limits of
 // a: it has turns with those of other controllers where writes have to wait.
 func (a *Applier) For(controller string, attaches bool) *Applier {
-	return &Applier{client: a.client, slots: a.slots, pace: a.pace, each: a.each, controller: controller, attaches: attaches}
+	own := *a
+	own.controller, own.attaches = controller, attaches
+	return &own
 }
+
+// AwaitTurn waits until a child may be tried once more for which nobody waits. The error says that ctx has ended.
+func (a *Applier) AwaitTurn(ctx context.Context) error { return a.pace.Wait(ctx) }
 
 // Apply carries out a plan and returns what happened to each child that was to be changed: it deletes, then writes Namespaces, and then the
 // children that may be in them. The error joins those of all children; one that fails, or panics, does not stop the others.

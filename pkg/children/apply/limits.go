@@ -18,9 +18,8 @@ package apply
 
 import (
 	"context"
-	"math/rand/v2"
+	"slices"
 	"sync"
-	"time"
 )
 
 // slots bound the writes of all controllers together. Controllers that wait have turns: one that waits for many writes does not hold up
@@ -35,18 +34,18 @@ type slots struct {
 	held map[string]int
 	// waiting are the writes of the controllers that wait, and turns the names of these controllers, of which the first is next. One whose
 	// writes were given up keeps its turn, and lets it pass.
-	waiting map[string][]*waiter
+	waiting map[string][]waiter
 	turns   []string
 }
 
-// waiter is a write that waits for a slot.
-type waiter struct{ granted chan struct{} }
+// waiter is closed when the write that waits for it has a slot.
+type waiter chan struct{}
 
 func newSlots(writes int, behind func() bool) *slots {
 	if behind == nil {
 		behind = func() bool { return false }
 	}
-	return &slots{most: writes, behind: behind, held: map[string]int{}, waiting: map[string][]*waiter{}}
+	return &slots{most: writes, behind: behind, held: map[string]int{}, waiting: map[string][]waiter{}}
 }
 
 // take waits for a slot for a controller. release gives it back. The error is that of ctx.
@@ -57,7 +56,7 @@ func (s *slots) take(ctx context.Context, controller string) (release func(), er
 		return release, nil
 	}
 	select {
-	case <-w.granted:
+	case <-w:
 		return release, nil
 	case <-ctx.Done():
 		s.leave(controller, w)
@@ -66,7 +65,7 @@ func (s *slots) take(ctx context.Context, controller string) (release func(), er
 }
 
 // enter takes a slot, or returns what to wait for.
-func (s *slots) enter(controller string) *waiter {
+func (s *slots) enter(controller string) waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.grant() // The limit may be higher than when the last slot was given back.
@@ -75,7 +74,7 @@ func (s *slots) enter(controller string) *waiter {
 		s.hold(controller)
 		return nil
 	}
-	w := &waiter{make(chan struct{})}
+	w := make(waiter)
 	if !waits {
 		s.turns = append(s.turns, controller)
 	}
@@ -84,22 +83,16 @@ func (s *slots) enter(controller string) *waiter {
 }
 
 // leave ends a wait. A slot that was granted meanwhile is given back.
-func (s *slots) leave(controller string, w *waiter) {
+func (s *slots) leave(controller string, w waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-w.granted:
+	case <-w:
 		s.free(controller)
 		return
 	default:
 	}
-	rest := s.waiting[controller][:0]
-	for _, each := range s.waiting[controller] {
-		if each != w {
-			rest = append(rest, each)
-		}
-	}
-	s.waiting[controller] = rest
+	s.waiting[controller] = slices.DeleteFunc(s.waiting[controller], func(each waiter) bool { return each == w })
 }
 
 func (s *slots) release(controller string) {
@@ -151,7 +144,7 @@ func (s *slots) grant() {
 		case len(list) == 0:
 		case s.held[controller] < most(limit):
 			s.hold(controller)
-			close(list[0].granted)
+			close(list[0])
 			list, passed = list[1:], 0
 		default:
 			passed++
@@ -164,49 +157,3 @@ func (s *slots) grant() {
 		}
 	}
 }
-
-// paceInterval is the time that a trial is given on average for which nobody waits: about 17 in a second.
-const paceInterval = 60 * time.Millisecond
-
-// pace spreads trials for which nobody waits over time, those of all controllers together: each goes through the webhooks of the cluster. It is
-// safe for concurrent use.
-type pace struct {
-	random func() float64
-
-	mu sync.Mutex
-	// next is when the next trial may begin.
-	next time.Time
-}
-
-func newPace(random func() float64) *pace {
-	if random == nil {
-		random = rand.Float64
-	}
-	return &pace{random: random}
-}
-
-// await waits for the turn of a trial. The error is that of ctx.
-func (p *pace) await(ctx context.Context) error {
-	timer := time.NewTimer(p.take(time.Now()))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err() //nolint:wrapcheck // The caller only wants to know that it is over.
-	case <-timer.C:
-		return nil
-	}
-}
-
-// take returns after what time the turn of a trial is: half of the interval to one and a half after the one before.
-func (p *pace) take(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.next.Before(now) {
-		p.next = now
-	}
-	p.next = p.next.Add(paceInterval/2 + time.Duration(p.random()*float64(paceInterval)))
-	return p.next.Sub(now)
-}
-
-// AwaitTurn waits until a child may be tried once more for which nobody waits. The error is that of ctx.
-func (a *Applier) AwaitTurn(ctx context.Context) error { return a.pace.await(ctx) }

@@ -108,7 +108,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	m := &Manager{elected: c.Elected, informers: externalversions.NewSharedInformerFactory(own.Client, 0), selector: selector, shared: &reconciler.Shared{
 		Options: options, Cluster: reached, Own: own, Expectations: waiting,
 		Applier: apply.New(apply.Options{
-			Client: reached.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness }, Random: options.Random,
+			Client: reached.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness },
 		}),
 		Rights:         access.OfCluster(reviews, reached.Client),
 		Recorder:       recorder,
