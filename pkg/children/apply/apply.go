@@ -220,8 +220,7 @@ func (a *Applier) side(ctx context.Context, count int, what string, f func(i int
 var errPanicked = errors.New("the step ended in a panic")
 
 func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (err error) {
-	kind := schema.GroupKind{Group: outcome.Key.Group, Kind: outcome.Key.Kind}
-	ctx, span := tracing.Write(ctx, string(outcome.Action), kind, outcome.Key.Namespace, outcome.Key.Name)
+	ctx, span := tracing.Write(ctx, string(outcome.Action), outcome.GroupKind(), outcome.Key.Namespace, outcome.Key.Name)
 	err = errPanicked // Unless the step ends.
 	defer func() { span.End(err) }()
 	switch outcome.Action {
@@ -301,11 +300,7 @@ func (a *Applier) update(ctx context.Context, p plan.Plan, target client.Target,
 	case outcome.Manager != "":
 		err = a.insist(ctx, p, outcome, before, func(over *object.Object) error {
 			// It has the owner reference, too, and would take back a child that was orphaned or released meanwhile.
-			body, err := withVersion(outcome.Body, over.ResourceVersion())
-			if err != nil {
-				return err
-			}
-			outcome.Written, err = request{metrics.Apply, over}.count(a.client.Apply(ctx, target, application(&outcome.Step, body)))
+			outcome.Written, err = request{metrics.Apply, over}.count(a.apply(ctx, &outcome.Step, over.ResourceVersion(), false))
 			return err
 		})
 	default:
@@ -360,24 +355,19 @@ var errOvertaken = errors.New("another client changed it so that it needs anothe
 // create creates a child. If the object that had its name is deleted in the very moment, no event of it concerns the parent; so
 // the child is created again then.
 func (a *Applier) create(ctx context.Context, p plan.Plan, target client.Target, outcome *plan.Outcome) error {
-	send, err := a.creation(&outcome.Step, target)
-	if err != nil {
+	send := func() (err error) {
+		outcome.Written, err = request{verb: metrics.Create}.count(a.send(ctx, &outcome.Step))
 		return err
 	}
-	if outcome.Written, err = send(ctx); !exists(err, &outcome.Step) {
+	err := send()
+	if exists := apierrors.IsAlreadyExists(err) || outcome.Manager != "" && apierrors.IsConflict(err); !exists {
 		return err
 	}
 	outcome.Cause = err
 	if err := a.readExisting(ctx, p, target, outcome); err != nil || outcome.Stale {
 		return err
 	}
-	outcome.Written, err = send(ctx)
-	return err
-}
-
-// exists reports whether an error says that there is an object of the name of a child to be created.
-func exists(err error, step *plan.Step) bool {
-	return apierrors.IsAlreadyExists(err) || step.Manager != "" && apierrors.IsConflict(err)
+	return send()
 }
 
 // readExisting reads the object that has the name of a child to be created. It returns a ConflictError if it is not the parent's,
@@ -399,21 +389,11 @@ func (a *Applier) readExisting(ctx context.Context, p plan.Plan, target client.T
 
 // Conflict returns the error of a child whose name an object has that the parent does not control.
 func (a *Applier) Conflict(key children.Key, parent types.UID, parentName string, existing *object.Object) *ConflictError {
-	return &ConflictError{
-		Key: key, Parent: parentName, Owner: nameOf(existing.Controller(), existing.Namespace()), Itself: existing.UID() == parent,
-		Attaches: a.attaches,
+	conflict := &ConflictError{Key: key, Parent: parentName, Itself: existing.UID() == parent, Attaches: a.attaches}
+	if owner := existing.Controller(); owner != nil {
+		conflict.Owner = children.Key{Kind: owner.Kind, Namespace: existing.Namespace(), Name: owner.Name}.String()
 	}
-}
-
-// nameOf names the owner of an object in a namespace for people, empty for none.
-func nameOf(owner *object.OwnerReference, namespace string) string {
-	switch {
-	case owner == nil:
-		return ""
-	case namespace == "":
-		return owner.Kind + " " + owner.Name
-	}
-	return owner.Kind + " " + namespace + "/" + owner.Name
+	return conflict
 }
 
 func (a *Applier) delete(ctx context.Context, p plan.Plan, outcome *plan.Outcome) error {
@@ -495,33 +475,29 @@ func (a *Applier) Patch(ctx context.Context, target client.Target, patch []byte)
 	return request{verb: metrics.Update}.count(a.client.Patch(ctx, target, types.MergePatchType, patch))
 }
 
-func application(step *plan.Step, body []byte) client.Application {
-	return client.Application{Manager: step.Manager, Force: step.Force, Body: body}
-}
-
-// creation returns what sends a child to be created. Server-side apply takes over an object that is there already, which must not
+// send sends a child to be created. Server-side apply takes over an object that is there already, which must not
 // happen by its name (docs/reference/compatibility.md#d13). A version in the body prevents it: the API server compares it with
 // that of an existing object, where it never fits, and does not look at it when there is none.
-func (a *Applier) creation(step *plan.Step, target client.Target) (func(context.Context) (*object.Object, error), error) {
-	if step.Manager == "" {
-		where := client.Target{Resource: target.Resource, Namespace: target.Namespace}
-		return func(ctx context.Context) (*object.Object, error) {
-			return request{verb: metrics.Create}.count(a.client.Create(ctx, where, step.Body))
-		}, nil
+func (a *Applier) send(ctx context.Context, step *plan.Step) (*object.Object, error) {
+	if step.Manager != "" {
+		return a.apply(ctx, step, impossibleVersion, false)
 	}
-	body, err := withVersion(step.Body, impossibleVersion)
+	return a.client.Create(ctx, client.Target{Resource: step.Resource, Namespace: step.Namespace}, step.Body)
+}
+
+// apply applies a child, or tries that, in a version: the API server refuses it for an object in any other one.
+func (a *Applier) apply(ctx context.Context, step *plan.Step, version string, try bool) (*object.Object, error) {
+	body, err := withVersion(step.Body, version)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (*object.Object, error) {
-		return request{verb: metrics.Create}.count(a.client.Apply(ctx, target, application(step, body)))
-	}, nil
+	return a.client.Apply(ctx, targetOf(step.Resource, step.Key), client.Application{Manager: step.Manager, Force: step.Force, Body: body, Try: try})
 }
 
 // impossibleVersion is the version of no object: etcd's first write has number 2.
 const impossibleVersion = "1"
 
-// withVersion returns what is applied with a version: the API server refuses it for an object in any other one.
+// withVersion returns what is applied with a version.
 func withVersion(body []byte, version string) ([]byte, error) {
 	var content map[string]any
 	// It keeps integers that are too large for a float.

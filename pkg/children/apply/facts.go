@@ -310,31 +310,23 @@ func (a *Applier) Check(ctx context.Context, p plan.Plan) (refused map[children.
 }
 
 func (a *Applier) check(ctx context.Context, step *plan.Step) error {
-	target := targetOf(step.Resource, step.Key)
-	_, err := request{verb: metrics.Trial}.count(a.checked(ctx, target, step))
+	_, err := request{verb: metrics.Trial}.count(a.checked(ctx, step))
 	if conflict := ownership(err); conflict != nil {
 		return conflict
 	}
 	return a.invalid(err, step)
 }
 
-func (a *Applier) checked(ctx context.Context, target client.Target, step *plan.Step) (*object.Object, error) {
-	if step.Manager == "" {
-		if step.Action == plan.Create {
-			target.Name = ""
-			return a.client.TryCreate(ctx, target, step.Body)
-		}
-		return a.client.Try(ctx, target, step.Body)
+func (a *Applier) checked(ctx context.Context, step *plan.Step) (*object.Object, error) {
+	target, creates := targetOf(step.Resource, step.Key), step.Action == plan.Create
+	switch {
+	case step.Manager != "" && creates:
+		return a.apply(ctx, step, impossibleVersion, true)
+	case step.Manager != "":
+		return a.apply(ctx, step, step.Observed.ResourceVersion(), true)
+	case creates:
+		target.Name = ""
+		return a.client.TryCreate(ctx, target, step.Body)
 	}
-	version := impossibleVersion
-	if step.Action == plan.Update {
-		version = step.Observed.ResourceVersion()
-	}
-	body, err := withVersion(step.Body, version)
-	if err != nil {
-		return nil, err
-	}
-	apply := application(step, body)
-	apply.Try = true
-	return a.client.Apply(ctx, target, apply)
+	return a.client.Try(ctx, target, step.Body)
 }
