@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -131,7 +132,7 @@ func TestReadiness(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := sets()
+			p := plannerOf()
 			p.config.Rules[pods] = Rule{InPlace: tc.inPlace, Conditions: tc.checks}
 			r := &run{planner: p, namespace: "home", returned: map[children.Key]bool{}, in: Input{
 				Observed: func(children.Key) (Child, bool) {
@@ -167,7 +168,13 @@ func TestRuleOf(t *testing.T) {
 			t.Errorf("%s: rolls %t in place %t, want %t and %t", name, rolls, rule.InPlace, tc.rolls, tc.inPlace)
 		}
 	}
-	if sets().Active() != true || New(Config{}).Active() {
+	if plannerOf().Active() != true || New(Config{}).Active() {
 		t.Error("a planner is active when a kind rolls, and only then")
 	}
+}
+
+// field returns the value at a path, false if there is none.
+func field(object map[string]any, path []string) (any, bool) {
+	value, ok, err := unstructured.NestedFieldNoCopy(object, path...)
+	return value, ok && err == nil
 }

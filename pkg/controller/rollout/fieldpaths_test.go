@@ -30,7 +30,7 @@ import (
 // them moves with each change of the parent.
 func syncWith(t *testing.T, paths []string, spec string, stored []*revisionObject) ([]*revisionObject, *Plan) {
 	t.Helper()
-	p := sets(paths...)
+	p := plannerOf(paths...)
 	revisions, err := p.Revisions(decode(t, parentHead+`"spec":`+spec+`}`), stored)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestOlderRevisionsShowTheParentAsItWasAfterAnEditOfTheFieldPaths(t *testing
 				}
 			}
 			last := tc.states[len(tc.states)-1]
-			revisions, err := sets(last.paths...).Revisions(decode(t, parentHead+`"spec":`+last.spec+`}`), stored)
+			revisions, err := plannerOf(last.paths...).Revisions(decode(t, parentHead+`"spec":`+last.spec+`}`), stored)
 			if err != nil || len(revisions) < 2 {
 				t.Fatalf("%d revisions, %v", len(revisions), err)
 			}

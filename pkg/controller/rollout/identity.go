@@ -122,7 +122,7 @@ func (p *Planner) labels(parent *unstructured.Unstructured) map[string]string {
 	if p.config.GenerateSelector {
 		out[LabelControllerUID] = string(parent.GetUID())
 	} else {
-		template, _ := field(parent.Object, []string{"spec", "template", "metadata", "labels"})
+		template, _, _ := unstructured.NestedFieldNoCopy(parent.Object, "spec", "template", "metadata", "labels")
 		set, _ := template.(map[string]any)
 		for k, v := range set {
 			// An invalid label would be rejected together with the revision, and the rollout would not start.
@@ -150,25 +150,16 @@ func (p *Planner) create(parent *unstructured.Unstructured, patch []byte) *v1alp
 
 // own makes the parent the controller of the revision.
 func own(r *v1alpha1.ControllerRevision, parent *unstructured.Unstructured) {
-	yes := true
 	r.OwnerReferences = slices.DeleteFunc(r.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == parent.GetUID() })
-	r.OwnerReferences = append(r.OwnerReferences, metav1.OwnerReference{
-		APIVersion: parent.GetAPIVersion(), Kind: parent.GetKind(), Name: parent.GetName(), UID: parent.GetUID(),
-		Controller: &yes, BlockOwnerDeletion: &yes,
-	})
+	r.OwnerReferences = append(r.OwnerReferences, *metav1.NewControllerRef(parent, parent.GroupVersionKind()))
 }
 
 // owns reports whether the revision is one of the parent's: the parent controls it, and it has the labels of the resource. The
 // parent's selector does not matter. A revision without a controller is the parent's if it has the name that the parent
 // gives it, because the name holds a digest of the parent's UID.
 func (p *Planner) owns(parent *unstructured.Unstructured, r *v1alpha1.ControllerRevision) bool {
-	if r.Namespace != p.namespace(parent) {
+	if r.Namespace != p.namespace(parent) || !p.selector.Matches(labels.Set(r.Labels)) {
 		return false
-	}
-	for k, v := range p.identityLabels() {
-		if value, ok := r.Labels[k]; !ok || value != v {
-			return false
-		}
 	}
 	if c := metav1.GetControllerOfNoCopy(r); c != nil {
 		return c.UID == parent.GetUID()
@@ -237,4 +228,4 @@ func (e *UnreadableError) Error() string {
 func (e *UnreadableError) Unwrap() error { return e.Err }
 
 // Selector selects the revisions of parents of the planner's resource.
-func (p *Planner) Selector() labels.Selector { return labels.SelectorFromSet(p.identityLabels()) }
+func (p *Planner) Selector() labels.Selector { return p.selector }

@@ -20,11 +20,11 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -57,16 +57,9 @@ func RuleOf(s *v1alpha1.CompositeControllerChildUpdateStrategy) (Rule, bool) {
 
 // limit is how many of the given number of children may be in work. A value that is neither number nor percentage counts as 1.
 func (r Rule) limit(children int) int {
-	if r.MaxUnavailable == nil {
-		return 1
-	}
-	number, isPercent := strings.CutSuffix(r.MaxUnavailable.String(), "%")
-	n, err := strconv.Atoi(number)
-	if err != nil {
-		return 1
-	}
-	if isPercent {
-		n = children * min(max(n, 0), 100) / 100
+	n := 1
+	if r.MaxUnavailable != nil {
+		n, _ = intstr.GetScaledValueFromIntOrPercent(r.MaxUnavailable, children, false)
 	}
 	return max(1, n)
 }
@@ -95,6 +88,8 @@ type Config struct {
 type Planner struct {
 	config Config
 	paths  [][]string
+	// selector selects the revisions of parents of the resource.
+	selector labels.Selector
 }
 
 // New returns a planner. The configuration must not be modified afterwards.
@@ -103,6 +98,7 @@ func New(config Config) *Planner {
 		config.FieldPaths = []string{"spec"}
 	}
 	p := &Planner{config: config}
+	p.selector = labels.SelectorFromSet(p.identityLabels())
 	for _, path := range config.FieldPaths {
 		p.paths = append(p.paths, strings.Split(path, "."))
 	}

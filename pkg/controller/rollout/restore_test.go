@@ -41,7 +41,7 @@ func TestFormerRevisions(t *testing.T) {
 		"a latest that is not there yet": {[]*revisionObject{old}, latest.Name, nil, ErrUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
-			revisions, err := sets().Revisions(parent, tc.given)
+			revisions, err := plannerOf().Revisions(parent, tc.given)
 			if err != nil {
 				t.Fatal(err)
 			}

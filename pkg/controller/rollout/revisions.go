@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -229,10 +230,7 @@ func (p *Planner) recordPaths(parent *unstructured.Unstructured, r Revision, upd
 		// An older one may be without a field only because that was no part of revisions: its children have it.
 		return false
 	}
-	if updated.Annotations == nil {
-		updated.Annotations = map[string]string{}
-	}
-	updated.Annotations[AnnotationFieldPaths] = p.recordedPaths()
+	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, AnnotationFieldPaths, p.recordedPaths())
 	return true
 }
 
@@ -241,14 +239,11 @@ func mark(r *v1alpha1.ControllerRevision, superseded bool) bool {
 	if _, marked := r.Annotations[v1alpha1.AnnotationSuperseded]; marked == superseded {
 		return false
 	}
-	if !superseded {
+	if superseded {
+		metav1.SetMetaDataAnnotation(&r.ObjectMeta, v1alpha1.AnnotationSuperseded, "true")
+	} else {
 		delete(r.Annotations, v1alpha1.AnnotationSuperseded)
-		return true
 	}
-	if r.Annotations == nil {
-		r.Annotations = map[string]string{}
-	}
-	r.Annotations[v1alpha1.AnnotationSuperseded] = "true"
 	return true
 }
 
@@ -305,40 +300,34 @@ func (c claims) children(parentNamespace string, index int) []v1alpha1.Controlle
 		}
 	}
 	out := make([]v1alpha1.ControllerRevisionChildren, 0, len(names))
-	for _, gk := range slices.SortedFunc(maps.Keys(names), compareGroupKinds) {
+	for _, gk := range slices.SortedFunc(maps.Keys(names), func(a, b schema.GroupKind) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
+	}) {
 		slices.Sort(names[gk])
 		out = append(out, v1alpha1.ControllerRevisionChildren{APIGroup: gk.Group, Kind: gk.Kind, Names: names[gk]})
 	}
 	return out
 }
 
-func compareGroupKinds(a, b schema.GroupKind) int {
-	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
-}
-
 // sameChildren reports whether two lists claim the same children, in any order.
 func sameChildren(a, b []v1alpha1.ControllerRevisionChildren) bool {
-	type child struct{ group, kind, name string }
-	flatten := func(list []v1alpha1.ControllerRevisionChildren) map[child]bool {
-		out := map[child]bool{}
+	flatten := func(list []v1alpha1.ControllerRevisionChildren) sets.Set[children.Key] {
+		all := sets.New[children.Key]()
 		for _, c := range list {
-			for _, name := range c.Names {
-				out[child{c.APIGroup, c.Kind, name}] = true
-			}
-			if len(c.Names) == 0 {
-				out[child{c.APIGroup, c.Kind, ""}] = true
+			for _, name := range append([]string{""}, c.Names...) { // The kind is listed, too, if it has no children.
+				all.Insert(children.Key{Group: c.APIGroup, Kind: c.Kind, Name: name})
 			}
 		}
-		return out
+		return all
 	}
-	return maps.Equal(flatten(a), flatten(b))
+	return flatten(a).Equal(flatten(b))
 }
 
 // extract returns an object that holds only the fields at the paths. Missing fields are left out.
 func extract(parent map[string]any, paths [][]string) map[string]any {
 	patch := map[string]any{}
 	for _, path := range paths {
-		if value, ok := field(parent, path); ok {
+		if value, ok, _ := unstructured.NestedFieldNoCopy(parent, path...); ok {
 			patch = set(patch, path, value)
 		}
 	}
@@ -356,7 +345,7 @@ func restore(parent, patch map[string]any, paths [][]string, recorded []string) 
 			parent = restore(parent, patch, parts, recorded)
 			continue
 		}
-		if value, ok := field(patch, path); ok {
+		if value, ok, _ := unstructured.NestedFieldNoCopy(patch, path...); ok {
 			parent = set(parent, path, value)
 		} else if known {
 			parent = remove(parent, path)
@@ -382,19 +371,6 @@ func covers(recorded, path []string) bool {
 	return slices.ContainsFunc(recorded, func(r string) bool { return strings.HasPrefix(dotted, r+".") })
 }
 
-func field(object map[string]any, path []string) (any, bool) {
-	for n, name := range path {
-		value, ok := object[name]
-		if !ok || n == len(path)-1 {
-			return value, ok
-		}
-		if object, ok = value.(map[string]any); !ok {
-			return nil, false
-		}
-	}
-	return nil, false
-}
-
 // set returns a copy of object with the value at the path. Missing objects above it are created.
 func set(object map[string]any, path []string, value any) map[string]any {
 	changed := make(map[string]any, len(object)+1)
@@ -407,11 +383,8 @@ func set(object map[string]any, path []string, value any) map[string]any {
 	return changed
 }
 
-// remove returns object without the field at the path.
+// remove returns a copy of object without the field at the path.
 func remove(object map[string]any, path []string) map[string]any {
-	if _, ok := field(object, path); !ok {
-		return object
-	}
 	changed := maps.Clone(object)
 	if len(path) == 1 {
 		delete(changed, path[0])

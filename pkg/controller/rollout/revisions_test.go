@@ -42,7 +42,7 @@ func decode(t *testing.T, s string) map[string]any {
 	return out
 }
 
-func sets(paths ...string) *Planner {
+func plannerOf(paths ...string) *Planner {
 	return New(Config{
 		Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "sets"}, Kind: "Set",
 		FieldPaths: paths, Namespace: "server", Rules: map[schema.GroupKind]Rule{pods: {}},
@@ -70,7 +70,7 @@ func TestPatchHoldsTheFieldPaths(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			parent := decode(t, tc.parent)
-			got := extract(parent, sets(tc.paths...).paths)
+			got := extract(parent, plannerOf(tc.paths...).paths)
 			if diff := cmp.Diff(decode(t, tc.want), got); diff != "" {
 				t.Errorf("%s\npatch (-want +got):\n%s", tc.reason, diff)
 			}
@@ -147,7 +147,7 @@ func TestOlderRevisionsShowTheParentAsItWas(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := sets(tc.paths...)
+			p := plannerOf(tc.paths...)
 			source := parentHead + `"spec":` + tc.spec + `}`
 			parent := decode(t, source)
 			old := revision("old", tc.patch)
@@ -240,7 +240,7 @@ func TestNewRevision(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			config := sets("spec.a", "spec.b").config
+			config := plannerOf("spec.a", "spec.b").config
 			tc.change(&config)
 			revisions, err := New(config).Revisions(decode(t, tc.parent), nil)
 			if err != nil || len(revisions) != 1 || revisions[0].Exists {
@@ -262,7 +262,7 @@ func TestNewRevision(t *testing.T) {
 func TestRevisionsOfTheParent(t *testing.T) {
 	no := false
 	parent := decode(t, parentHead+`"spec":{"a":2}}`)
-	revisions, err := sets().Revisions(parent, nil)
+	revisions, err := plannerOf().Revisions(parent, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func TestRevisionsOfTheParent(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := sets()
+			p := plannerOf()
 			revisions, err := p.Revisions(parent, tc.given())
 			if err != nil {
 				t.Fatal(err)
@@ -381,7 +381,7 @@ func TestUnreadableRevisionStopsTheRollout(t *testing.T) {
 		"Empty": ``, "Null": `null`, "List": `[]`, "Cut": `{"spec":`, "Forged": `{"spec":{"a":1}}`, "ForgedToBeTheLatest": `{"spec":{"a":2}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := sets().Revisions(parent, []*revisionObject{named("broken", patch)})
+			_, err := plannerOf().Revisions(parent, []*revisionObject{named("broken", patch)})
 			unreadable, ok := errors.AsType[*UnreadableError](err)
 			if !ok || unreadable.Name != "broken" || !strings.Contains(err.Error(), "ControllerRevision home/broken") {
 				t.Errorf("got %v; want an UnreadableError that names the revision", err)
@@ -397,11 +397,11 @@ func TestDeletingRevisionIsNotDeletedAgain(t *testing.T) {
 		if deleting {
 			old.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 		}
-		revisions, err := sets().Revisions(parent, []*revisionObject{old})
+		revisions, err := plannerOf().Revisions(parent, []*revisionObject{old})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := sets().Plan(Input{Revisions: revisions, Responses: make([]Response, 2)})
+		plan, err := plannerOf().Plan(Input{Revisions: revisions, Responses: make([]Response, 2)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -429,7 +429,7 @@ func FuzzRevisions(f *testing.F) {
 		}
 		old := revision("old", patch)
 		old.Annotations = map[string]string{AnnotationFieldPaths: recorded}
-		p := sets(path)
+		p := plannerOf(path)
 		revisions, err := p.Revisions(content, []*revisionObject{old})
 		if err != nil {
 			return
