@@ -100,10 +100,6 @@ func stringify(value any) string {
 	switch v := value.(type) {
 	case nil:
 		return ""
-	case string:
-		return v
-	case int64:
-		return strconv.FormatInt(v, 10)
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	}

@@ -254,24 +254,23 @@ func recordFits(text string, content map[string]any, o *object.Object) bool {
 		raw = o.RawAnnotations()
 	}
 	// What is desired is in the text, and JSON is no shorter than what it stands for.
-	size := len(merge.Annotation) + len(text)
-	if size+len(text)+len(raw) <= maxAnnotations {
+	if len(merge.Annotation)+2*len(text)+len(raw) <= maxAnnotations {
 		return true
 	}
-	desired := annotationsOf(content)
-	for name, value := range desired {
-		value, _ := value.(string)
-		size += len(name) + len(value)
-	}
+	annotations := map[string]string{}
 	if len(raw) > 0 {
-		observed := o.Annotations()
-		before := annotationsOf(merge.Decode(observed[merge.Annotation]))
-		for name, value := range observed {
-			_, ours := desired[name]
-			if _, dropped := before[name]; !ours && !dropped && name != merge.Annotation {
-				size += len(name) + len(value)
-			}
-		}
+		maps.Copy(annotations, o.Annotations())
+	}
+	for dropped := range annotationsOf(merge.Decode(annotations[merge.Annotation])) {
+		delete(annotations, dropped)
+	}
+	for name, value := range annotationsOf(content) {
+		annotations[name], _ = value.(string)
+	}
+	annotations[merge.Annotation] = text
+	size := 0
+	for name, value := range annotations {
+		size += len(name) + len(value)
 	}
 	return size <= maxAnnotations
 }

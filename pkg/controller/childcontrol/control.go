@@ -173,15 +173,20 @@ func (c *Control) Gather(
 	ctx context.Context, m *Memory, parent *object.Object, observed []*object.Object, desired []children.Desired, comparing bool,
 ) (plan.Input, error) {
 	records, stale := m.known()
-	in := plan.Input{
-		Parent: parent.UID(), ParentName: parent.String(), Owner: children.OwnerContent(parent), Rules: c.config.Rules,
-		Observed: observed, Desired: desired, Manager: c.config.Manager, Now: time.Now(), Records: records,
-		Comparing: comparing, Insists: stale >= insistAfter,
-	}
+	in := c.input(parent)
+	in.Observed, in.Desired, in.Records, in.Comparing, in.Insists = observed, desired, records, comparing, stale >= insistAfter
 	if comparing {
 		in.Compared = map[children.Key]plan.Compared{}
 	}
 	return c.Complete(ctx, in)
+}
+
+// input returns what plans for the children of a parent begin with.
+func (c *Control) input(parent *object.Object) plan.Input {
+	return plan.Input{
+		Parent: parent.UID(), ParentName: parent.String(), Owner: children.OwnerContent(parent), Rules: c.config.Rules,
+		Manager: c.config.Manager, Now: time.Now(),
+	}
 }
 
 // Complete adds the facts that an input needs and does not have, for example when other children are desired than those that it

@@ -19,7 +19,6 @@ package childcontrol
 import (
 	"context"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -44,15 +43,13 @@ func (c *Control) Outdated(m *Memory) []children.Key {
 // hook knows what is desired, or something failed. That sync does not ask again what was answered, and asks about the parent's other children
 // of which the knowledge is outdated.
 func (c *Control) Retry(ctx context.Context, m *Memory, parent *object.Object, key children.Key) (sync bool) {
+	in := c.input(parent)
 	records, _ := m.known()
 	known := records.Get(key)
 	if known == nil || len(plan.Records{known}.Outdated(c.followed)) == 0 {
 		return false
 	}
-	in := plan.Input{
-		Parent: parent.UID(), ParentName: parent.String(), Owner: children.OwnerContent(parent), Rules: c.config.Rules,
-		Manager: c.config.Manager, Now: time.Now(), Records: plan.Records{known.Unsettled()}, // A parent may have very many others.
-	}
+	in.Records = plan.Records{known.Unsettled()} // A parent may have very many others.
 	for _, informer := range c.config.Informers[key.GroupKind()] {
 		o, ok := informer.Get(key.Namespace, key.Name)
 		if !ok || !c.config.Mine(parent, o) {
