@@ -38,6 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
@@ -98,7 +99,7 @@ func (e *ConflictError) Error() string {
 // Applier carries out plans. It is safe for concurrent use.
 type Applier struct {
 	client *client.Client
-	slots  *slots
+	slots  *webhook.Budget
 	// pace spreads trials for which nobody waits over time: each goes through the webhooks of the cluster.
 	pace flowcontrol.RateLimiter
 	// each bounds the writes of one parent.
@@ -128,9 +129,21 @@ const paceRate = 1000.0 / 60
 // New returns an applier.
 func New(o Options) *Applier {
 	return &Applier{
-		client: o.Client, slots: newSlots(cmp.Or(o.Writes, 64), o.Behind), each: cmp.Or(o.WritesPerParent, 8),
+		client: o.Client, slots: newSlots(int64(cmp.Or(o.Writes, 64)), o.Behind), each: cmp.Or(o.WritesPerParent, 8),
 		pace: flowcontrol.NewTokenBucketRateLimiter(paceRate, 1),
 	}
+}
+
+// newSlots returns slots for the writes of all controllers together, a quarter of them while the caches are behind. One controller has three
+// quarters of these at most: an API server that hangs holds them for as long as requests may take, and what is left is for the writes of others.
+func newSlots(writes int64, behind func() bool) *webhook.Budget {
+	return webhook.NewSlots(func() (all, each int64) {
+		all = writes
+		if behind != nil && behind() {
+			all = max(1, writes/4)
+		}
+		return all, max(1, all-all/4)
+	})
 }
 
 // With returns an applier that writes with another client, within the limits of a.
@@ -198,7 +211,7 @@ func (a *Applier) side(ctx context.Context, count int, what string, f func(i int
 		carryOut := func() {
 			defer func() { <-mine }()
 			errs[i] = recovery.Call(ctx, what, func() error {
-				release, err := a.slots.take(ctx, a.controller)
+				release, err := a.slots.Take(ctx, a.controller)
 				if err != nil {
 					return err
 				}

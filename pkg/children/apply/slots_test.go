@@ -24,13 +24,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
 // asks asks for a slot and reports on order when it is there.
-func asks(t *testing.T, s *slots, controller string, order chan<- string, releases chan<- func()) {
+func asks(t *testing.T, s *webhook.Budget, controller string, order chan<- string, releases chan<- func()) {
 	t.Helper()
 	go func() {
-		release, err := s.take(t.Context(), controller)
+		release, err := s.Take(t.Context(), controller)
 		if err != nil {
 			t.Errorf("%s: %v", controller, err)
 			return
@@ -66,8 +68,8 @@ func TestAControllerWithOneWriteDoesNotWaitForAllOfAnother(t *testing.T) {
 		if at["quiet"] > 4 || at["third"] > 5 {
 			t.Errorf("the order is %v", got)
 		}
-		if s.used != 0 || len(s.turns) != 0 || len(s.waiting) != 0 {
-			t.Errorf("%d slots are used in the end, and %v wait", s.used, s.turns)
+		if used, _ := s.Used(); used != 0 {
+			t.Errorf("%d slots are used in the end", used)
 		}
 	})
 }
@@ -120,8 +122,8 @@ func TestWritesThatHangLeaveSlotsForOtherControllers(t *testing.T) {
 			synctest.Wait()
 			(<-held)()
 		}
-		if s.used != 0 || len(s.held) != 0 || len(s.turns) != 0 || len(s.waiting) != 0 {
-			t.Errorf("%d slots are used in the end, by %v, and %v wait", s.used, s.held, s.turns)
+		if used, _ := s.Used(); used != 0 {
+			t.Errorf("%d slots are used in the end", used)
 		}
 	})
 }
@@ -129,13 +131,13 @@ func TestWritesThatHangLeaveSlotsForOtherControllers(t *testing.T) {
 func TestAWriteThatIsGivenUpTakesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(1, nil)
-		release, err := s.take(t.Context(), "a")
+		release, err := s.Take(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, giveUp := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { _, err := s.take(ctx, "b"); ended <- err }()
+		go func() { _, err := s.Take(ctx, "b"); ended <- err }()
 		synctest.Wait()
 		giveUp()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -143,13 +145,13 @@ func TestAWriteThatIsGivenUpTakesNoSlot(t *testing.T) {
 		}
 		order, releases := make(chan string, 2), make(chan func(), 2)
 		asks(t, s, "b", order, releases)
-		if len(s.turns) != 1 {
-			t.Errorf("the turns are %v", s.turns)
+		if len(order) != 0 {
+			t.Errorf("%s has the slot of another one", <-order)
 		}
 		release()
 		(<-releases)()
-		if s.used != 0 || len(s.waiting) != 0 {
-			t.Errorf("%d slots are used in the end", s.used)
+		if used, _ := s.Used(); used != 0 {
+			t.Errorf("%d slots are used in the end", used)
 		}
 	})
 }
@@ -168,7 +170,7 @@ func TestSlotsAreNeverMoreThanTheLimitAndNeverLost(t *testing.T) {
 					if r.IntN(3) == 0 {
 						running.Go(giveUp)
 					}
-					release, err := s.take(ctx, string(rune('a'+r.IntN(4))))
+					release, err := s.Take(ctx, string(rune('a'+r.IntN(4))))
 					if err != nil {
 						return
 					}
@@ -181,8 +183,8 @@ func TestSlotsAreNeverMoreThanTheLimitAndNeverLost(t *testing.T) {
 				})
 			}
 			running.Wait()
-			if s.used != 0 || len(s.turns) != 0 || ended.Load() == 0 {
-				t.Errorf("seed %d: %d slots are used in the end, %v wait, %d writes ended", seed, s.used, s.turns, ended.Load())
+			if used, _ := s.Used(); used != 0 || ended.Load() == 0 {
+				t.Errorf("seed %d: %d slots are used in the end, %d writes ended", seed, used, ended.Load())
 			}
 		})
 	}

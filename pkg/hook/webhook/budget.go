@@ -47,8 +47,12 @@ const quotaParts = 4
 // Controllers that wait have turns: the one that holds least is next, so that one which waits for much does not hold up another one that
 // waits for little. What a controller holds already it cannot be made to give back, and its hook decides for how long it reads. So a
 // quarter of the budget is kept for controllers that hold nothing, unless there is one controller alone.
+//
+// A budget of slots bounds what is done at once, and what a controller does.
 type Budget struct {
 	bytes int64
+	// slots returns how many there may be now, of all controllers and of each. Nil: it is a budget of bytes.
+	slots func() (all, each int64)
 
 	mu   sync.Mutex
 	used int64
@@ -77,6 +81,17 @@ type waiter struct {
 // NewBudget returns a budget of a number of bytes, which must be positive.
 func NewBudget(bytes int64) *Budget {
 	return &Budget{bytes: bytes, users: map[string]*user{}}
+}
+
+// NewSlots returns a budget of slots. limits returns how many there may be now, of all controllers and of each, which is 1 at least.
+func NewSlots(limits func() (all, each int64)) *Budget {
+	return &Budget{bytes: 1, slots: limits, users: map[string]*user{}}
+}
+
+// Take waits for a slot for a controller until ctx ends. release gives it back.
+func (b *Budget) Take(ctx context.Context, controller string) (release func(), err error) {
+	r, err := b.reserve(ctx, controller, 1)
+	return r.release, err
 }
 
 // Used returns the bytes that are reserved now, and the whole budget.
@@ -205,7 +220,7 @@ func (b *Budget) tidy(controller string) {
 func (b *Budget) grant() {
 	for {
 		next := b.next()
-		if next == nil || b.used+next.waiting[0].bytes > b.limit(next) {
+		if next == nil || !b.fits(next) {
 			return
 		}
 		w := next.waiting[0]
@@ -230,12 +245,14 @@ func (b *Budget) next() *user {
 	return next
 }
 
-// limit is how much may be used after something was given to a controller.
-func (b *Budget) limit(u *user) int64 {
-	if u.held == 0 || len(b.users) == 1 {
-		return b.bytes
+// fits reports whether there is room for what a controller waits for. If there is none for the one that holds least, there is none for others.
+func (b *Budget) fits(u *user) bool {
+	used := b.used + u.waiting[0].bytes
+	if b.slots != nil {
+		all, each := b.slots()
+		return used <= all && u.held < each
 	}
-	return b.bytes - b.bytes/quotaParts
+	return used <= b.bytes-b.bytes/quotaParts || used <= b.bytes && (u.held == 0 || len(b.users) == 1)
 }
 
 // quota is what one client may reserve of a budget: a part of it, so that a client whose hook does not read leaves room for the others.
