@@ -18,7 +18,9 @@ package children
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -125,4 +127,25 @@ type Desired struct {
 	APIVersion string
 	// Content is the object. It belongs to the one who holds the Desired.
 	Content map[string]any
+}
+
+// ByKey returns observed children by their identity.
+func ByKey(list []*object.Object) map[Key]*object.Object {
+	result := make(map[Key]*object.Object, len(list))
+	for _, o := range list {
+		result[KeyOf(o)] = o
+	}
+	return result
+}
+
+// named is how many of many things a message names.
+const named = 5
+
+// Enumerate names things in a message, the first few if there are many.
+func Enumerate(names []string) string {
+	text := strings.Join(names[:min(len(names), named)], ", ")
+	if more := len(names) - named; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

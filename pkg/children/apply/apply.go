@@ -24,7 +24,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -525,16 +524,6 @@ func withVersion(body []byte, version string) ([]byte, error) {
 	return json.Marshal(content)
 }
 
-// maxFields is how many fields of a conflict are named.
-const maxFields = 5
-
-func joined(fields []string) string {
-	if more := len(fields) - maxFields; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(fields[:maxFields], ", "), more)
-	}
-	return strings.Join(fields, ", ")
-}
-
 // An OwnershipError says that a child was not applied because other field managers own fields of it, and force is false. It does
 // not wrap the API server's error: that is a conflict, and this one does not go away when the child is read again.
 type OwnershipError struct {
@@ -544,7 +533,7 @@ type OwnershipError struct {
 
 // Error implements error.
 func (e *OwnershipError) Error() string {
-	return fmt.Sprintf("other field managers own what is to be applied, and updateStrategy.force is false: %s", joined(e.Fields))
+	return fmt.Sprintf("other field managers own what is to be applied, and updateStrategy.force is false: %s", children.Enumerate(e.Fields))
 }
 
 // ownership returns an OwnershipError if that is what an error of the API server is about, nil otherwise.

@@ -156,7 +156,7 @@ type Doubt struct {
 func Missing(in Input) Reads {
 	var missing Reads
 	listed := map[schema.GroupVersionKind]bool{}
-	observed := byKey(in.Observed)
+	observed := children.ByKey(in.Observed)
 	wanted := slices.DeleteFunc(slices.Clone(in.Desired), func(d children.Desired) bool { return in.differs(d, observed[d.Key]) })
 	for _, d := range wanted {
 		kind := kindOf(d)
@@ -301,14 +301,6 @@ func (in *Input) Applied(o *object.Object) (d children.Desired, ok bool) {
 	}
 	c, err := in.child(d, o)
 	return d, err == nil && c.step.desired == known.Desired
-}
-
-func byKey(list []*object.Object) map[children.Key]*object.Object {
-	result := make(map[children.Key]*object.Object, len(list))
-	for _, o := range list {
-		result[children.KeyOf(o)] = o
-	}
-	return result
 }
 
 func kindOf(d children.Desired) schema.GroupVersionKind {

@@ -183,7 +183,7 @@ func (p Plan) Again() time.Duration {
 // Make makes a plan. The error says that a desired child cannot be merged with the observed one, or could not be read or tried;
 // the plan then has the steps for all other children.
 func Make(in Input) (Plan, error) {
-	observed := byKey(in.Observed)
+	observed := children.ByKey(in.Observed)
 	p := Plan{Parent: in.Parent, ParentName: in.ParentName, Now: in.Now, Kept: in.Kept, Insists: in.Insists}
 	if in.Insists {
 		p.input = &in

@@ -47,9 +47,6 @@ const (
 	reasonApplied = "ChildAppliedServerSide"
 )
 
-// named is how many children an event names.
-const named = 5
-
 // reasons are the reasons and verbs of events about what was done.
 var reasons = []struct {
 	action       plan.Action
@@ -87,7 +84,7 @@ func (c *Control) recordEvents(
 			related = append(related, childReference(o))
 		}
 		if len(done) > 0 {
-			c.config.Recorder.Normal(Reference(parent), only(related), r.reason, r.verb+" "+enumerate(done))
+			c.config.Recorder.Normal(Reference(parent), only(related), r.reason, r.verb+" "+children.Enumerate(done))
 		}
 	}
 	var contested []*plan.Step
@@ -167,10 +164,10 @@ func (c *Control) reportContested(ctx context.Context, key parent.Key, owner *ob
 	first := steps[0]
 	who := c.makers(ctx, key, targetOf(first))
 	klog.FromContext(ctx).Error(nil, "Children are made again after every deletion and are left alone for a while",
-		"parent", owner, "children", enumerate(names), "by", who)
+		"parent", owner, "children", children.Enumerate(names), "by", who)
 	c.config.Recorder.Warning(Reference(owner), Reference(first.Observed), reasonFlapping, fmt.Sprintf(
 		"%s, which the hook does not return, is made again by %s after every deletion; it is not deleted for a while. Have the hook return it, stop who makes it, "+
-			"or take the kind out of the children: a customize hook shows objects that the controller does not manage", enumerate(names), who))
+			"or take the kind out of the children: a customize hook shows objects that the controller does not manage", children.Enumerate(names), who))
 }
 
 // ReportClaims says of a child that it is not adopted or released for a while, since somebody undoes that each time.
@@ -222,13 +219,6 @@ func first(changed []plan.Change) string {
 	return changed[0].Path
 }
 
-func enumerate(names []string) string {
-	if len(names) <= named {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
-}
-
 // reportStatus records, once for each parent and kind, that a hook sets a status of a child that is not written
 // (docs/reference/contract.md#s12.2, #s13). A hook that returns the status that it was shown sets nothing.
 func (c *Control) reportStatus(m *Memory, p *object.Object, in plan.Input) {
@@ -240,10 +230,7 @@ func (c *Control) reportStatus(m *Memory, p *object.Object, in plan.Input) {
 			continue
 		}
 		if observed == nil {
-			observed = make(map[children.Key]*object.Object, len(in.Observed))
-			for _, o := range in.Observed {
-				observed[children.KeyOf(o)] = o
-			}
+			observed = children.ByKey(in.Observed)
 		}
 		if o, ok := observed[d.Key]; ok {
 			// One that cannot be decoded is not what the hook sets.
@@ -282,7 +269,7 @@ func (c *Control) reportLeft(m *Memory, parent *object.Object, p plan.Plan) {
 		}
 	}
 	if len(left) > 0 {
-		c.config.Recorder.Warning(Reference(parent), nil, reasonNotUpdated, "Not updated: "+enumerate(left)+". The update method of the kind is "+
+		c.config.Recorder.Warning(Reference(parent), nil, reasonNotUpdated, "Not updated: "+children.Enumerate(left)+". The update method of the kind is "+
 			"OnDelete, the default, which leaves children as they are until they are deleted. To have them updated, set "+
 			"updateStrategy.method to InPlace or Recreate")
 	}
@@ -302,7 +289,7 @@ func (c *Control) reportLarge(m *Memory, parent *object.Object, p plan.Plan, out
 		}
 		c.config.Recorder.Normal(Reference(parent), nil, reasonApplied, fmt.Sprintf(
 			"Applied server-side, and not merged: %s. The record of what was applied would be too long for an annotation. Server-side apply keeps none. "+
-				"To have all children of the kind applied so, set updateStrategy.apply to ServerSide", enumerate(names)))
+				"To have all children of the kind applied so, set updateStrategy.apply to ServerSide", children.Enumerate(names)))
 	}
 }
 

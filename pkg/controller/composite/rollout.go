@@ -105,10 +105,7 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 func (k *kind) plan(
 	ctx context.Context, s *reconciler.Sync, revisions []rollout.Revision, responses []revisionResponse, called []rollout.Response,
 ) (*rollout.Plan, error) {
-	observed := make(map[children.Key]*object.Object, len(s.Observed))
-	for _, o := range s.Observed {
-		observed[children.KeyOf(o)] = o
-	}
+	observed := children.ByKey(s.Observed)
 	latest := make([]children.Desired, 0, len(called[0].Desired))
 	for _, key := range called[0].Desired {
 		latest = append(latest, responses[0].desired[key])

@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,9 +44,6 @@ const (
 	ReasonWaiting = "RolloutWaiting"
 )
 
-// maxNamed is how many children a message names.
-const maxNamed = 5
-
 // Condition is the parent's condition Updated.
 type Condition struct {
 	// Status is True when all rolling children are on the latest revision, and False otherwise.
@@ -63,26 +59,22 @@ func onLatest(revision string) Condition {
 }
 
 func progressing(parentNamespace string, moved []children.Key) Condition {
-	names := make([]string, 0, maxNamed)
-	for _, key := range moved[:min(len(moved), maxNamed)] {
-		names = append(names, key.Kind+" "+relativeName(parentNamespace, key))
+	names := make([]string, len(moved))
+	for i, key := range moved {
+		names[i] = key.Kind + " " + relativeName(parentNamespace, key)
 	}
-	return Condition{metav1.ConditionFalse, ReasonProgressing, "updating " + strings.Join(names, ", ") + more(len(moved)-len(names))}
+	return Condition{metav1.ConditionFalse, ReasonProgressing, "updating " + children.Enumerate(names)}
 }
 
 func waiting(reasons []string) Condition {
 	message := ""
 	if len(reasons) > 0 {
-		message = reasons[0] + more(len(reasons)-1)
+		message = reasons[0]
+	}
+	if len(reasons) > 1 {
+		message += fmt.Sprintf(" and %d more", len(reasons)-1)
 	}
 	return Condition{metav1.ConditionFalse, ReasonWaiting, message}
-}
-
-func more(n int) string {
-	if n <= 0 {
-		return ""
-	}
-	return fmt.Sprintf(" and %d more", n)
 }
 
 // Apply returns the status with the condition in its conditions, in place of any of that type that the hook set. The status
