@@ -128,14 +128,10 @@ type Version struct {
 // Doubt is a child that differs, where it is not known whether the API server, or a change, is the reason: nothing is known of
 // what it made of the values that were sent, as after a restart, or what is known may have changed since.
 type Doubt struct {
-	children.Key
+	// Step is the child, where it is tried and by which manager.
+	Step
 	// Desired is the hash of the desired state.
 	Desired Hash
-	// Resource is where the child is tried.
-	Resource schema.GroupVersionResource
-	// Manager is the field manager for server-side apply, empty for an update, and Force takes fields from others.
-	Manager string
-	Force   bool
 	// Whole says that the result is needed with its managedFields.
 	Whole bool
 	// Fresh says that the creation of a child is to be tried: an update would change the one that is there, which for Recreate
@@ -241,8 +237,7 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 		return c.freshDoubt(f, t)
 	}
 	return &Doubt{
-		Key: c.step.Key, Desired: c.step.desired, Resource: c.step.Resource, Manager: c.step.Manager, Force: c.step.Force,
-		Whole: f.migrate, Insists: in.Insists, Paths: paths(f.all()), Body: c.tryBody,
+		Step: c.step, Desired: c.step.desired, Whole: f.migrate, Insists: in.Insists, Paths: paths(f.all()), Body: c.tryBody,
 	}
 }
 

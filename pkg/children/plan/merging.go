@@ -130,10 +130,7 @@ func (s Step) learn(o *object.Object) []Returned {
 // createBody returns the body that creates a child. The status is sent as the hook returned it: kinds without a status
 // subresource take it (docs/reference/contract.md#s12.2).
 func (in *Input) createBody(content map[string]any, status any, text string) ([]byte, error) {
-	created := withMetadata(content, func(metadata map[string]any) {
-		annotate(metadata, text)
-		in.addOwner(metadata)
-	})
+	created := withAnnotation(withMetadata(content, in.addOwner), text)
 	if status != nil {
 		created["status"] = status
 	}
@@ -146,17 +143,13 @@ func (in *Input) createBody(content map[string]any, status any, text string) ([]
 
 // withAnnotation returns a copy of an object, as deep as needed, with the last-applied annotation.
 func withAnnotation(content map[string]any, text string) map[string]any {
-	return withMetadata(content, func(metadata map[string]any) { annotate(metadata, text) })
-}
-
-func annotate(metadata map[string]any, text string) {
-	annotations, _ := metadata["annotations"].(map[string]any)
-	annotations = maps.Clone(annotations)
-	if annotations == nil {
-		annotations = make(map[string]any, 1)
-	}
-	annotations[merge.Annotation] = text
-	metadata["annotations"] = annotations
+	return withMetadata(content, func(metadata map[string]any) {
+		annotations, _ := metadata["annotations"].(map[string]any)
+		changed := make(map[string]any, len(annotations)+1)
+		maps.Copy(changed, annotations)
+		changed[merge.Annotation] = text
+		metadata["annotations"] = changed
+	})
 }
 
 // withMetadata returns a copy of an object, as deep as needed, with its metadata changed, if it has any.

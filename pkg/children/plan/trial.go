@@ -242,7 +242,7 @@ func (c *child) freshDoubt(f findings, t Trial) *Doubt {
 	if _, err := c.resolve(f); err != nil || c.step.Reason != Untried {
 		return nil
 	}
-	return &Doubt{Key: c.step.Key, Desired: c.step.desired, Resource: c.step.Resource, Fresh: true, Read: recreates(c.rule.Method), Body: c.freshBody}
+	return &Doubt{Step: c.step, Desired: c.step.desired, Fresh: true, Read: recreates(c.rule.Method), Body: c.freshBody}
 }
 
 // generated is how much longer than a prefix that ends in a hyphen the names are that an API server generates.

@@ -17,6 +17,7 @@ limitations under the License.
 package childcontrol
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -119,36 +120,34 @@ func (c *Control) reportRefused(ctx context.Context, parent *object.Object, step
 
 // report says why a child is left as it is.
 func (c *Control) report(ctx context.Context, key parent.Key, parent *object.Object, step *plan.Step) {
-	logger := klog.FromContext(ctx)
-	if step.Reason == plan.Untried {
-		logger.Info("Child is not recreated, because it is not known whether the API server or a change made it differ, and neither an "+
+	switch {
+	case step.Reason == plan.Untried:
+		klog.FromContext(ctx).Info("Child is not recreated, because it is not known whether the API server or a change made it differ, and neither an "+
 			"update nor a creation, tried, tells", "parent", parent, "child", step.Key, "changed", first(step.Changed))
 		c.config.Recorder.Warning(Reference(parent), Reference(step.Observed), reasonUntried, fmt.Sprintf(
 			"%s differs at %s, which the API server itself may have set. A dry run would tell, but the API server takes neither an update nor "+
 				"a creation, so the child is not deleted. Allow this server to update and create the kind, declare sideEffects None for its "+
 				"webhooks, have the hook return a valid object, or delete the child", step.Key, first(step.Changed)))
-		return
-	}
-	c.config.Counters.Flapping.Add(1)
-	if step.Observed == nil {
+	case step.Observed == nil:
 		who := "somebody else, whom the API server's audit log names"
 		if names := strings.Join(c.rivals(key), " or "); names != "" {
 			who = names + ", which handles this object as well, or by somebody else"
 		}
-		logger.Error(nil, "Child is deleted by somebody else after every creation and is left alone for a while", "parent", parent, "child", step.Key, "by", who)
-		c.config.Recorder.Warning(Reference(parent), nil, reasonFlapping, fmt.Sprintf(
+		c.flaps(ctx, parent, nil, fmt.Sprintf(
 			"%s is deleted after every creation by %s; it is not created again for a while. Stop that, or leave the child out of the response", step.Key, who))
-		return
+	default:
+		who := cmp.Or(c.whoChanges(ctx, step), "Another client sets this field, or the API server stores another value")
+		c.flaps(ctx, parent, Reference(step.Observed), fmt.Sprintf(
+			"%s keeps changing back at %s after every write; it is left alone for a while. %s: return the value that is there, or leave the "+
+				"field out", step.Key, first(step.Changed), who))
 	}
-	who := c.whoChanges(ctx, step)
-	logger.Error(nil, "Child keeps changing back after every write and is left alone for a while",
-		"parent", parent, "child", step.Key, "changed", first(step.Changed), "by", who)
-	if who == "" {
-		who = "Another client sets this field, or the API server stores another value"
-	}
-	c.config.Recorder.Warning(Reference(parent), Reference(step.Observed), reasonFlapping, fmt.Sprintf(
-		"%s keeps changing back at %s after every write; it is left alone for a while. %s: return the value that is there, or leave the "+
-			"field out", step.Key, first(step.Changed), who))
+}
+
+// flaps says why children are left alone for a while.
+func (c *Control) flaps(ctx context.Context, parent *object.Object, child *corev1.ObjectReference, text string) {
+	c.config.Counters.Flapping.Add(1)
+	klog.FromContext(ctx).Error(nil, "Children change back after every write and are left alone for a while", "parent", parent, "reason", text)
+	c.config.Recorder.Warning(Reference(parent), child, reasonFlapping, text)
 }
 
 // reportContested says of children that no response has that they are not deleted for a while, since each deletion is followed by a creation.
@@ -156,16 +155,13 @@ func (c *Control) reportContested(ctx context.Context, key parent.Key, owner *ob
 	if len(steps) == 0 {
 		return
 	}
-	c.config.Counters.Flapping.Add(int64(len(steps)))
+	c.config.Counters.Flapping.Add(int64(len(steps) - 1)) // And one below.
 	names := make([]string, len(steps))
 	for i, step := range steps {
 		names[i] = step.Key.String()
 	}
-	first := steps[0]
-	who := c.makers(ctx, key, targetOf(first))
-	klog.FromContext(ctx).Error(nil, "Children are made again after every deletion and are left alone for a while",
-		"parent", owner, "children", children.Enumerate(names), "by", who)
-	c.config.Recorder.Warning(Reference(owner), Reference(first.Observed), reasonFlapping, fmt.Sprintf(
+	who := c.makers(ctx, key, targetOf(steps[0]))
+	c.flaps(ctx, owner, Reference(steps[0].Observed), fmt.Sprintf(
 		"%s, which the hook does not return, is made again by %s after every deletion; it is not deleted for a while. Have the hook return it, stop who makes it, "+
 			"or take the kind out of the children: a customize hook shows objects that the controller does not manage", children.Enumerate(names), who))
 }
@@ -176,12 +172,9 @@ func (c *Control) ReportClaims(ctx context.Context, key parent.Key, owner, child
 	if adopts {
 		done, undone = "adopted", "released"
 	}
-	c.config.Counters.Flapping.Add(1)
-	who := c.makers(ctx, key, t)
-	klog.FromContext(ctx).Error(nil, "Child changes its owner back after every write and is left alone for a while", "parent", owner, "child", child, "by", who)
-	c.config.Recorder.Warning(Reference(owner), Reference(child), reasonFlapping, fmt.Sprintf(
+	c.flaps(ctx, owner, Reference(child), fmt.Sprintf(
 		"%s is %s by each sync, and %s again by %s; its owner is left as it is for a while. Let only one of the two manage it: change its labels or the selector, "+
-			"or take the kind out of the children of one", child, done, undone, who))
+			"or take the kind out of the children of one", child, done, undone, c.makers(ctx, key, t)))
 }
 
 // childReference returns a reference to the child of an outcome that was written or deleted, nil if it is not known.
