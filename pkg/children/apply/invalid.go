@@ -18,6 +18,7 @@ package apply
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -102,15 +103,10 @@ func (a *Applier) invalid(err error, step *plan.Step) error {
 
 // immutable reports whether the API server's reason says that a field cannot be changed.
 func immutable(reason string) bool {
-	for _, text := range []string{
+	return slices.ContainsFunc([]string{
 		"immutable", "may not change", "may not be changed", "cannot be changed", "can not be changed", "may not be updated",
 		"updates to statefulset spec for fields other than", "may not be modified", "once set",
-	} {
-		if strings.Contains(reason, text) {
-			return true
-		}
-	}
-	return false
+	}, func(text string) bool { return strings.Contains(reason, text) })
 }
 
 // withoutDump returns what an API server says about a field without what follows on further lines, which is a difference between

@@ -251,7 +251,7 @@ func migration(observed, whole *object.Object, manager string, exact bool, now t
 		// A dry run shows what the manager owns without what is no longer desired, which the write after this one is to take away.
 		if before, ok := observed.AppliedFields(manager); ok {
 			entries = append(entries, metav1.ManagedFieldsEntry{
-				Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: fields(before),
+				Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(string(before)),
 			})
 		}
 		if entries, err = moveTo(manager, entries, whole.APIVersion(), now); err != nil {
@@ -379,12 +379,6 @@ func moveTo(manager string, entries []metav1.ManagedFieldsEntry, apiVersion stri
 	moved := metav1.NewTime(now)
 	return append(kept, metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: apiVersion, Time: &moved,
-		FieldsType: "FieldsV1", FieldsV1: fields(encoded),
+		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(encoded)),
 	}), nil
-}
-
-func fields(encoded []byte) *metav1.FieldsV1 {
-	f := &metav1.FieldsV1{}
-	f.SetRawBytes(encoded)
-	return f
 }

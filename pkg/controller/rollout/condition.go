@@ -17,7 +17,6 @@ limitations under the License.
 package rollout
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -141,8 +140,8 @@ type Child interface {
 	Generation() int64
 	// Deleting reports whether the child is being deleted.
 	Deleting() bool
-	// Field returns the encoded value of a nested field.
-	Field(path ...string) (json.RawMessage, bool)
+	// Value returns a nested field, nil if there is none.
+	Value(path ...string) any
 }
 
 // notReady returns why a child on the latest revision is not ready, so that the rollout waits for it; empty when it is ready
@@ -160,7 +159,7 @@ func (r *run) notReady(key children.Key) string {
 	}
 	rule := r.planner.config.Rules[key.GroupKind()]
 	if rule.InPlace {
-		if seen := observedGeneration(child); seen > 0 && seen < child.Generation() {
+		if seen, _ := child.Value("status", "observedGeneration").(int64); seen > 0 && seen < child.Generation() {
 			return fmt.Sprintf("child %s has not observed its latest change: status.observedGeneration is %d, metadata.generation is %d",
 				name, seen, child.Generation())
 		}
@@ -173,54 +172,30 @@ func (r *run) notReady(key children.Key) string {
 	return ""
 }
 
-func observedGeneration(child Child) int64 {
-	raw, ok := child.Field("status", "observedGeneration")
-	if !ok {
-		return 0
-	}
-	var generation int64
-	if err := json.Unmarshal(raw, &generation); err != nil {
-		return 0
-	}
-	return generation
-}
-
 // unmet returns why the child fails the check; empty when it passes.
 func unmet(child Child, check v1alpha1.StatusConditionCheck) string {
-	condition, ok := statusCondition(child, check.Type)
+	condition := statusCondition(child, check.Type)
+	status, _ := condition["status"].(string)
+	reason, _ := condition["reason"].(string)
 	switch {
-	case !ok:
+	case condition == nil:
 		return fmt.Sprintf("it has no condition %q", check.Type)
-	case check.Status != nil && condition.Status != *check.Status:
-		return fmt.Sprintf("condition %q has status %q, want %q", check.Type, condition.Status, *check.Status)
-	case check.Reason != nil && condition.Reason != *check.Reason:
-		return fmt.Sprintf("condition %q has reason %q, want %q", check.Type, condition.Reason, *check.Reason)
+	case check.Status != nil && status != *check.Status:
+		return fmt.Sprintf("condition %q has status %q, want %q", check.Type, status, *check.Status)
+	case check.Reason != nil && reason != *check.Reason:
+		return fmt.Sprintf("condition %q has reason %q, want %q", check.Type, reason, *check.Reason)
 	default:
 		return ""
 	}
 }
 
-type observedCondition struct {
-	Type   string `json:"type"`
-	Status string `json:"status"`
-	Reason string `json:"reason"`
-}
-
-// statusCondition returns the first condition of that type. Entries that are no conditions are skipped.
-func statusCondition(child Child, conditionType string) (observedCondition, bool) {
-	raw, ok := child.Field("status", "conditions")
-	if !ok {
-		return observedCondition{}, false
-	}
-	var entries []json.RawMessage
-	if err := json.Unmarshal(raw, &entries); err != nil {
-		return observedCondition{}, false
-	}
-	for _, entry := range entries {
-		var c observedCondition
-		if err := json.Unmarshal(entry, &c); err == nil && c.Type == conditionType {
-			return c, true
+// statusCondition returns the first condition of that type, nil if there is none. Entries that are no conditions are skipped.
+func statusCondition(child Child, conditionType string) map[string]any {
+	conditions, _ := child.Value("status", "conditions").([]any)
+	for _, entry := range conditions {
+		if condition, ok := entry.(map[string]any); ok && condition["type"] == conditionType {
+			return condition
 		}
 	}
-	return observedCondition{}, false
+	return nil
 }

@@ -17,7 +17,6 @@ limitations under the License.
 package rollout
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -92,13 +91,9 @@ func (d document) Deleting() bool {
 	return ok
 }
 
-func (d document) Field(path ...string) (json.RawMessage, bool) {
-	value, ok := field(d, path)
-	if !ok {
-		return nil, false
-	}
-	encoded, err := json.Marshal(value)
-	return encoded, err == nil
+func (d document) Value(path ...string) any {
+	value, _ := field(d, path)
+	return value
 }
 
 func TestReadiness(t *testing.T) {

@@ -17,7 +17,6 @@ limitations under the License.
 package rollout
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,18 +50,18 @@ type pod struct {
 func (p *pod) Generation() int64 { return p.generation }
 func (p *pod) Deleting() bool    { return p.deleting }
 
-func (p *pod) Field(path ...string) (json.RawMessage, bool) {
+func (p *pod) Value(path ...string) any {
 	status := "False"
 	if p.ready {
 		status = "True"
 	}
 	switch strings.Join(path, ".") {
 	case "status.observedGeneration":
-		return []byte(fmt.Sprint(p.observed)), true
+		return p.observed
 	case "status.conditions":
-		return []byte(`[{"type":"Other","status":"True"},{"type":"Ready","status":"` + status + `"}]`), true
+		return []any{map[string]any{"type": "Other", "status": "True"}, map[string]any{"type": "Ready", "status": status}}
 	default:
-		return nil, false
+		return nil
 	}
 }
 
