@@ -85,7 +85,7 @@ func Observable(desired map[string]any) map[string]any {
 	data := make(map[string]any, len(written)+len(values))
 	for name, value := range written {
 		if encoded, ok := value.(string); ok {
-			value = unwrapped(encoded)
+			value = unwrapped.Replace(encoded)
 		}
 		data[name] = value
 	}
@@ -103,7 +103,7 @@ func Observable(desired map[string]any) map[string]any {
 }
 
 // unwrapped returns base64 without line breaks, which API servers take and do not keep.
-func unwrapped(text string) string { return strings.NewReplacer("\n", "", "\r", "").Replace(text) }
+var unwrapped = strings.NewReplacer("\n", "", "\r", "")
 
 func hashValues(values map[string]any) map[string]any {
 	result := make(map[string]any, len(values))

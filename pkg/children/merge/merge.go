@@ -212,7 +212,8 @@ func (m *merger) keyed(p *path, observed, was, want []any, keys []string, schema
 		merged = append(merged, next)
 	}
 	for i, key := range keysOf(want, keys, schema) {
-		if _, there := seen[key]; there || m.differs(p.at(key), Difference{Desired: want[i], Applied: appliedAs(lastByKey, key, want[i])}) {
+		before, applied := lastByKey[key]
+		if _, there := seen[key]; there || m.differs(p.at(key), Difference{Desired: want[i], Applied: applied && Equal(before, want[i])}) {
 			continue
 		}
 		merged = append(merged, want[i])
@@ -222,11 +223,6 @@ func (m *merger) keyed(p *path, observed, was, want []any, keys []string, schema
 		return observed, nil
 	}
 	return merged, nil
-}
-
-func appliedAs(last map[string]any, key string, desired any) bool {
-	before, ok := last[key]
-	return ok && Equal(before, desired)
 }
 
 // set merges lists whose elements are their own keys.

@@ -585,14 +585,10 @@ func (c *child) freshBody([]string) ([]byte, error) {
 	return c.in.createBody(content, nil, c.text)
 }
 
-// tryBody returns the body of a dry run with the differences at some places.
-func (c *child) tryBody(only []string) ([]byte, error) {
+// tryBody returns the body of a dry run with the findings at some places.
+func (c *child) tryBody(f findings, only []string) ([]byte, error) {
 	tried := sets.New(only...)
 	if c.rule.ServerSide {
-		f, err := c.compare(c.remembered())
-		if err != nil {
-			return nil, err
-		}
 		content, err := c.applyWith(slices.DeleteFunc(paths(f.all()), tried.Has))
 		if err != nil {
 			return nil, err

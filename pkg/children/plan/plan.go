@@ -249,20 +249,23 @@ func (in *Input) unwanted(key children.Key, o *object.Object) Step {
 	return step
 }
 
-func (in *Input) step(d children.Desired, o *object.Object) (Step, error) {
-	c, err := in.child(d, o)
-	if err != nil {
-		return Step{}, err
+// examine looks at a desired child and compares it, unless that is done: nothing is left to be compared.
+func (in *Input) examine(d children.Desired, o *object.Object) (c *child, f findings, done bool, err error) {
+	if c, err = in.child(d, o); err != nil {
+		return &child{}, f, true, err
 	}
 	if o == nil {
-		err := c.create(d)
-		return c.step, err
+		return c, f, true, c.create(d)
 	}
-	if done, err := c.look(d, o); done || err != nil {
-		return c.step, err
+	if done, err = c.look(d, o); !done && err == nil {
+		f, err = c.compare(c.remembered())
 	}
-	f, err := c.compare(c.remembered())
-	if err != nil {
+	return c, f, done, err
+}
+
+func (in *Input) step(d children.Desired, o *object.Object) (Step, error) {
+	c, f, done, err := in.examine(d, o)
+	if done || err != nil {
 		return c.step, err
 	}
 	if c.doubts(f) {
@@ -517,15 +520,8 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 	if rule.Method == v1alpha1.ChildUpdateOnDelete || in.certain(d, o, rule) {
 		return nil
 	}
-	c, err := in.child(d, o)
-	if err != nil {
-		return nil
-	}
-	if done, err := c.look(d, o); done || err != nil {
-		return nil
-	}
-	f, err := c.compare(c.remembered())
-	if err != nil || !c.doubts(f) {
+	c, f, done, err := in.examine(d, o)
+	if done || err != nil || !c.doubts(f) {
 		return nil
 	}
 	if _, waits := c.waits(); waits {
@@ -535,7 +531,8 @@ func (in *Input) doubt(d children.Desired, o *object.Object) *Doubt {
 		return c.freshDoubt(f, t)
 	}
 	return &Doubt{
-		Step: c.step, Desired: c.step.desired, Whole: f.migrate, Insists: in.Insists, Paths: paths(f.all()), Body: c.tryBody,
+		Step: c.step, Desired: c.step.desired, Whole: f.migrate, Insists: in.Insists, Paths: paths(f.all()),
+		Body: func(only []string) ([]byte, error) { return c.tryBody(f, only) },
 	}
 }
 

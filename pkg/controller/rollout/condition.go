@@ -101,19 +101,10 @@ func (c Condition) Apply(status, observed map[string]any, now time.Time) map[str
 		updated["lastTransitionTime"] = since
 	}
 	at := slices.IndexFunc(conditions, isUpdated)
-	rest := make([]any, 0, len(conditions)+1)
-	for n, condition := range conditions {
-		switch {
-		case n == at:
-			rest = append(rest, updated)
-		case !isUpdated(condition):
-			rest = append(rest, condition)
-		}
-	}
 	if at < 0 {
-		rest = append(rest, updated)
+		at = len(conditions)
 	}
-	out["conditions"] = rest
+	out["conditions"] = slices.Insert(slices.DeleteFunc(slices.Clone(conditions), isUpdated), at, any(updated))
 	return out
 }
 

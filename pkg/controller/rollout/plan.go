@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -212,8 +213,8 @@ type run struct {
 	desired map[children.Key]bool
 	claims  claims
 	moved   []children.Key
-	// versions are the children that each older revision's response holds.
-	versions []map[children.Key]bool
+	// versions are the children that each revision's response holds.
+	versions []sets.Set[children.Key]
 	// returned caches Unchanged, which may be costly.
 	returned map[children.Key]bool
 }
@@ -229,12 +230,8 @@ func (r *run) unchanged(key children.Key) bool {
 
 // settle moves children to the latest revision that need not wait: new ones, and those that it would not change.
 func (r *run) settle() {
-	r.versions = make([]map[children.Key]bool, len(r.in.Responses))
-	for n, a := range r.in.Responses[1:] {
-		r.versions[n+1] = map[children.Key]bool{}
-		for _, key := range a.Desired {
-			r.versions[n+1][key] = true
-		}
+	for _, a := range r.in.Responses {
+		r.versions = append(r.versions, sets.New(a.Desired...))
 	}
 	for key := range r.desired {
 		index, claimed := r.claims[key]
@@ -249,7 +246,7 @@ func (r *run) settle() {
 			if r.unchanged(key) {
 				r.claims[key] = 0
 			}
-		} else if !r.versions[index][key] {
+		} else if !r.versions[index].Has(key) {
 			// Only the latest response holds the child, so it can only be created from that.
 			r.claims[key] = 0
 		}
@@ -331,7 +328,7 @@ func (r *run) assignments() []Assignment {
 	out := make([]Assignment, 0, len(r.in.Responses[0].Desired))
 	for _, key := range r.in.Responses[0].Desired {
 		index := r.claims[key]
-		out = append(out, Assignment{Key: key, Revision: index, Keep: index != 0 && !r.versions[index][key]})
+		out = append(out, Assignment{Key: key, Revision: index, Keep: index != 0 && !r.versions[index].Has(key)})
 	}
 	return out
 }
