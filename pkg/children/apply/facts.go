@@ -40,13 +40,13 @@ const maxSingleTrials = 16
 
 // Read reads children in other versions than those in which they are observed. One read of each version comes first: if the version is not
 // served, its error is that of all. Nil if there are none.
-func (a *Applier) Read(ctx context.Context, versions []plan.Version) map[children.Key]plan.Reading {
+func (a *Applier) Read(ctx context.Context, versions []plan.Step) map[children.Key]plan.Reading {
 	if len(versions) == 0 {
 		return nil // As in nearly every sync.
 	}
 	result := make(map[children.Key]plan.Reading, len(versions))
+	var first, rest []plan.Step
 	leaders := map[schema.GroupVersionResource]children.Key{}
-	var first, rest []plan.Version
 	for _, v := range versions {
 		if _, led := leaders[v.Resource]; led {
 			rest = append(rest, v)
@@ -55,11 +55,11 @@ func (a *Applier) Read(ctx context.Context, versions []plan.Version) map[childre
 		}
 	}
 	a.read(ctx, first, result)
-	rest = slices.DeleteFunc(rest, func(v plan.Version) bool {
-		err := result[leaders[v.Resource]].Err
-		unserved := apierrors.IsNotFound(err)
+	rest = slices.DeleteFunc(rest, func(v plan.Step) bool {
+		leader := result[leaders[v.Resource]]
+		unserved := apierrors.IsNotFound(leader.Err)
 		if unserved {
-			result[v.Key] = plan.Reading{Err: err}
+			result[v.Key] = leader
 		}
 		return unserved
 	})
@@ -67,7 +67,7 @@ func (a *Applier) Read(ctx context.Context, versions []plan.Version) map[childre
 	return result
 }
 
-func (a *Applier) read(ctx context.Context, versions []plan.Version, result map[children.Key]plan.Reading) {
+func (a *Applier) read(ctx context.Context, versions []plan.Step, result map[children.Key]plan.Reading) {
 	readings, errs := make([]plan.Reading, len(versions)), make([]error, len(versions))
 	a.side(ctx, len(versions), "reading a child in another version", func(i int) error {
 		v := &versions[i]

@@ -369,7 +369,7 @@ func TestChildrenAreReadInOtherVersions(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, applier := resist(t, responses{http.MethodGet: test.response}, apply.Options{})
-			read := applier.Read(t.Context(), []plan.Version{{Key: key, Resource: rule.Resource}})[key]
+			read := applier.Read(t.Context(), []plan.Step{{Key: key, Resource: rule.Resource}})[key]
 			if (read.Object != nil) != test.found {
 				t.Errorf("object %v", read.Object)
 			}
@@ -383,9 +383,9 @@ func TestChildrenAreReadInOtherVersions(t *testing.T) {
 func TestAVersionThatIsNotServedIsNotReadForEachChild(t *testing.T) {
 	rule, _ := input(t, "parent", 0, 0).Rules.For(children.Key{Kind: "ConfigMap"}.GroupKind())
 	server, applier := resist(t, responses{http.MethodGet: failure(http.StatusNotFound, "NotFound", "")}, apply.Options{WritesPerParent: 2})
-	versions := make([]plan.Version, 100)
+	versions := make([]plan.Step, 100)
 	for i := range versions {
-		versions[i] = plan.Version{Key: children.Key{Kind: "ConfigMap", Namespace: "ns", Name: strconv.Itoa(i)}, Resource: rule.Resource}
+		versions[i] = plan.Step{Key: children.Key{Kind: "ConfigMap", Namespace: "ns", Name: strconv.Itoa(i)}, Resource: rule.Resource}
 	}
 	read := applier.Read(t.Context(), versions)
 	for _, v := range versions {

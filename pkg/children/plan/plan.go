@@ -412,18 +412,11 @@ func (t Trial) updated() bool { return t.Result != nil || len(t.Refused) > 0 }
 type Reads struct {
 	// Schemas are the kinds whose schemas are missing.
 	Schemas []schema.GroupVersionKind
-	// Versions are the children to be read in another version.
-	Versions []Version
+	// Versions are the children to be read in another version, which Resource has.
+	Versions []Step
 	// Doubts are the children that need a trial before anything is done with them. They are known only when
 	// the others are there.
 	Doubts []Doubt
-}
-
-// Version is a child in a version.
-type Version struct {
-	children.Key
-	// Resource is the child's resource in that version.
-	Resource schema.GroupVersionResource
 }
 
 // Doubt is a child that differs, where it is not known whether the API server, or a change, is the reason: nothing is known of
@@ -461,8 +454,8 @@ func Missing(in Input) Reads {
 			listed[kind] = true
 			missing.Schemas = append(missing.Schemas, kind)
 		}
-		if version, ok := in.otherVersion(d, observed[d.Key]); ok {
-			missing.Versions = append(missing.Versions, version)
+		if step, ok := in.otherVersion(d, observed[d.Key]); ok {
+			missing.Versions = append(missing.Versions, step)
 		}
 	}
 	if len(missing.Schemas)+len(missing.Versions) > 0 {
@@ -487,18 +480,18 @@ func (in *Input) epoch(d children.Desired) int64 {
 }
 
 // otherVersion returns the version in which a child has to be read.
-func (in *Input) otherVersion(d children.Desired, o *object.Object) (Version, bool) {
+func (in *Input) otherVersion(d children.Desired, o *object.Object) (step Step, needed bool) {
 	if o == nil || o.APIVersion() == d.APIVersion {
-		return Version{}, false
+		return step, false
 	}
 	if _, read := in.reading(d); read {
-		return Version{}, false
+		return step, false
 	}
 	c, err := in.child(d, o)
 	if err != nil || c.needsNothing(o) {
-		return Version{}, false
+		return step, false
 	}
-	return Version{Key: d.Key, Resource: c.step.Resource}, true
+	return c.step, true
 }
 
 // reading returns the child as it was read in the version of what is desired, false if it was not. During a rolling update the revisions of a

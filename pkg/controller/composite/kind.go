@@ -119,7 +119,7 @@ func (k *kind) resolveChildren(ctx context.Context, r *reconciler.Resolver) erro
 		}
 	}
 	config := rollout.Config{
-		Resource: k.source.Resource.GroupVersionResource, Kind: k.source.Resource.Kind, GenerateSelector: k.generate,
+		Resource: k.source.Resource.GroupVersionResource, GenerateSelector: k.generate,
 		Namespace: k.shared.Options.ServerNamespace, Rules: rolling, Unserved: children.NewRules(r.Children, missing...).MayBeMissing,
 	}
 	if history := k.spec.ParentResource.RevisionHistory; history != nil {

@@ -17,6 +17,7 @@ limitations under the License.
 package rollout
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -69,8 +70,6 @@ func (r Rule) limit(children int) int {
 type Config struct {
 	// Resource of the parents.
 	Resource schema.GroupVersionResource
-	// Kind of the parents.
-	Kind string
 	// FieldPaths are the dot-separated paths of the parent's fields that make up a revision. Empty means ["spec"]. Paths
 	// lead through objects only, not into lists.
 	FieldPaths []string
@@ -89,7 +88,8 @@ type Config struct {
 type Planner struct {
 	config Config
 	paths  [][]string
-	// selector selects the revisions of parents of the resource.
+	// recorded are the field paths as a revision records them, and selector selects the revisions of parents of the resource.
+	recorded string
 	selector labels.Selector
 }
 
@@ -99,6 +99,8 @@ func New(config Config) *Planner {
 		config.FieldPaths = []string{"spec"}
 	}
 	p := &Planner{config: config}
+	encoded, _ := json.Marshal(config.FieldPaths) // Texts can be encoded.
+	p.recorded = string(encoded)
 	p.selector = labels.SelectorFromSet(p.identityLabels())
 	for _, path := range config.FieldPaths {
 		p.paths = append(p.paths, strings.Split(path, "."))

@@ -74,7 +74,7 @@ func (p *Planner) Revisions(parent map[string]any, candidates []*v1alpha1.Contro
 	patch := extract(parent, p.paths)
 	encoded, err := json.Marshal(patch)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the revision of %s %s: %w", p.config.Kind, object.GetName(), err)
+		return nil, fmt.Errorf("encoding the revision of %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	latest := Revision{Object: p.create(object, encoded), Parent: parent, patch: patch}
 	name := latest.Object.Name
@@ -228,14 +228,14 @@ func (p *Planner) update(parent *unstructured.Unstructured, r Revision, children
 // nothing is left alone, unless always is set.
 func (p *Planner) recordPaths(parent *unstructured.Unstructured, r Revision, updated *v1alpha1.ControllerRevision, always bool) bool {
 	recorded, says := updated.Annotations[AnnotationFieldPaths]
-	if recorded == p.recordedPaths() || !says && !always {
+	if recorded == p.recorded || !says && !always {
 		return false
 	}
 	if !reflect.DeepEqual(restore(parent.Object, r.patch, p.paths, p.config.FieldPaths), r.Parent) {
 		// An older one may be without a field only because that was no part of revisions: its children have it.
 		return false
 	}
-	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, AnnotationFieldPaths, p.recordedPaths())
+	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, AnnotationFieldPaths, p.recorded)
 	return true
 }
 
@@ -451,11 +451,7 @@ const (
 // name returns the name of the revision of a parent with that patch (docs/reference/contract.md#s14.1). The digest only tells
 // revisions apart. It is Metacontroller's, so that its revisions are found again.
 func (p *Planner) name(uid types.UID, patch []byte) string {
-	group := p.config.Resource.Group
-	if group == "" {
-		group = "core"
-	}
-	prefix := p.config.Resource.Resource + "." + group
+	prefix := p.config.Resource.Resource + "." + cmp.Or(p.config.Resource.Group, "core")
 	if len(prefix) > maxPrefix {
 		prefix = strings.TrimRight(prefix[:maxPrefix], ".-")
 	}
@@ -482,10 +478,7 @@ func checkDigest(parent types.UID, name string, patch map[string]any) error {
 
 // namespace returns the namespace of the parent's revisions.
 func (p *Planner) namespace(parent *unstructured.Unstructured) string {
-	if ns := parent.GetNamespace(); ns != "" {
-		return ns
-	}
-	return p.config.Namespace
+	return cmp.Or(parent.GetNamespace(), p.config.Namespace)
 }
 
 // identityLabels are the labels that identify a revision as one of a parent of this resource.
@@ -529,7 +522,7 @@ func (p *Planner) create(parent *unstructured.Unstructured, patch []byte) *v1alp
 		Name:        p.name(parent.GetUID(), patch),
 		Namespace:   p.namespace(parent),
 		Labels:      p.labels(parent),
-		Annotations: map[string]string{AnnotationFieldPaths: p.recordedPaths()},
+		Annotations: map[string]string{AnnotationFieldPaths: p.recorded},
 	}}
 	r.ParentPatch.Raw = patch
 	own(r, parent)
@@ -558,14 +551,6 @@ func (p *Planner) owns(parent *unstructured.Unstructured, r *v1alpha1.Controller
 	}
 	encoded, err := json.Marshal(patch)
 	return err == nil && r.Name == p.name(parent.GetUID(), encoded)
-}
-
-func (p *Planner) recordedPaths() string {
-	encoded, err := json.Marshal(p.config.FieldPaths)
-	if err != nil {
-		return "[]"
-	}
-	return string(encoded)
 }
 
 // fieldPaths returns the paths that the revision recorded; nil when the revision does not say.

@@ -44,7 +44,7 @@ func decode(t *testing.T, s string) map[string]any {
 
 func plannerOf(paths ...string) *Planner {
 	return New(Config{
-		Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "sets"}, Kind: "Set",
+		Resource:   schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "sets"},
 		FieldPaths: paths, Namespace: "server", Rules: map[schema.GroupKind]Rule{pods: {}},
 	})
 }

@@ -103,7 +103,7 @@ func newSimulation(t testing.TB, namespace string, rule Rule, replicas int64) *s
 		t:    t,
 		rule: rule,
 		planner: New(Config{
-			Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "sets"}, Kind: "Set",
+			Resource:   schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "sets"},
 			FieldPaths: []string{"spec.template"}, Namespace: "server", Rules: map[schema.GroupKind]Rule{pods: rule},
 		}),
 		parent: map[string]any{

@@ -278,7 +278,7 @@ func (s *scene) observe(t *testing.T, rules children.Rules, key children.Key) *o
 	if !ok {
 		t.Fatalf("%s is not declared", key)
 	}
-	read := s.applier.Read(t.Context(), []plan.Version{{Key: key, Resource: rule.Resource}})[key]
+	read := s.applier.Read(t.Context(), []plan.Step{{Key: key, Resource: rule.Resource}})[key]
 	if read.Err != nil {
 		t.Fatal(read.Err)
 	}
