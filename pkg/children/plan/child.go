@@ -133,7 +133,11 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 			return true, err
 		}
 	}
-	if o = c.stored(o); o == nil {
+	// The child as it was read, if it was, before it would be deleted.
+	if read := c.trial().Stored; read != nil {
+		o = c.read(o, read)
+	}
+	if o == nil {
 		return true, nil
 	}
 	if err = c.readRecord(); err != nil {
@@ -167,32 +171,19 @@ func (c *child) inVersion(d children.Desired, o *object.Object) (*object.Object,
 	case read.Object == nil || read.Object.UID() != o.UID() || read.Object.Deleting():
 		c.step.Reason = Deleting
 		return nil, nil
-	case !c.in.sameAs(o, read.Object):
-		c.step.Reason = Stale
-		return nil, nil
 	}
-	c.step.Observed = read.Object
-	return read.Object, nil
+	return c.read(o, read.Object), nil
 }
 
-// stored returns the observed child as it was read, if it was, before it would be deleted; nil if it changed meanwhile.
-func (c *child) stored(o *object.Object) *object.Object {
-	read := c.trial().Stored
-	switch {
-	case read == nil:
-		return o
-	case !c.in.sameAs(o, read):
+// read takes the child as it was read for the observed one; nil if it changed meanwhile. It was claimed as it was: it may be somebody else's since.
+func (c *child) read(observed, read *object.Object) *object.Object {
+	same := read.UID() == observed.UID() && read.ResourceVersion() == observed.ResourceVersion()
+	if !same && !(c.in.Insists && children.Stays(observed, read, c.in.Parent)) {
 		c.step.Reason = Stale
 		return nil
 	}
 	c.step.Observed = read
 	return read
-}
-
-// sameAs reports whether a child that was read counts as the one that was observed. It was claimed as it was: it may be somebody else's since.
-func (in *Input) sameAs(observed, read *object.Object) bool {
-	same := read.UID() == observed.UID() && read.ResourceVersion() == observed.ResourceVersion()
-	return same || in.Insists && children.Stays(observed, read, in.Parent)
 }
 
 // compare returns how the child differs, apart from what the API server is known to return.

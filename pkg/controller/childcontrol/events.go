@@ -39,11 +39,9 @@ import (
 const (
 	reasonFlapping = "ChildFlapping"
 	reasonUntried  = "ChildNotRecreated"
-	reasonRefused  = "ChildNotUpdated"
 	// reasonStatusIgnored is for a child whose status a hook tries to set.
 	reasonStatusIgnored = "ChildStatusIgnored"
-	// reasonNotUpdated is for children that differ and whose method is OnDelete, and reasonWarning for what the API server says about a
-	// child that it accepts.
+	// reasonNotUpdated is for children that differ and stay so, and reasonWarning for what the API server says about a child that it accepts.
 	reasonNotUpdated = "ChildNotUpdated"
 	reasonWarning    = "ChildWarning"
 	// reasonApplied is for children that are merged by their rule, and applied because they are large.
@@ -76,7 +74,7 @@ func (c *Control) recordEvents(
 	logger := klog.FromContext(ctx)
 	for _, r := range reasons {
 		var done []string
-		var related []*corev1.ObjectReference
+		var related *corev1.ObjectReference
 		for i := range outcomes {
 			o := &outcomes[i]
 			if o.Action != r.action || !o.Done {
@@ -84,10 +82,12 @@ func (c *Control) recordEvents(
 			}
 			logger.V(2).Info("Wrote child", "parent", parent, "child", o.Key, "action", o.Action, "changed", first(o.Changed))
 			done = append(done, describe(&o.Step))
-			related = append(related, childReference(o))
+			if related = childReference(o); len(done) > 1 {
+				related = nil // There are several.
+			}
 		}
 		if len(done) > 0 {
-			c.config.Recorder.Normal(Reference(parent), only(related), r.reason, r.verb+" "+children.Enumerate(done))
+			c.config.Recorder.Normal(Reference(parent), related, r.reason, r.verb+" "+children.Enumerate(done))
 		}
 	}
 	var contested []*plan.Step
@@ -114,7 +114,7 @@ func (c *Control) recordEvents(
 func (c *Control) reportRefused(ctx context.Context, parent *object.Object, step *plan.Step) {
 	klog.FromContext(ctx).Info("Values of a child are left, because an update of them is refused, and no creation tells whether the API server "+
 		"or a change made them differ", "parent", parent, "child", step.Key, "places", step.Refused)
-	c.config.Recorder.Warning(Reference(parent), Reference(step.Observed), reasonRefused, fmt.Sprintf(
+	c.config.Recorder.Warning(Reference(parent), Reference(step.Observed), reasonNotUpdated, fmt.Sprintf(
 		"%s differs at %s, which the API server does not let an update change. It may have set that itself: a dry run of a creation would "+
 			"tell, and the API server does not take one. If the hook wants another value, delete the child, or have it return a valid one",
 		step.Key, strings.Join(step.Refused[:min(len(step.Refused), 3)], ", ")))
@@ -190,14 +190,6 @@ func childReference(o *plan.Outcome) *corev1.ObjectReference {
 	return nil
 }
 
-// only returns the only element of a list, nil if there are others.
-func only(list []*corev1.ObjectReference) *corev1.ObjectReference {
-	if len(list) != 1 {
-		return nil
-	}
-	return list[0]
-}
-
 // describe names a child, and what of it changed.
 func describe(s *plan.Step) string {
 	if s.Action == plan.Update || s.Action == plan.Recreate {
@@ -221,7 +213,11 @@ func (c *Control) reportStatus(m *Memory, p *object.Object, in plan.Input) {
 	for i := range in.Desired {
 		d := &in.Desired[i]
 		status, ok := d.Content["status"].(map[string]any)
-		if !ok || len(status) == 0 || m.knows(topicStatus+d.GroupKind().String()) {
+		if !ok || len(status) == 0 {
+			continue
+		}
+		topic := "status/" + d.GroupKind().String()
+		if m.knows(topic) {
 			continue
 		}
 		if observed == nil {
@@ -235,20 +231,12 @@ func (c *Control) reportStatus(m *Memory, p *object.Object, in plan.Input) {
 		} else if rule, _ := c.config.Rules.For(d.GroupKind()); !rule.HasStatus && !rule.ServerSide {
 			continue
 		}
-		m.report(topicStatus+d.GroupKind().String(), 0)
+		m.report(topic, 0)
 		c.config.Recorder.Warning(Reference(p), nil, reasonStatusIgnored, fmt.Sprintf(
 			"The hook sets the status of %s, which is not written: the status of a child belongs to the child's own controller. "+
 				"Leave the field status out", d.Key))
 	}
 }
-
-// Beginnings of topics.
-const (
-	topicStatus   = "status/"
-	topicOnDelete = "OnDelete/"
-	topicWarning  = "warning/"
-	topicLarge    = "large/"
-)
 
 // reportLeft records, once for each change, which children differ and are left as they are because their method is OnDelete. No trial finds out what
 // the API server makes of such a child: where all that differs may be its doing, nothing is said.
@@ -259,7 +247,7 @@ func (c *Control) reportLeft(m *Memory, parent *object.Object, p plan.Plan) {
 		if step.Reason != plan.OnDelete || step.RecordOnly || step.Doubtful || len(step.Changed) == 0 {
 			continue
 		}
-		if m.report(topicOnDelete+changeOf(step), len(p.Steps)) {
+		if m.report("OnDelete/"+changeOf(step), len(p.Steps)) {
 			left = append(left, step.Key.String()+" ("+first(step.Changed)+")")
 		}
 	}
@@ -279,7 +267,7 @@ func (c *Control) reportLarge(m *Memory, parent *object.Object, p plan.Plan, out
 		}
 	}
 	for kind, names := range large {
-		if !m.report(topicLarge+kind.String(), 0) {
+		if !m.report("large/"+kind.String(), 0) {
 			continue
 		}
 		c.config.Recorder.Normal(Reference(parent), nil, reasonApplied, fmt.Sprintf(
@@ -301,7 +289,7 @@ func changeOf(step *plan.Step) string {
 // reportWarnings records, once for each parent, what the API server said about a write that it did.
 func (c *Control) reportWarnings(m *Memory, parent *object.Object, p plan.Plan, o *plan.Outcome) {
 	for _, text := range o.Warnings {
-		if !m.report(topicWarning+o.Key.GroupKind().String()+" "+text, len(p.Steps)) {
+		if !m.report("warning/"+o.Key.GroupKind().String()+" "+text, len(p.Steps)) {
 			continue
 		}
 		message := fmt.Sprintf("The API server warns about %s: %s", o.Key, text)
