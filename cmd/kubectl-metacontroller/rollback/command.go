@@ -43,7 +43,7 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 		Use:   "rollback CONTROLLER NAMESPACE/PARENT",
 		Short: "Give a parent the fields of a former revision back",
 		Long: `Give a parent of a CompositeController the fields of a former revision back, during a rolling update that does not go well. Its children
-follow, one by one, as in every rolling update. A revision is kept only as long as children are on it. It takes the right to update the parent;
+follow, one by one, as in every rolling update. Ten former revisions are kept, or as many as revisionHistory.limit says. It takes the right to update the parent;
 whoever applies the parent from elsewhere, such as from a Git repository, has to be told as well.`,
 		Example: `  # What would change
   kubectl metacontroller rollback cc/website shop/example --dry-run

@@ -227,7 +227,7 @@ func TestAParentIsSyncedWhenItsUnreadableRevisionIsDeletedOrRepaired(t *testing.
 		return parsed(t, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"ControllerRevision","metadata":{"namespace":"ns",
 			"name":"things-87a22c00385a810f60b0c588ab11563100da7674","uid":"r","resourceVersion":"%d",
 			"labels":{"metacontroller.k8s.io/apiGroup":"","metacontroller.k8s.io/resource":""},
-			"ownerReferences":[{"apiVersion":"g/v1","kind":"Thing","name":"a","uid":%q,"controller":true}]},"parentPatch":%s,"children":[]}`, version, owner, patch)
+			"ownerReferences":[{"apiVersion":"g/v1","kind":"Thing","name":"a","uid":%q,"controller":true}]},"parentPatch":%s,"children":[{"apiGroup":"","kind":"Pod","names":["b"]}]}`, version, owner, patch)
 	}
 	for name, tc := range map[string]struct {
 		changed func(*testing.T, *cache.Informer) error

@@ -119,11 +119,15 @@ func (k *kind) resolveChildren(ctx context.Context, r *reconciler.Resolver) erro
 		}
 	}
 	config := rollout.Config{
-		Resource: k.source.Resource.GroupVersionResource, GenerateSelector: k.generate,
+		HistoryLimit: rollout.DefaultHistoryLimit,
+		Resource:     k.source.Resource.GroupVersionResource, GenerateSelector: k.generate,
 		Namespace: k.shared.Options.ServerNamespace, Rules: rolling, Unserved: children.NewRules(r.Children, missing...).MayBeMissing,
 	}
 	if history := k.spec.ParentResource.RevisionHistory; history != nil {
 		config.FieldPaths = history.FieldPaths
+		if history.Limit != nil {
+			config.HistoryLimit = int(*history.Limit)
+		}
 	}
 	k.planner = rollout.New(config)
 	return nil

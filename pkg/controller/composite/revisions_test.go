@@ -88,6 +88,9 @@ func TestADeletionOfARevisionThatFailsIsTriedAgainAfterItsBackOff(t *testing.T) 
 // TestRevisionsOfAParentAreThoseThatItControlsAndOrphansOfItsName has a parent with its latest revision, and one more revision. One that is not
 // the parent's cannot hold it up, not even if it cannot be decoded.
 func TestRevisionsOfAParentAreThoseThatItControlsAndOrphansOfItsName(t *testing.T) {
+	withChild := func(r *v1alpha1.ControllerRevision) {
+		r.Children = []v1alpha1.ControllerRevisionChildren{{Kind: "Pod", Names: []string{"a"}}}
+	}
 	ofAnother := func(r *v1alpha1.ControllerRevision) { r.OwnerReferences[0].UID = "v" }
 	orphan := func(r *v1alpha1.ControllerRevision) { r.OwnerReferences = nil }
 	unreadable := func(r *v1alpha1.ControllerRevision) { r.ParentPatch.Raw = []byte(`{"spec":{"n":7}}`) }
@@ -103,8 +106,9 @@ func TestRevisionsOfAParentAreThoseThatItControlsAndOrphansOfItsName(t *testing.
 		calls  int
 		writes []string
 	}{
-		"the parent's":                     {"It has no children.", nil, false, 2, []string{"DELETE"}},
-		"an orphan":                        {"Its name has the digest of the parent.", changes{orphan}, false, 2, []string{"DELETE"}},
+		"the parent's":                     {"It has no children.", nil, false, 1, []string{"DELETE"}},
+		"the parent's, with a child":       {"That is not wanted.", changes{withChild}, false, 2, []string{"DELETE"}},
+		"an orphan":                        {"Its name has the digest of the parent.", changes{orphan}, false, 1, []string{"DELETE"}},
 		"another parent's":                 {"It has children of that one, perhaps.", changes{ofAnother}, false, 1, nil},
 		"another parent's, unreadable":     {"That one waits until it is deleted.", changes{ofAnother, unreadable}, false, 1, nil},
 		"another parent's, undecodable":    {"That one fails.", changes{ofAnother}, true, 1, nil},

@@ -70,7 +70,7 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	if err != nil {
 		return fmt.Errorf("reading the revisions of %s: %w", s.Parent, err)
 	}
-	responses, called, err := k.callRevisions(ctx, s, revisions)
+	responses, called, err := k.callRevisions(ctx, s, rollout.Live(revisions))
 	if err != nil || s.OnlyAsks() {
 		return err
 	}
@@ -305,7 +305,7 @@ func (k *kind) Former(s *reconciler.Sync, name string) (reconciler.Former, error
 	if err != nil {
 		return reconciler.Former{}, fmt.Errorf("reading the revisions: %w", err)
 	}
-	former, err := rollout.Former(revisions, name)
+	former, err := k.planner.Former(revisions, name)
 	if errors.Is(err, rollout.ErrNoFormer) || errors.Is(err, rollout.ErrUnknown) {
 		return reconciler.Former{}, fmt.Errorf("%w: %w", reconciler.ErrNoRevision, err)
 	}

@@ -66,6 +66,9 @@ func (r Rule) limit(children int) int {
 	return max(1, n)
 }
 
+// DefaultHistoryLimit is Config.HistoryLimit where a controller does not say: that of a Deployment.
+const DefaultHistoryLimit = 10
+
 // Config configures a Planner. It belongs to one controller and does not change.
 type Config struct {
 	// Resource of the parents.
@@ -73,6 +76,8 @@ type Config struct {
 	// FieldPaths are the dot-separated paths of the parent's fields that make up a revision. Empty means ["spec"]. Paths
 	// lead through objects only, not into lists.
 	FieldPaths []string
+	// HistoryLimit is how many revisions of each parent are kept on which no children are, beside the latest.
+	HistoryLimit int
 	// GenerateSelector is the controller's generateSelector, which decides on the labels of revisions.
 	GenerateSelector bool
 	// Namespace of the revisions of cluster-scoped parents: the server's own.
@@ -137,7 +142,7 @@ type Response struct {
 type Input struct {
 	// Revisions are what Planner.Revisions returned.
 	Revisions []Revision
-	// Responses to the revisions, in the same order.
+	// Responses to the [Live] ones of the revisions, in the same order.
 	Responses []Response
 	// Observed returns an observed child; false when it is missing. A child of another owner is missing.
 	Observed func(children.Key) (Child, bool)
@@ -179,7 +184,7 @@ type Plan struct {
 // Plan decides the next step of the rollout. The status of the parent comes from the latest revision's response alone, with
 // Updated set in it.
 func (p *Planner) Plan(in Input) (*Plan, error) {
-	if len(in.Revisions) == 0 || len(in.Revisions) != len(in.Responses) {
+	if len(in.Revisions) == 0 || len(Live(in.Revisions)) != len(in.Responses) {
 		return nil, errors.New("a rollout needs the latest revision and one response for each revision")
 	}
 	parent := &unstructured.Unstructured{Object: in.Revisions[0].Parent}

@@ -49,7 +49,9 @@ type Revision struct {
 	Object *v1alpha1.ControllerRevision
 	// Exists is false for the latest revision when it has no ControllerRevision yet.
 	Exists bool
-	// Parent is the parent in the hook's request. It shares data with the parents of the other revisions.
+	// Retired is true when no children are on it: the hook is not called for it, and it is kept for [Planner.Former] only.
+	Retired bool
+	// Parent is the parent in the hook's request. It shares data with the parents of the other revisions. Nil if Retired.
 	Parent map[string]any
 
 	patch map[string]any
@@ -65,9 +67,9 @@ func (r *Revision) ParentJSON() ([]byte, error) {
 }
 
 // Revisions returns the revisions of the parent: first the latest, whose Parent is the parent itself, then the older ones
-// from the newest to the oldest. The parent is its decoded content with integers as int64 and other numbers as float64.
+// from the newest to the oldest, and then the retired ones in that order. The parent is its decoded content with integers as int64 and other numbers as float64.
 // Candidates may be any ControllerRevisions; those that are not the parent's are ignored. The error is an *UnreadableError
-// when one of the parent's revisions cannot be decoded, or holds another patch than the one of which its name has the digest. The
+// when one of the parent's revisions that are not retired cannot be decoded, or holds another patch than the one of which its name has the digest. The
 // latest revision is known by its name and repaired.
 func (p *Planner) Revisions(parent map[string]any, candidates []*v1alpha1.ControllerRevision) ([]Revision, error) {
 	object := &unstructured.Unstructured{Object: parent}
@@ -77,10 +79,14 @@ func (p *Planner) Revisions(parent map[string]any, candidates []*v1alpha1.Contro
 		return nil, fmt.Errorf("encoding the revision of %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	latest := Revision{Object: p.create(object, encoded), Parent: parent, patch: patch}
-	name := latest.Object.Name
+	name, digest := latest.Object.Name, digestSuffix(object.GetUID(), encoded)
 	var older []Revision
 	for _, r := range candidates {
 		if !p.owns(object, r) {
+			continue
+		}
+		if len(r.Children) == 0 && !strings.HasSuffix(r.Name, digest) {
+			older = append(older, Revision{Object: r, Exists: true, Retired: true})
 			continue
 		}
 		recorded, err := decodePatch(r)
@@ -103,8 +109,24 @@ func (p *Planner) Revisions(parent map[string]any, candidates []*v1alpha1.Contro
 			})
 		}
 	}
-	slices.SortStableFunc(older, func(a, b Revision) int { return newestFirst(a.Object, b.Object) })
+	slices.SortStableFunc(older, func(a, b Revision) int {
+		switch {
+		case a.Retired && !b.Retired:
+			return 1
+		case b.Retired && !a.Retired:
+			return -1
+		}
+		return newestFirst(a.Object, b.Object)
+	})
 	return append([]Revision{latest}, older...), nil
+}
+
+// Live returns those of the revisions that [Planner.Revisions] returned for which the hook is called.
+func Live(revisions []Revision) []Revision {
+	if n := slices.IndexFunc(revisions, func(r Revision) bool { return r.Retired }); n >= 0 {
+		return revisions[:n]
+	}
+	return revisions
 }
 
 // newestFirst compares two revisions. When they were created says little of when they were the latest: that has whole seconds, and a parent
@@ -172,9 +194,11 @@ type Write struct {
 }
 
 // writes returns the writes after which the revisions hold the claims. The latest revision comes first and deletions come last,
-// so that a child stays claimed even if a write in between fails. Older revisions without children are deleted.
+// so that a child stays claimed even if a write in between fails. Older revisions without children retire, and the oldest of those are deleted
+// beyond the limit.
 func (p *Planner) writes(parent *unstructured.Unstructured, revisions []Revision, c claims) []Write {
-	var changes, deletions []Write
+	var changes []Write
+	var retired []Revision
 	for index, r := range revisions {
 		children := c.children(parent.GetNamespace(), index)
 		switch {
@@ -187,7 +211,7 @@ func (p *Planner) writes(parent *unstructured.Unstructured, revisions []Revision
 			changes = append(changes, Write{Create, created})
 		case index != 0 && len(children) == 0:
 			if r.Object.DeletionTimestamp == nil {
-				deletions = append(deletions, Write{Delete, r.Object.DeepCopy()})
+				retired = append(retired, r)
 			}
 		default:
 			updated, changed := p.update(parent, r, children, index == 0)
@@ -196,7 +220,23 @@ func (p *Planner) writes(parent *unstructured.Unstructured, revisions []Revision
 			}
 		}
 	}
-	return append(changes, deletions...)
+	return append(changes, p.retire(parent, retired)...)
+}
+
+// retire returns the writes after which revisions claim no children, and no more of them are left than the limit.
+func (p *Planner) retire(parent *unstructured.Unstructured, revisions []Revision) (writes []Write) {
+	slices.SortStableFunc(revisions, func(a, b Revision) int { return newestFirst(a.Object, b.Object) })
+	for n, r := range revisions {
+		switch {
+		case n >= p.config.HistoryLimit:
+			writes = append(writes, Write{Delete, r.Object.DeepCopy()})
+		default:
+			if updated, changed := p.update(parent, r, nil, false); changed {
+				writes = append(writes, Write{Update, updated})
+			}
+		}
+	}
+	return writes
 }
 
 // update returns the revision with the children, its owner, whether it is superseded, the field paths that it records, and, when it is the latest,
@@ -402,26 +442,42 @@ func remove(object map[string]any, path []string) map[string]any {
 // Errors of Former. They are told apart with errors.Is.
 var (
 	// ErrNoFormer says that the parent has no revision but its present one.
-	ErrNoFormer = errors.New("it has no former revision: a revision is kept only as long as children are on it")
+	ErrNoFormer = errors.New("it has no former revision: spec.parentResource.revisionHistory.limit says how many are kept")
 	// ErrUnknown says that the parent has no revision of a name.
 	ErrUnknown = errors.New("it has no such revision")
 )
 
-// Former returns one of the revisions that Planner.Revisions returned, by its name. [v1alpha1.RevisionPrevious] and an empty name stand for
-// the newest one that is not the latest. The latest is a revision like others.
-func Former(revisions []Revision, name string) (*Revision, error) {
-	if name == "" || name == v1alpha1.RevisionPrevious {
-		if len(revisions) < 2 {
-			return nil, ErrNoFormer
-		}
-		return &revisions[1], nil
-	}
-	for i := range revisions {
-		if r := &revisions[i]; r.Exists && r.Object.Name == name {
-			return r, nil
+// Former returns one of the revisions that Planner.Revisions returned for the parent, by its name. [v1alpha1.RevisionPrevious] and an empty name
+// stand for the newest one that is not the latest. The latest is a revision like others. The error is an *UnreadableError if it cannot be decoded.
+func (p *Planner) Former(revisions []Revision, name string) (*Revision, error) {
+	found := Revision{}
+	for _, r := range revisions[1:] {
+		newer := !found.Exists || newestFirst(r.Object, found.Object) < 0
+		if previous := name == "" || name == v1alpha1.RevisionPrevious; previous && newer || r.Object.Name == name {
+			found = r
 		}
 	}
-	return nil, fmt.Errorf("%w as %s", ErrUnknown, name)
+	switch {
+	case found.Exists:
+	case name == "" || name == v1alpha1.RevisionPrevious:
+		return nil, ErrNoFormer
+	case revisions[0].Exists && revisions[0].Object.Name == name:
+		found = revisions[0]
+	default:
+		return nil, fmt.Errorf("%w as %s", ErrUnknown, name)
+	}
+	if !found.Retired {
+		return &found, nil
+	}
+	parent, err := revisions[0].Parent, error(nil)
+	if found.patch, err = decodePatch(found.Object); err == nil {
+		err = checkDigest((&unstructured.Unstructured{Object: parent}).GetUID(), found.Object.Name, found.patch)
+	}
+	if err != nil {
+		return nil, &UnreadableError{Namespace: found.Object.Namespace, Name: found.Object.Name, Err: err}
+	}
+	found.Parent = restore(parent, found.patch, p.paths, fieldPaths(found.Object))
+	return &found, nil
 }
 
 // Labels and annotations of ControllerRevisions (docs/reference/contract.md#s14.1).

@@ -193,6 +193,7 @@ func named(name, patch string) *revisionObject {
 		OwnerReferences: []metav1.OwnerReference{{UID: "uid-1", Controller: &yes}},
 	}}
 	r.ParentPatch.Raw = []byte(patch)
+	r.Children = []v1alpha1.ControllerRevisionChildren{{Kind: pods.Kind, Names: []string{"on-it"}}}
 	return r
 }
 

@@ -165,8 +165,9 @@ func (s *simulation) sync() *Plan {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	responses, versions := make([]Response, len(revisions)), make([]string, len(revisions))
-	for n, r := range revisions {
+	live := Live(revisions)
+	responses, versions := make([]Response, len(live)), make([]string, len(live))
+	for n, r := range live {
 		responses[n], versions[n] = s.hook(r.Parent)
 	}
 	plan, err := s.planner.Plan(Input{

@@ -766,7 +766,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerParentResourceRu
 					},
 					"revisionHistory": {
 						SchemaProps: spec.SchemaProps{
-							Description: "revisionHistory says what of the parent makes up a revision. It matters only when a child resource has a rolling update strategy.",
+							Description: "revisionHistory says what of the parent makes up a revision, and how many are kept. It matters only when a child resource has a rolling update strategy.",
 							Ref:         ref(v1alpha1.CompositeControllerRevisionHistory{}.OpenAPIModelName()),
 						},
 					},
@@ -790,7 +790,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerRevisionHistory(
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "CompositeControllerRevisionHistory says what of the parent makes up a revision.",
+				Description: "CompositeControllerRevisionHistory says what of the parent makes up a revision, and how many are kept.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"fieldPaths": {
@@ -810,6 +810,13 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerRevisionHistory(
 									},
 								},
 							},
+						},
+					},
+					"limit": {
+						SchemaProps: spec.SchemaProps{
+							Description: "limit is how many former revisions of each parent are kept after all children have left them, so that it can be rolled back to them: what a Deployment calls revisionHistoryLimit. Zero keeps none. Default 10.",
+							Type:        []string{"integer"},
+							Format:      "int32",
 						},
 					},
 				},

@@ -174,7 +174,7 @@ func (s *scene) awaitUpdated(status, reason, message string) {
 		})
 }
 
-// revisions returns the stored revisions of the parent.
+// revisions returns the stored revisions of the parent that children are on.
 func (s *scene) revisions() []v1alpha1.ControllerRevision {
 	s.t.Helper()
 	namespace := s.parents.Namespace
@@ -187,7 +187,7 @@ func (s *scene) revisions() []v1alpha1.ControllerRevision {
 	}
 	return slices.DeleteFunc(list.Items, func(r v1alpha1.ControllerRevision) bool {
 		owner := metav1.GetControllerOf(&r)
-		return owner == nil || owner.Name != s.namespace
+		return owner == nil || owner.Name != s.namespace || len(r.Children) == 0
 	})
 }
 

@@ -124,8 +124,8 @@ type CompositeControllerParentResourceRule struct {
 	// +k8s:optional
 	// +k8s:opaqueType
 	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
-	// revisionHistory says what of the parent makes up a revision. It matters only when a child resource has a rolling
-	// update strategy.
+	// revisionHistory says what of the parent makes up a revision, and how many are kept. It matters only when a child resource has a
+	// rolling update strategy.
 	// +optional
 	// +k8s:optional
 	RevisionHistory *CompositeControllerRevisionHistory `json:"revisionHistory,omitempty"`
@@ -136,7 +136,7 @@ type CompositeControllerParentResourceRule struct {
 	IgnoreStatusChanges *bool `json:"ignoreStatusChanges,omitempty"`
 }
 
-// CompositeControllerRevisionHistory says what of the parent makes up a revision.
+// CompositeControllerRevisionHistory says what of the parent makes up a revision, and how many are kept.
 type CompositeControllerRevisionHistory struct {
 	// fieldPaths are the dot-separated paths of parent fields whose change starts a rolling update, for example
 	// "spec.template". Changes of other fields reach all children at once. Default when empty or absent: ["spec"]. At most
@@ -148,6 +148,13 @@ type CompositeControllerRevisionHistory struct {
 	// +k8s:maxItems=256
 	// +k8s:eachVal=+k8s:maxLength=1024
 	FieldPaths []string `json:"fieldPaths,omitempty"`
+	// limit is how many former revisions of each parent are kept after all children have left them, so that it can be rolled back to them: what
+	// a Deployment calls revisionHistoryLimit. Zero keeps none. Default 10.
+	// +optional
+	// +k8s:optional
+	// +k8s:minimum=0
+	// +k8s:maximum=100
+	Limit *int32 `json:"limit,omitempty"`
 }
 
 // CompositeControllerChildResourceRule names a child kind and says how its objects are updated.

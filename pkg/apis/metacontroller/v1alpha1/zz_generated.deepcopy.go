@@ -404,6 +404,11 @@ func (in *CompositeControllerRevisionHistory) DeepCopyInto(out *CompositeControl
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Limit != nil {
+		in, out := &in.Limit, &out.Limit
+		*out = new(int32)
+		**out = **in
+	}
 	return
 }
 

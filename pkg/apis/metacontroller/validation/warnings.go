@@ -133,12 +133,17 @@ func (w *warnings) add(path *field.Path, message string) {
 func (w *warnings) aboutParent(spec *v1alpha1.CompositeControllerSpec, path *field.Path) {
 	w.aboutHandled(spec.ParentResource.ResourceRule, path)
 	history := spec.ParentResource.RevisionHistory
-	if history == nil || len(history.FieldPaths) == 0 {
+	if history == nil {
 		return
 	}
 	at := path.Child("revisionHistory", "fieldPaths")
 	if !slices.ContainsFunc(spec.ChildResources, func(r v1alpha1.CompositeControllerChildResourceRule) bool { return rolls(&r) }) {
-		w.add(at, "has no effect without a child resource that has a rolling update strategy")
+		if len(history.FieldPaths) == 0 {
+			at = path.Child("revisionHistory", "limit")
+		}
+		if len(history.FieldPaths) > 0 || history.Limit != nil {
+			w.add(at, "has no effect without a child resource that has a rolling update strategy")
+		}
 		return
 	}
 	for i, fieldPath := range bounded(history.FieldPaths) {

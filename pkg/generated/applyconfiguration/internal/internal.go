@@ -206,6 +206,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
+    - name: limit
+      type:
+        scalar: numeric
 - name: io.k8s.metacontroller.v1alpha1.CompositeControllerSpec
   map:
     fields:

@@ -31,8 +31,8 @@ type CompositeControllerParentResourceRuleApplyConfiguration struct {
 	// labelSelector restricts the controller to parents with matching labels. Absent or empty: all parents. A parent that
 	// stops matching is finalized when the controller has a finalize hook, and left alone otherwise.
 	LabelSelector *v1.LabelSelectorApplyConfiguration `json:"labelSelector,omitempty"`
-	// revisionHistory says what of the parent makes up a revision. It matters only when a child resource has a rolling
-	// update strategy.
+	// revisionHistory says what of the parent makes up a revision, and how many are kept. It matters only when a child resource has a
+	// rolling update strategy.
 	RevisionHistory *CompositeControllerRevisionHistoryApplyConfiguration `json:"revisionHistory,omitempty"`
 	// ignoreStatusChanges, when true, ignores updates of a parent that change neither its generation nor its labels nor
 	// its annotations, such as updates of its status. Default false.

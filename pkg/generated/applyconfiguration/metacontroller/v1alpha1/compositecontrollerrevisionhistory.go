@@ -21,12 +21,15 @@ package v1alpha1
 // CompositeControllerRevisionHistoryApplyConfiguration represents a declarative configuration of the CompositeControllerRevisionHistory type for use
 // with apply.
 //
-// CompositeControllerRevisionHistory says what of the parent makes up a revision.
+// CompositeControllerRevisionHistory says what of the parent makes up a revision, and how many are kept.
 type CompositeControllerRevisionHistoryApplyConfiguration struct {
 	// fieldPaths are the dot-separated paths of parent fields whose change starts a rolling update, for example
 	// "spec.template". Changes of other fields reach all children at once. Default when empty or absent: ["spec"]. At most
 	// 256 entries.
 	FieldPaths []string `json:"fieldPaths,omitempty"`
+	// limit is how many former revisions of each parent are kept after all children have left them, so that it can be rolled back to them: what
+	// a Deployment calls revisionHistoryLimit. Zero keeps none. Default 10.
+	Limit *int32 `json:"limit,omitempty"`
 }
 
 // CompositeControllerRevisionHistoryApplyConfiguration constructs a declarative configuration of the CompositeControllerRevisionHistory type for use with
@@ -42,5 +45,13 @@ func (b *CompositeControllerRevisionHistoryApplyConfiguration) WithFieldPaths(va
 	for i := range values {
 		b.FieldPaths = append(b.FieldPaths, values[i])
 	}
+	return b
+}
+
+// WithLimit sets the Limit field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Limit field is set to the value of the last call.
+func (b *CompositeControllerRevisionHistoryApplyConfiguration) WithLimit(value int32) *CompositeControllerRevisionHistoryApplyConfiguration {
+	b.Limit = &value
 	return b
 }
