@@ -258,24 +258,10 @@ func (o *Object) Annotation(key string) (string, bool) {
 }
 
 // Finalizers decodes the object's finalizers into a new slice, nil if it has none.
-func (o *Object) Finalizers() []string {
-	if o.finalizers.none() {
-		return nil
-	}
-	var finalizers []string
-	data := o.json[o.finalizers.start:o.finalizers.end]
-	s := scanner{data: bytesOf(data)}
-	err := s.elements(func() error {
-		at, err := s.value()
-		if err == nil {
-			finalizers = append(finalizers, textOrNull(data[at.start:at.end]))
-		}
-		return err
+func (o *Object) Finalizers() (finalizers []string) {
+	EachPart(bytesOf(o.json[o.finalizers.start:o.finalizers.end]), func(_ string, value []byte) {
+		finalizers = append(finalizers, textOrNull(stringOf(value)))
 	})
-	if err != nil {
-		// Not reached: the scanner accepted the data before.
-		return nil
-	}
 	return finalizers
 }
 
@@ -454,19 +440,8 @@ func (l *labelSet) String() string { return l.json[l.labels.start:l.labels.end] 
 // bytes must not be modified.
 func (o *Object) Members() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		s := scanner{data: bytesOf(o.json)}
 		more := true
-		err := s.members(func(at span, _ bool) error {
-			value, err := s.value()
-			if err == nil {
-				more = more && yield(unquote(o.json[at.start:at.end]), bytesOf(o.json[value.start:value.end]))
-			}
-			return err
-		})
-		if err != nil {
-			// Not reached: the scanner accepted the data before.
-			return
-		}
+		EachPart(o.JSON(), func(name string, value []byte) { more = more && yield(name, value) })
 	}
 }
 
@@ -564,16 +539,9 @@ func (o *Object) AppliedFields(manager string) (fields json.RawMessage, ok bool)
 }
 
 // Appliers returns the field managers of which [Object.AppliedFields] knows that they own fields.
-func (o *Object) Appliers() []string {
-	if o.applied == nil {
-		return nil
+func (o *Object) Appliers() (managers []string) {
+	if o.applied != nil {
+		EachPart(bytesOf(*o.applied), func(name string, _ []byte) { managers = append(managers, name) })
 	}
-	var managers []string
-	s := scanner{data: bytesOf(*o.applied)}
-	_ = s.members(func(at span, _ bool) error { // It was encoded here.
-		managers = append(managers, unquote((*o.applied)[at.start:at.end]))
-		_, err := s.value()
-		return err
-	})
 	return managers
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package object
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -308,44 +309,96 @@ func quote(text string) []byte {
 	return quoted
 }
 
+// EachPart calls visit with the members of a JSON object, or with the elements of a list, which have no name, in their order. The JSON is that of
+// an [Object], or a part of it: it is not checked again. The bytes must not be modified.
+func EachPart(data []byte, visit func(name string, value []byte)) {
+	s := scanner{data: data}
+	named := s.space() == '{'
+	if !named && s.space() != '[' {
+		return
+	}
+	for {
+		s.pos++ // The bracket, or the comma.
+		if c := s.space(); c == '}' || c == ']' {
+			return
+		}
+		name := ""
+		if named {
+			end := textEnd(data, s.pos)
+			name, s.pos = unquote(stringOf(data[s.pos:end])), end
+			s.space()
+			s.pos++ // The colon.
+			s.space()
+		}
+		end := valueEnd(data, s.pos)
+		visit(name, data[s.pos:end])
+		if s.pos = end; s.space() != ',' {
+			return
+		}
+	}
+}
+
+// valueEnd returns where the value ends that begins at a place of JSON that was checked.
+func valueEnd(data []byte, pos int) int {
+	for depth := 0; pos < len(data); pos++ {
+		switch c := data[pos]; c {
+		case '"':
+			pos = textEnd(data, pos) - 1
+			if depth == 0 {
+				return pos + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth < 0 {
+				return pos // The value before it has no end of its own.
+			}
+			if depth == 0 {
+				return pos + 1
+			}
+		default:
+			if depth == 0 && (c == ',' || isSpace(c)) {
+				return pos
+			}
+		}
+	}
+	return pos
+}
+
+// textEnd returns where the text ends that begins at a place of JSON that was checked.
+func textEnd(data []byte, pos int) int {
+	for {
+		next := bytes.IndexByte(data[pos+1:], '"')
+		if next < 0 {
+			return len(data) // Not reached.
+		}
+		pos += next + 1
+		escapes := 0
+		for data[pos-1-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return pos + 1
+		}
+	}
+}
+
 // member returns the value of a key of an object, the last if there are many. The JSON was checked.
 func member(data, key string) (value string, ok bool) {
 	if data == "" || data[0] != '{' {
 		return "", false
 	}
-	s := scanner{data: bytesOf(data)}
-	err := s.members(func(at span, escaped bool) error {
-		raw := data[at.start:at.end]
-		same := raw[1:len(raw)-1] == key
-		if escaped {
-			same = unquote(raw) == key
+	EachPart(bytesOf(data), func(name string, found []byte) {
+		if name == key {
+			value, ok = stringOf(found), true
 		}
-		found, err := s.value()
-		if same {
-			value, ok = data[found.start:found.end], true
-		}
-		return err
 	})
-	return value, ok && err == nil
+	return value, ok
 }
 
 // texts calls each with the keys and values of an object of strings. A null is an empty string.
 func texts(data string, each func(key, value string)) {
-	if data == "" {
-		return
-	}
-	s := scanner{data: bytesOf(data)}
-	err := s.members(func(at span, _ bool) error {
-		value, err := s.value()
-		if err == nil {
-			each(unquote(data[at.start:at.end]), textOrNull(data[value.start:value.end]))
-		}
-		return err
-	})
-	if err != nil {
-		// Not reached: the scanner accepted the data before.
-		return
-	}
+	EachPart(bytesOf(data), func(name string, value []byte) { each(name, textOrNull(stringOf(value))) })
 }
 
 func textOrNull(raw string) string {
