@@ -31,7 +31,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // Changes are changes of an object that another client owns. What they do not mention stays as it is.
@@ -45,18 +44,14 @@ type Changes struct {
 	// BuiltIn says that the kind is Kubernetes' own, whose status another controller writes. One with a field that the kind does not have is
 	// refused then, which [UnknownFields] tells; else the API server would drop the field and empty the rest.
 	BuiltIn bool
-	// Places takes note of where Write changes the object. Nil: nobody asks.
-	Places *trigger.Places
 }
 
 // OfMetadata reports whether labels, annotations or finalizers of o have to be written.
 func (c Changes) OfMetadata(o *object.Object) bool {
-	c.Status, c.Places = nil, nil
+	c.Status = nil
 	operations, _ := c.operations(o) // Without a status nothing is decoded that could fail.
 	return len(operations) > 0
 }
-
-const metadata = "metadata"
 
 // operation is one operation of a JSON patch (RFC 6902).
 type operation struct {
@@ -105,7 +100,6 @@ func (c Changes) operations(o *object.Object) ([]operation, error) {
 	if finalizers := o.Finalizers(); c.DropFinalizer != "" && slices.Contains(finalizers, c.DropFinalizer) {
 		rest := slices.DeleteFunc(finalizers, func(name string) bool { return name == c.DropFinalizer })
 		operations = append(operations, operation{"add", "/metadata/finalizers", rest})
-		c.Places.Compare(finalizers, rest, metadata, "finalizers")
 	}
 	if c.Status == nil {
 		return operations, nil
@@ -114,7 +108,6 @@ func (c Changes) operations(o *object.Object) ([]operation, error) {
 	if err != nil || there && merge.Equal(current, c.Status) {
 		return operations, err
 	}
-	c.Places.Compare(present(current), c.Status, "status")
 	return append(operations, operation{"add", "/status", c.Status}), nil
 }
 
@@ -156,16 +149,7 @@ func (c Changes) texts(operations []operation, field string, present map[string]
 	if maps.Equal(present, desired) {
 		return operations
 	}
-	c.Places.Compare(present, desired, metadata, field)
 	return append(operations, operation{"add", "/metadata/" + field, desired})
-}
-
-// present returns a map, which is nil if it is not there, as a value.
-func present(value map[string]any) any {
-	if value == nil {
-		return nil
-	}
-	return value
 }
 
 // IgnoreGone drops the error of a write to a parent that is gone.

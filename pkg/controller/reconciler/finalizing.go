@@ -39,9 +39,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// finalizers is where those of an object are.
-const finalizers = "metadata.finalizers"
-
 const (
 	// finalizeLimit is how long a finalize hook may take before people are told.
 	finalizeLimit = time.Minute
@@ -279,9 +276,11 @@ func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 	if s.preview != nil {
 		return s.preview.removeFinalizer(s)
 	}
+	over := s.stored
 	// Its event is not that of another client, which takes the finalizer off.
 	written, mistaken, err := s.record.own.Write(s.Source.informer, s.stored, false, func() (*object.Object, error) {
 		return s.insist(ctx, parent.Changes{}, func(o *object.Object) (*object.Object, error) {
+			over = o
 			written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, o)
 			if !changed {
 				return nil, err
@@ -296,7 +295,7 @@ func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)
 	}
 	if written != nil {
-		s.Wrote(written, finalizers)
+		s.Wrote(over, written)
 	}
 	c.parents.finalized(s.record)
 	return nil

@@ -315,7 +315,7 @@ func ensureFinalizer(ctx context.Context, s *Sync) error {
 			c.recorder.Warning(childcontrol.Reference(s.Parent), nil, eventrecorder.ReasonFinalizeSkipped,
 				eventrecorder.FinalizeSkipped(d.Kind+" "+d.Meta.Name, eventrecorder.NoLongerFinalizes))
 		}
-		s.Wrote(written, finalizers)
+		s.Wrote(s.stored, written)
 		if !c.relevant(s.Source, written) {
 			s.Parent = nil
 		}

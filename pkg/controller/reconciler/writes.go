@@ -37,9 +37,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
-// Wrote takes the state of the parent after a write, which changed it at the given places.
-func (s *Sync) Wrote(written *object.Object, places ...string) {
-	s.recording.Parent(written, places...)
+// Wrote takes the state of the parent after a write, and what was written over.
+func (s *Sync) Wrote(over, written *object.Object) {
+	s.recording.Parent(over, written)
 	s.show(written)
 	s.controller.expectations.Wrote(s.Key, s.Source.informer, written)
 }
@@ -92,9 +92,10 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 			return err
 		}
 	}
-	changes.Places = s.recording.Places()
+	over := s.stored
 	written, mistaken, err := s.record.own.Write(s.Source.informer, s.stored, shown, func() (*object.Object, error) {
 		return s.insist(ctx, changes, func(o *object.Object) (*object.Object, error) {
+			over = o
 			return c.send(ctx, s.Key, t, changes, o)
 		})
 	})
@@ -112,7 +113,7 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 	case written != nil:
 		before := s.stored
 		changed := written.ResourceVersion() != before.ResourceVersion() // Not if the API server left out what differed.
-		s.Wrote(written, changes.Places.List()...)
+		s.Wrote(over, written)
 		s.wroteParent = s.wroteParent || !shown && changed
 		c.noticeLost(s.Source, changes.Status, written)
 		if shown {
@@ -202,7 +203,7 @@ func (s *Sync) ReconcileChildren(ctx context.Context, noun string) error {
 	default:
 		s.result, err = c.Reconcile(ctx, s.Key, &s.record.children, s.Parent, in, s.fingerprint)
 		s.deletedChildren = err == nil && deletedAll(&s.result)
-		s.recording.Children(&s.result, s.controller.rules)
+		s.recording.Children(&s.result.Plan, s.result.Outcomes, s.result.Held, s.result.ChangedBackBy, s.controller.rules)
 	}
 	if err = errors.Join(err, s.unserved()); err != nil {
 		return InContext(fmt.Sprintf("can't reconcile %s for %s", noun, s.Parent), err)

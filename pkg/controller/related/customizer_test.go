@@ -297,7 +297,7 @@ func TestItIsSaidHowARelatedObjectChangedIfThatIsRecorded(t *testing.T) {
 			if got := s.take(); !slices.Equal(got, []string{"p"}) || len(s.triggers) != 1 {
 				t.Fatalf("enqueued %v because of %v", got, s.triggers)
 			}
-			if why := s.triggers[0]; (why.Object() != v1alpha1.SyncObject{}) != recorded || slices.Equal(why.Fields(), []string{"metadata.labels"}) != recorded {
+			if why := s.triggers[0]; (why.Object != nil) != recorded || slices.Equal(why.Fields, []string{"metadata.labels"}) != recorded {
 				t.Errorf("the trigger is %+v", why)
 			}
 		})

@@ -30,12 +30,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
-const (
-	// maxVersions is how many versions that a sync wrote are remembered until their events are seen.
-	maxVersions = 256
-	// lookBack is how many former syncs of a parent are looked at to find out whether a field was written before.
-	lookBack = 8
-)
+// lookBack is how many former syncs of a parent are looked at to find out whether a field was written before.
+const lookBack = 8
 
 // History has the syncs of one controller. It is safe for concurrent use; a nil history records nothing.
 type History struct {
@@ -61,10 +57,9 @@ func (h *History) Keep(has func(parent.Key) bool) {
 	}
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
-	for key, e := range h.parents {
+	for key := range h.parents {
 		if !has(key) {
-			h.ring.forget(e)
-			delete(h.parents, key)
+			h.forget(key)
 		}
 	}
 }
@@ -76,29 +71,18 @@ func (h *History) Forget(key parent.Key) {
 	}
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
+	h.forget(key)
+}
+
+// forget takes all syncs of a parent out of the ring. It is called with the lock held.
+func (h *History) forget(key parent.Key) {
 	if e, ok := h.parents[key]; ok {
-		h.ring.forget(e)
+		for _, s := range e.syncs {
+			h.ring.unlink(s)
+		}
+		*e = entry{forgotten: true}
 		delete(h.parents, key)
 	}
-}
-
-// drop forgets all parents. It is called with the lock held.
-func (h *History) drop() {
-	for _, e := range h.parents {
-		h.ring.forget(e)
-	}
-	clear(h.parents)
-}
-
-// made notes versions that the controller made. It is called with the lock held.
-func (e *entry) made(versions []uint64) {
-	e.wrote = append(e.wrote, versions[:min(len(versions), maxVersions-len(e.wrote)+e.before)]...)
-}
-
-// begin lets go what the sync made that was before the last one. It is called with the lock held.
-func (e *entry) begin() {
-	e.wrote = append(e.wrote[:0], e.wrote[e.before:]...)
-	e.before = len(e.wrote)
 }
 
 // Begin begins to record a sync of a parent, and tells triggers that are events of own writes so. The caller ends the recording.
@@ -122,27 +106,28 @@ func (h *History) Begin(key parent.Key, b trigger.Begun) Recording {
 			s.Triggers[i] = e.trigger(s.ParentReference, &kept[i])
 		}
 	}
-	e.begin()
 	return Recording{ring: h.ring, of: e, sync: s}
 }
 
 // trigger returns what is remembered of a trigger. The fields of an own write of the parent are those that the former sync wrote. It is
 // called with the lock held.
 func (e *entry) trigger(p v1alpha1.ParentReference, t *trigger.Trigger) v1alpha1.SyncTrigger {
-	kept := v1alpha1.SyncTrigger{Reason: t.Reason, Fields: t.Fields(), MoreFields: t.MoreFields}
-	if t.All(func(version uint64) bool { return slices.Contains(e.wrote, version) }) {
+	kept := t.SyncTrigger
+	if t.All(e.made) {
 		kept.Reason = v1alpha1.SyncOwnWrite
 	}
-	switch o := t.Object(); {
-	case t.Parent:
+	if o := kept.Object; o != nil && o.Name == "" {
 		kept.Object = &v1alpha1.SyncObject{Group: p.Group, Resource: p.Resource, Kind: o.Kind, Namespace: p.Namespace, Name: p.Name}
-		if kept.Reason == v1alpha1.SyncOwnWrite && len(kept.Fields) == 0 && e.last != nil {
-			kept.Fields = e.last.Fields
+		if n := len(e.syncs); n > 0 && kept.Reason == v1alpha1.SyncOwnWrite && len(kept.Fields) == 0 {
+			kept.Fields = e.syncs[n-1].Fields
 		}
-	case o != v1alpha1.SyncObject{}:
-		kept.Object = &o
 	}
 	return kept
+}
+
+// made reports whether one of the last two syncs made a version.
+func (e *entry) made(version uint64) bool {
+	return slices.Contains(e.wrote, version) || slices.Contains(e.former, version)
 }
 
 // Repeated reports whether one of the last syncs of a parent changed a child at one of the places at which a step changes it, and somebody
@@ -151,41 +136,34 @@ func (h *History) Repeated(key parent.Key, step *plan.Step) bool {
 	if h == nil || len(step.Changed) == 0 {
 		return false
 	}
-	for i, written := range h.written(key, step) {
-		if written != 0 && written != plan.HashOf(step.Changed[i].Observed) {
+	former := h.former(key)
+	for i := range step.Changed {
+		d := &step.Changed[i]
+		if wrote := written(former, step.Key, d.Path); wrote != 0 && wrote != plan.HashOf(d.Observed) {
 			return true
 		}
 	}
 	return false
 }
 
-// written returns what the last syncs of a parent wrote at each place at which a step changes a child; zero where they did not.
-func (h *History) written(key parent.Key, step *plan.Step) []plan.Hash {
+// former returns the last syncs of a parent that are looked at. They do not change any more.
+func (h *History) former(key parent.Key) []*remembered {
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
 	e, ok := h.parents[key]
 	if !ok {
 		return nil
 	}
-	list := make([]plan.Hash, len(step.Changed))
-	for i := range list {
-		list[i] = e.written(step.Key, step.Changed[i].Path)
-	}
-	return list
+	return slices.Clone(e.syncs[max(0, len(e.syncs)-lookBack):])
 }
 
-// written returns what the last of the syncs that are looked at, and which changed a child at a place, wrote there; zero if there is none,
-// if it is not known whether it was written, or if the child is another one since. It is called with the lock held.
-func (e *entry) written(key children.Key, path string) plan.Hash {
-	s := e.last
-	for range lookBack {
-		if s == nil {
-			return 0
-		}
+// written returns what the last of some syncs that changed a child at a place wrote there; zero if there is none, if it is not known whether it
+// was written, or if the child is another one since.
+func written(syncs []*remembered, key children.Key, path string) plan.Hash {
+	for _, s := range slices.Backward(syncs) {
 		if hash, settled := s.wrote(key, path); settled {
 			return hash
 		}
-		s = s.before
 	}
 	return 0
 }
@@ -207,20 +185,15 @@ func (h *History) Latest(keys []parent.Key, limit int) (syncs []v1alpha1.Control
 	return syncs, len(list) - n
 }
 
-func (h *History) all(keys []parent.Key) []*remembered {
+func (h *History) all(keys []parent.Key) (list []*remembered) {
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
-	var list []*remembered
 	for _, key := range keys {
-		e, ok := h.parents[key]
-		if !ok {
-			continue
-		}
-		if e.short != nil {
-			list = append(list, &remembered{ControllerSync: e.short.sync(key)})
-		}
-		for s := e.first; s != nil; s = s.after {
-			list = append(list, s)
+		if e, ok := h.parents[key]; ok {
+			list = append(list, e.syncs...)
+			if e.short != nil {
+				list = append(list, &remembered{ControllerSync: e.short.sync(key)})
+			}
 		}
 	}
 	return list

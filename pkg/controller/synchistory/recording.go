@@ -25,15 +25,16 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 const (
 	// maxChildren is how many children of one sync are named.
 	maxChildren = 8
-	// maxFields is how many places of one object are named.
-	maxFields = 8
+	// maxPlaces is how many places of the parent, or of one child, are named.
+	maxPlaces = 8
+	// maxVersions is how many versions that a sync wrote are remembered until their events are seen.
+	maxVersions = 256
 )
 
 // Reasons of what was not done with a child, beside those of plans.
@@ -44,15 +45,16 @@ const (
 	reasonUnknown  = "Unknown"
 )
 
-// Recording is a sync that is under way. It must not be copied, and is not safe for concurrent use. All methods of the zero value do nothing.
+// Recording is a sync that is under way. It must not be copied, and is not safe for concurrent use. All methods of the zero value, and of one that
+// has ended, do nothing.
 type Recording struct {
 	ring *Ring
 	of   *entry
 	hook time.Duration
 	// sync is nil once the sync has ended.
 	sync *remembered
-	// places are where the parent is about to be changed.
-	places trigger.Places
+	// made are the versions that the sync made.
+	made []uint64
 }
 
 // Records reports whether it is more than the zero value and has not ended.
@@ -61,32 +63,28 @@ func (r *Recording) Records() bool { return r.sync != nil }
 // Hook adds the time that a call of a hook took.
 func (r *Recording) Hook(took time.Duration) { r.hook += took }
 
-// Places returns where to note at which places the parent is about to be changed; nil if nobody asks. It is valid until the next call.
-func (r *Recording) Places() *trigger.Places {
+// Parent notes that the sync wrote the parent over a state of it.
+func (r *Recording) Parent(over, written *object.Object) {
 	if r.sync == nil {
-		return nil
-	}
-	r.places.Reset()
-	return &r.places
-}
-
-// Parent notes that the sync wrote the parent, at the given places.
-func (r *Recording) Parent(written *object.Object, places ...string) {
-	if r.ring == nil {
 		return
 	}
 	r.wrote(trigger.Version(written))
-	if r.sync == nil {
-		return
-	}
-	for _, place := range places {
-		if s := r.sync; len(s.Fields) < maxFields && !slices.Contains(s.Fields, place) {
-			s.Fields = append(s.Fields, place)
+	fields, _ := trigger.Fields(over, written)
+	for _, field := range fields {
+		if s := r.sync; len(s.Fields) < maxPlaces && !slices.Contains(s.Fields, field) {
+			s.Fields = append(s.Fields, field)
 		}
 	}
 }
 
-// ChangedBackBy names who changed the parent back. After End it does nothing.
+// wrote notes that the sync made a state of the parent or of a child.
+func (r *Recording) wrote(version uint64) {
+	if len(r.made) < maxVersions {
+		r.made = append(r.made, version)
+	}
+}
+
+// ChangedBackBy names who changed the parent back.
 func (r *Recording) ChangedBackBy(names ...string) {
 	if r.sync != nil {
 		r.sync.ChangedBackBy = cloned(names)
@@ -95,7 +93,7 @@ func (r *Recording) ChangedBackBy(names ...string) {
 
 // Claimed notes that a child was adopted or released, which wrote it.
 func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, written *object.Object) {
-	if r.ring == nil || written == nil {
+	if r.sync == nil || written == nil {
 		return
 	}
 	r.wrote(trigger.Version(written))
@@ -105,42 +103,40 @@ func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, writte
 	})
 }
 
-// Children notes what was done with the children, which rules declare: first what was to be done, then what was left alone for a reason.
-func (r *Recording) Children(done *childcontrol.Result, rules children.Rules) {
-	if r.ring == nil {
+// Children notes what was done with the children, which rules declare: first what was to be done, then what was left alone for a reason. Held says
+// that the deletions of the plan were not carried out, and by names who changed children back after former syncs.
+func (r *Recording) Children(p *plan.Plan, done []plan.Outcome, held bool, by map[children.Key][]string, rules children.Rules) {
+	s := r.sync
+	if s == nil {
 		return
 	}
-	var versions []uint64
-	outcomes := make(map[children.Key]*plan.Outcome, len(done.Outcomes))
-	for i := range done.Outcomes {
-		o := &done.Outcomes[i]
+	outcomes := make(map[children.Key]*plan.Outcome, len(done))
+	for i := range done {
+		o := &done[i]
 		outcomes[o.Key] = o
 		switch {
 		case o.Written != nil:
-			versions = append(versions, trigger.Version(o.Written))
+			r.wrote(trigger.Version(o.Written))
 		case o.Done && o.Observed != nil:
-			versions = append(versions, trigger.Deleted(o.Observed))
+			r.wrote(trigger.Deleted(o.Observed))
 		}
 	}
-	r.wrote(versions...)
-	if s := r.sync; s != nil {
-		s.Children = slices.Grow(s.Children, min(len(done.Outcomes), maxChildren-len(s.Children)))
-	}
-	for i := range done.Plan.Steps {
-		if step := &done.Plan.Steps[i]; step.Action != plan.Leave {
-			if action, reason := became(step, outcomes[step.Key], done.Held); action != "" {
-				r.step(step, action, reason, done.ChangedBackBy[step.Key])
+	s.Children = slices.Grow(s.Children, min(len(done), maxChildren-len(s.Children)))
+	for i := range p.Steps {
+		if step := &p.Steps[i]; step.Action != plan.Leave {
+			if action, reason := became(step, outcomes[step.Key], held); action != "" {
+				r.step(step, action, reason, by[step.Key])
 			}
 		}
 	}
-	for _, key := range done.Plan.Failed {
+	for _, key := range p.Failed {
 		rule, _ := rules.For(key.GroupKind())
 		r.child(v1alpha1.ChildRefuse, reasonFailed, v1alpha1.SyncObject{
 			Group: key.Group, Resource: rule.Resource.Resource, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
 		})
 	}
-	for i := range done.Plan.Steps {
-		step := &done.Plan.Steps[i]
+	for i := range p.Steps {
+		step := &p.Steps[i]
 		if step.Action == plan.Leave && step.Reason != plan.Same && step.Reason != plan.Deleting {
 			r.step(step, v1alpha1.ChildLeave, string(step.Reason), nil)
 		}
@@ -175,8 +171,8 @@ func (r *Recording) step(step *plan.Step, action v1alpha1.ChildAction, reason st
 	if c == nil {
 		return
 	}
-	c.ChangedBackBy, c.MoreFields = cloned(by), len(step.Changed) > maxFields
-	for i := range min(len(step.Changed), maxFields) {
+	c.ChangedBackBy, c.MoreFields = cloned(by), len(step.Changed) > maxPlaces
+	for i := range min(len(step.Changed), maxPlaces) {
 		c.Fields = append(c.Fields, strings.Clone(step.Changed[i].Path))
 		r.sync.desired = append(r.sync.desired, plan.HashOf(step.Changed[i].Desired))
 	}
@@ -185,10 +181,7 @@ func (r *Recording) step(step *plan.Step, action v1alpha1.ChildAction, reason st
 // child adds a child; it returns nil if the child is not named.
 func (r *Recording) child(action v1alpha1.ChildAction, reason string, o v1alpha1.SyncObject) *v1alpha1.SyncChild {
 	s := r.sync
-	switch {
-	case s == nil:
-		return nil
-	case len(s.Children) == maxChildren:
+	if len(s.Children) == maxChildren {
 		s.MoreChildren++
 		return nil
 	}
@@ -208,15 +201,9 @@ func (r *Recording) End(failed string) {
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()
 	if !r.of.forgotten {
+		r.of.former, r.of.wrote = r.of.wrote, r.made
 		r.ring.push(r.of, s)
 	}
-}
-
-// wrote notes that the sync made states of the parent or of children.
-func (r *Recording) wrote(versions ...uint64) {
-	r.ring.mu.Lock()
-	defer r.ring.mu.Unlock()
-	r.of.made(versions)
 }
 
 func clamp(n int) int32 { return int32(min(n, 1<<30)) } //nolint:gosec // It fits.

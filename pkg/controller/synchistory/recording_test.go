@@ -33,8 +33,9 @@ import (
 func TestWritesOfTheParentAreRecorded(t *testing.T) {
 	h := NewRing(1<<20).Of("c", "u")
 	rec := h.Begin(key("a"), trigger.Begun{})
-	rec.Parent(configMap(t, "a", "2", ""), "status.a", "metadata.labels.b")
-	rec.Parent(configMap(t, "a", "3", ""), "status", "status.a")
+	first, second := configMap(t, "a", "1", `,"status":{"a":"1"}`), configMap(t, "a", "2", `,"data":{"b":"1"},"status":{"a":"2"}`)
+	rec.Parent(first, second)
+	rec.Parent(second, configMap(t, "a", "3", `,"data":{"b":"1"},"status":{"a":"3","c":"1"}`))
 	rec.Claimed(v1alpha1.ChildAdopt, "configmaps", configMap(t, "x", "1", ""))
 	rec.ChangedBackBy("kubectl-edit")
 	rec.Hook(3 * time.Millisecond)
@@ -46,7 +47,7 @@ func TestWritesOfTheParentAreRecorded(t *testing.T) {
 		t.Fatalf("there are %d and %d more", len(syncs), more)
 	}
 	got := syncs[0]
-	if diff := cmp.Diff([]string{"status.a", "metadata.labels.b", "status"}, got.Fields); diff != "" || got.Error != "failed" || got.HookMilliseconds != 3 || got.ChangedBackBy[0] != "kubectl-edit" ||
+	if diff := cmp.Diff([]string{"data", "status.a", "status.c"}, got.Fields); diff != "" || got.Error != "failed" || got.HookMilliseconds != 3 || got.ChangedBackBy[0] != "kubectl-edit" ||
 		text(&got) != "Adopt x" {
 		t.Errorf("it is %+v", got)
 	}
@@ -54,19 +55,19 @@ func TestWritesOfTheParentAreRecorded(t *testing.T) {
 
 func TestAnOwnWriteOfTheParentHasTheFieldsThatTheFormerSyncWrote(t *testing.T) {
 	h := NewRing(1<<20).Of("c", "u")
-	former, written := configMap(t, "a", "1", ""), configMap(t, "a", "2", "")
+	former, written := configMap(t, "a", "1", `,"status":{}`), configMap(t, "a", "2", `,"status":{"a":"1","b":"1"}`)
 	event := cache.Event{Type: cache.Updated, Old: former, New: written}
-	sync := func(why trigger.Trigger, wrote ...string) {
+	sync := func(why trigger.Trigger, writes bool) {
 		rec := h.Begin(key("a"), because(why))
-		if len(wrote) > 0 {
-			rec.Parent(written, wrote...)
+		if writes {
+			rec.Parent(former, written)
 		}
 		rec.End("")
 	}
-	sync(trigger.OfOwnWrite(event)) // The sync that made it is not remembered.
-	sync(trigger.Of(v1alpha1.SyncTimer), "status.a", "status.b")
-	sync(trigger.OfOwnWrite(event))
-	sync(trigger.OfOwnWrite(event)) // What its own trigger has is not what it wrote.
+	sync(trigger.OfOwnWrite(event), false) // The sync that made it is not remembered.
+	sync(trigger.Of(v1alpha1.SyncTimer), true)
+	sync(trigger.OfOwnWrite(event), false)
+	sync(trigger.OfOwnWrite(event), false) // What its own trigger has is not what it wrote.
 	syncs, _ := h.Latest([]parent.Key{key("a")}, 5)
 	var got []string
 	for i := range syncs {

@@ -52,7 +52,7 @@ type Ring struct {
 	controllers map[string]*History
 }
 
-// remembered is one sync, in the list of the ring and in that of its parent. What it has of the sync does not change once it is there.
+// remembered is one sync, in the ring and in the list of its parent. What it has of the sync does not change once it is there.
 type remembered struct {
 	v1alpha1.ControllerSync
 	// desired stands for what was desired at each field of each child, in their order.
@@ -61,8 +61,8 @@ type remembered struct {
 	of *entry
 	// size is how many bytes of the ring it takes.
 	size int64
-	// older and newer are the neighbors in the ring; before and after are those of the same parent.
-	older, newer, before, after *remembered
+	// older and newer are the neighbors in the ring.
+	older, newer *remembered
 }
 
 // bytes estimates the memory of the sync. Texts that it shares with its controller, such as kinds and reasons, do not count.
@@ -180,14 +180,12 @@ func cloned(list []string) []string {
 
 // entry is what is remembered of a parent. There is one for each.
 type entry struct {
-	// first and last are the ends of the list of syncs that are in the ring.
-	first, last *remembered
+	// syncs are those that are in the ring, the last one at the end.
+	syncs []*remembered
 	// short is the last sync if it is not in the ring any more.
 	short *abridged
-	// wrote stands for the versions that the last syncs made: so many of them are those of the one before the present or the last one, and
-	// come first.
-	wrote  []uint64
-	before int
+	// wrote stands for the versions that the last sync made, and former for those of the one before it.
+	wrote, former []uint64
 	// forgotten says that nothing is to be remembered any more.
 	forgotten bool
 }
@@ -245,15 +243,16 @@ func (r *Ring) Bytes() int64 {
 
 // The functions below are called with the lock held.
 
+// drop forgets all syncs of a controller.
+func (h *History) drop() {
+	for key := range h.parents {
+		h.forget(key)
+	}
+}
+
 // push adds a sync of a parent, and lets the oldest ones of all parents go for which there is no room.
 func (r *Ring) push(e *entry, s *remembered) {
-	e.short = nil
-	if s.before = e.last; e.last == nil {
-		e.first = s
-	} else {
-		e.last.after = s
-	}
-	e.last = s
+	e.short, e.syncs = nil, append(e.syncs, s)
 	s.of, s.size, s.older, s.newer = e, s.bytes(), r.ends.older, &r.ends
 	s.older.newer, r.ends.older = s, s
 	r.bytes += s.size
@@ -265,25 +264,15 @@ func (r *Ring) push(e *entry, s *remembered) {
 // evict takes the oldest sync of all out of the ring, which is the oldest of its parent. The last one of its parent stays in short.
 func (r *Ring) evict(s *remembered) {
 	e := s.of
-	if e.last == s {
-		e.first, e.last, e.short = nil, nil, s.abridge()
-	} else {
-		e.first, s.after.before = s.after, nil
+	if e.syncs = slices.Delete(e.syncs, 0, 1); len(e.syncs) == 0 {
+		e.syncs, e.short = nil, s.abridge()
 	}
 	r.unlink(s)
 }
 
-// unlink takes a sync out of the ring, which is in no list of its parent any more.
+// unlink takes a sync out of the ring.
 func (r *Ring) unlink(s *remembered) {
 	s.older.newer, s.newer.older = s.newer, s.older
 	s.older, s.newer = nil, nil
 	r.bytes -= s.size
-}
-
-// forget takes all syncs of a parent out of the ring.
-func (r *Ring) forget(e *entry) {
-	for s := e.first; s != nil; s = s.after {
-		r.unlink(s)
-	}
-	*e = entry{forgotten: true}
 }

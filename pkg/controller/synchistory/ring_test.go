@@ -30,7 +30,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
@@ -55,7 +54,7 @@ func TestTheRingKeepsNoMoreMemoryThanItCounts(t *testing.T) {
 		part := text[:20]
 		step := stepTo(plan.Change{Path: part}, plan.Change{Path: text[:40]})
 		step.Name, step.Namespace, step.Kind, step.Group = part, text[:1], text[:1], text[:1]
-		done := &childcontrol.Result{
+		done := &result{
 			Plan:          plan.Plan{Steps: []plan.Step{step}, Failed: []children.Key{step.Key}},
 			Outcomes:      []plan.Outcome{{Step: step, Done: true}},
 			ChangedBackBy: map[children.Key][]string{step.Key: {part}},
@@ -65,7 +64,7 @@ func TestTheRingKeepsNoMoreMemoryThanItCounts(t *testing.T) {
 			name = fmt.Sprint("stays", i%50)
 		}
 		rec := h.Begin(key(name), because(trigger.Of(v1alpha1.SyncTimer), trigger.OfParent(cache.Event{New: configMap(t, name, "1", "")})))
-		rec.Children(done, configMaps)
+		done.record(&rec)
 		rec.ChangedBackBy(part)
 		rec.End(strings.Clone(text[:i%300]))
 		h.Forget(key(fmt.Sprint("p", i-20)))
@@ -84,7 +83,7 @@ func TestWhatIsAnsweredSharesNothingWithWhatIsRemembered(t *testing.T) {
 	h := NewRing(1<<20).Of("c", "u")
 	step := stepTo(plan.Change{Path: "data.a"})
 	rec := h.Begin(key("a"), because(trigger.OfParent(cache.Event{New: configMap(t, "a", "1", "")})))
-	rec.Children(&childcontrol.Result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{{Step: step, Done: true}}}, configMaps)
+	(&result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{{Step: step, Done: true}}}).record(&rec)
 	rec.End("")
 	want, _ := h.Latest([]parent.Key{key("a")}, 1)
 	changed, _ := h.Latest([]parent.Key{key("a")}, 1)
@@ -165,16 +164,17 @@ func TestTheDefaultRingHasThousandsOfSyncs(t *testing.T) {
 		}
 		return step, plan.Outcome{Step: step, Done: true}
 	}
-	var done childcontrol.Result
+	var done result
 	for _, name := range []string{"a-parent-frontend", "a-parent-backend", "a-parent-store"} {
 		step, outcome := child(name)
 		done.Plan.Steps, done.Outcomes = append(done.Plan.Steps, step), append(done.Outcomes, outcome)
 	}
-	before, after := configMap(t, "a-parent", "1", `,"spec":{"image":"a"}`), configMap(t, "a-parent", "2", `,"spec":{"image":"b"}`)
+	before, after := configMap(t, "a-parent", "1", `,"spec":{"image":"a"},"status":{}`), configMap(t, "a-parent", "2", `,"spec":{"image":"b"},"status":{}`)
+	written := configMap(t, "a-parent", "3", `,"spec":{"image":"b"},"status":{"observedGeneration":2,"ready":3}`)
 	for range 40_000 {
 		rec := h.Begin(key("a"), because(trigger.OfParent(cache.Event{Type: cache.Updated, Old: before, New: after})))
-		rec.Children(&done, configMaps)
-		rec.Parent(after, "status.observedGeneration", "status.ready")
+		done.record(&rec)
+		rec.Parent(after, written)
 		rec.End("")
 	}
 	_, n := h.Latest([]parent.Key{key("a")}, 0)

@@ -32,7 +32,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/test/slope"
@@ -60,6 +59,18 @@ func because(triggers ...trigger.Trigger) trigger.Begun {
 		set.Add(each)
 	}
 	return trigger.Begun{Triggers: set, Waited: time.Second}
+}
+
+// result is what a sync did with the children.
+type result struct {
+	Plan          plan.Plan
+	Outcomes      []plan.Outcome
+	Held          bool
+	ChangedBackBy map[children.Key][]string
+}
+
+func (r *result) record(rec *Recording) {
+	rec.Children(&r.Plan, r.Outcomes, r.Held, r.ChangedBackBy, configMaps)
 }
 
 // synced records a sync.
@@ -186,11 +197,10 @@ func TestWithoutARingNothingIsRecorded(t *testing.T) {
 	h := r.Of("c", "u")
 	rec := h.Begin(key("a"), trigger.Begun{})
 	rec.Hook(1)
-	rec.Parent(nil)
-	rec.Places()
+	rec.Parent(nil, nil)
 	rec.ChangedBackBy("x")
 	rec.Claimed(v1alpha1.ChildAdopt, "r", nil)
-	rec.Children(&childcontrol.Result{}, children.Rules{})
+	(&result{}).record(&rec)
 	rec.End("")
 	h.Forget(key("a"))
 	h.Keep(func(parent.Key) bool { return true })
@@ -212,13 +222,13 @@ func TestEventsOfOwnWritesAreToldFromOthers(t *testing.T) {
 		return trigger.OfObject(v1alpha1.SyncChildChanged, schema.GroupResource{Resource: "configmaps"}, before, after)
 	}
 	first := h.Begin(key("a"), because(trigger.Of(v1alpha1.SyncStarted)))
-	first.Children(&childcontrol.Result{
+	(&result{
 		Plan: plan.Plan{Steps: []plan.Step{{Key: children.Key{Kind: "ConfigMap", Name: "x"}, Action: plan.Create}, {Key: children.Key{Kind: "ConfigMap", Name: "y"}, Action: plan.Delete}}},
 		Outcomes: []plan.Outcome{
 			{Step: plan.Step{Key: children.Key{Kind: "ConfigMap", Name: "x"}, Action: plan.Create}, Written: created, Done: true},
 			{Step: plan.Step{Key: children.Key{Kind: "ConfigMap", Name: "y"}, Action: plan.Delete, Observed: gone}, Done: true},
 		},
-	}, configMaps)
+	}).record(&first)
 	first.End("")
 	for i, tc := range []struct {
 		triggers []trigger.Trigger
@@ -269,21 +279,21 @@ func TestWhatWasDoneWithChildrenIsRecorded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		steps   []plan.Step
 		outcome plan.Outcome
-		result  childcontrol.Result
+		result  result
 		want    string
 	}{
 		"created":            {steps: []plan.Step{step("x", plan.Create, nil)}, outcome: plan.Outcome{Done: true, Written: written}, want: "Create x"},
 		"updated":            {steps: []plan.Step{step("x", plan.Update, changes("data.a", "data.b"))}, outcome: plan.Outcome{Done: true, Written: written}, want: "Update x data.a data.b"},
 		"many places":        {steps: []plan.Step{step("x", plan.Update, changes(many...))}, outcome: plan.Outcome{Done: true, Written: written}, want: "Update x a b c d e f g h ..."},
-		"changed back":       {steps: []plan.Step{step("x", plan.Update, changes("data.a"))}, outcome: plan.Outcome{Done: true, Written: written}, result: childcontrol.Result{ChangedBackBy: map[children.Key][]string{{Kind: "ConfigMap", Namespace: "n", Name: "x"}: {"kubectl-edit"}}}, want: "Update x data.a by kubectl-edit"},
+		"changed back":       {steps: []plan.Step{step("x", plan.Update, changes("data.a"))}, outcome: plan.Outcome{Done: true, Written: written}, result: result{ChangedBackBy: map[children.Key][]string{{Kind: "ConfigMap", Namespace: "n", Name: "x"}: {"kubectl-edit"}}}, want: "Update x data.a by kubectl-edit"},
 		"nothing to change":  {steps: []plan.Step{step("x", plan.Update, changes("data.a"))}, outcome: plan.Outcome{Written: written}, want: ""},
 		"recreated":          {steps: []plan.Step{step("x", plan.Recreate, changes("data.a"))}, outcome: plan.Outcome{Done: true, Step: plan.Step{Observed: written}}, want: "Recreate x data.a"},
-		"held":               {steps: []plan.Step{step("x", plan.Delete, nil)}, result: childcontrol.Result{Held: true}, want: "Refuse x DeletionsHeld"},
+		"held":               {steps: []plan.Step{step("x", plan.Delete, nil)}, result: result{Held: true}, want: "Refuse x DeletionsHeld"},
 		"refused":            {steps: []plan.Step{step("x", plan.Create, nil)}, outcome: plan.Outcome{Unknown: false, Warnings: []string{"w"}}, want: "Refuse x Failed"},
 		"the name is taken":  {steps: []plan.Step{step("x", plan.Create, nil)}, outcome: plan.Outcome{Existing: written}, want: "Refuse x Conflict"},
 		"stale":              {steps: []plan.Step{step("x", plan.Update, nil)}, outcome: plan.Outcome{Stale: true}, want: "Leave x Stale"},
 		"a lost response":    {steps: []plan.Step{step("x", plan.Update, nil)}, outcome: plan.Outcome{Unknown: true}, want: "Update x Unknown"},
-		"no step":            {result: childcontrol.Result{Plan: plan.Plan{Failed: []children.Key{{Kind: "ConfigMap", Name: "y"}}}}, want: "Refuse y Failed"},
+		"no step":            {result: result{Plan: plan.Plan{Failed: []children.Key{{Kind: "ConfigMap", Name: "y"}}}}, want: "Refuse y Failed"},
 		"left for a reason":  {steps: []plan.Step{step("x", plan.Leave, reason(plan.Flapping)), step("y", plan.Leave, reason(plan.Same)), step("z", plan.Leave, reason(plan.OnDelete))}, want: "Leave x Flapping; Leave z OnDelete"},
 		"more than are kept": {steps: eleven, want: "Refuse c0 Failed; Refuse c1 Failed; Refuse c2 Failed; Refuse c3 Failed; Refuse c4 Failed; Refuse c5 Failed; Refuse c6 Failed; Refuse c7 Failed and 3 more"},
 	} {
@@ -297,7 +307,7 @@ func TestWhatWasDoneWithChildrenIsRecorded(t *testing.T) {
 				tc.outcome.Observed = observed
 				tc.result.Outcomes = []plan.Outcome{tc.outcome}
 			}
-			rec.Children(&tc.result, configMaps)
+			tc.result.record(&rec)
 			rec.End("")
 			syncs, _ := h.Latest([]parent.Key{key("a")}, 1)
 			if got := text(&syncs[0]); got != tc.want {
@@ -340,7 +350,7 @@ func updated(t *testing.T, h *History, step plan.Step, done plan.Outcome) {
 	t.Helper()
 	done.Step = step
 	rec := h.Begin(key("a"), trigger.Begun{})
-	rec.Children(&childcontrol.Result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{done}}, configMaps)
+	(&result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{done}}).record(&rec)
 	rec.End("")
 }
 
@@ -416,7 +426,8 @@ func TestSyncsAreRecordedAtTheSameTime(t *testing.T) {
 			for n := range 300 {
 				name := fmt.Sprint("p", n%10)
 				rec := h.Begin(key(name), because(trigger.Of(v1alpha1.SyncTimer)))
-				rec.Parent(configMap(t, name, fmt.Sprint(n), ""))
+				written := configMap(t, name, fmt.Sprint(n), "")
+				rec.Parent(written, written)
 				rec.End("x")
 				if n%50 == 0 {
 					h.Forget(key(name))
@@ -440,11 +451,12 @@ func TestSyncsAreRecordedAtTheSameTime(t *testing.T) {
 func BenchmarkSync(b *testing.B) {
 	h := NewRing(DefaultBytes).Of("c", "u")
 	before, after := configMap(b, "a", "1", `,"spec":{"a":1}`), configMap(b, "a", "2", `,"spec":{"a":2}`)
+	written := configMap(b, "a", "3", `,"spec":{"a":2},"status":{"a":2}`)
 	step := plan.Step{
 		Key: children.Key{Kind: "ConfigMap", Namespace: "n", Name: "x"}, Action: plan.Update, Changed: []plan.Change{{Path: "data.a"}},
 		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 	}
-	done := &childcontrol.Result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{{Step: step, Done: true, Written: after}}}
+	done := &result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{{Step: step, Done: true, Written: after}}}
 	keys := make([]parent.Key, 1000)
 	for i := range keys {
 		keys[i] = key(fmt.Sprint(i))
@@ -455,10 +467,9 @@ func BenchmarkSync(b *testing.B) {
 		set.Add(trigger.OfParent(cache.Event{Type: cache.Updated, Old: before, New: after}))
 		rec := h.Begin(keys[i%len(keys)], trigger.Begun{Triggers: set})
 		rec.Hook(time.Millisecond)
-		rec.Children(done, configMaps)
-		rec.Parent(after, "status")
+		done.record(&rec)
+		rec.Parent(after, written)
 		rec.End("")
-		set.Release()
 	}
 }
 
@@ -467,7 +478,7 @@ func heldDeletions(tb testing.TB, n int) func() {
 	tb.Helper()
 	h := NewRing(DefaultBytes).Of("c", "u")
 	after := configMap(tb, "a", "2", `,"spec":{"a":2}`)
-	done := &childcontrol.Result{Held: true}
+	done := &result{Held: true}
 	for i := range n {
 		for _, action := range []plan.Action{plan.Delete, plan.Update} {
 			step := plan.Step{
@@ -481,7 +492,7 @@ func heldDeletions(tb testing.TB, n int) func() {
 	}
 	return func() {
 		rec := h.Begin(key("p"), trigger.Begun{})
-		rec.Children(done, configMaps)
+		done.record(&rec)
 		rec.End("")
 	}
 }

@@ -17,18 +17,18 @@ limitations under the License.
 package trigger
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/randfill"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
@@ -93,11 +93,11 @@ func TestChangesHaveTheirPlacesAndReasons(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, after := parse(t, tc.metadata, tc.rest), parse(t, tc.metadataAfter, tc.restAfter)
 			got := OfParent(cache.Event{Type: cache.Updated, Old: before, New: after})
-			if got.Reason != tc.reason || strings.Join(got.Fields(), " ") != tc.fields || got.MoreFields != tc.more {
+			if got.Reason != tc.reason || strings.Join(got.Fields, " ") != tc.fields || got.MoreFields != tc.more {
 				t.Errorf("the trigger is %+v", got)
 			}
-			if want := (v1alpha1.SyncObject{Kind: "Thing"}); !got.Parent || got.Object() != want {
-				t.Errorf("the object is %+v, the parent: %t", got.Object(), got.Parent)
+			if want := (v1alpha1.SyncObject{Kind: "Thing"}); *got.Object != want {
+				t.Errorf("the object is %+v", got.Object)
 			}
 		})
 	}
@@ -113,8 +113,8 @@ func TestLabelsAfterManyPlacesOfTheStatusAreSeen(t *testing.T) {
 		return fmt.Appendf(nil, `{"status":{%s"z":0},"metadata":{"resourceVersion":"%d","labels":{"a":%q}}}`, status.String(), n, label)
 	}
 	for label, want := range map[string]v1alpha1.SyncReason{"x": v1alpha1.SyncStatusChanged, "y": v1alpha1.SyncMetadataChanged} {
-		if got := changeOf(object(1, "x"), object(2, label)); got.reason != want || !got.more || len(got.fields) != maxFields {
-			t.Errorf("with the label %s it is %+v, want %s", label, got, want)
+		if fields, more, reason := compare(object(1, "x"), object(2, label)); reason != want || !more || len(fields) != maxFields {
+			t.Errorf("with the label %s it is %s at %v, more %t; want %s", label, reason, fields, more, want)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestCreatedAndReplacedParentsHaveNoFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, e := range map[string]cache.Event{"created": {New: o}, "replaced": {Old: other, New: o}, "gone": {Old: o}} {
-		if got := OfParent(e); got.Reason != v1alpha1.SyncParentCreated || got.Fields() != nil || !got.Parent || got.Object().Kind != "Thing" {
+		if got := OfParent(e); got.Reason != v1alpha1.SyncParentCreated || got.Fields != nil || *got.Object != (v1alpha1.SyncObject{Kind: "Thing"}) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -151,7 +151,7 @@ func TestSetsThatShareATriggerJoinOthersToTheirOwn(t *testing.T) {
 		"joined": {one.Kept()[0], []string{"data.a", "data.b"}, Version(third)}, "other": {other.Kept()[0], []string{"data.a"}, Version(second)},
 		"shared": {shared, []string{"data.a"}, Version(second)},
 	} {
-		if diff := cmp.Diff(test.want, test.of.Fields()); diff != "" {
+		if diff := cmp.Diff(test.want, test.of.Fields); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		if !test.of.All(func(v uint64) bool { return v == Version(second) || v == test.last }) ||
@@ -163,7 +163,7 @@ func TestSetsThatShareATriggerJoinOthersToTheirOwn(t *testing.T) {
 
 func TestATriggerIsSmall(t *testing.T) {
 	if size := unsafe.Sizeof(Trigger{}); size > 80 {
-		t.Errorf("a trigger has %d bytes; after a start there are several for every parent", size)
+		t.Errorf("a trigger has %d bytes beside its object; after a start there are several for every parent", size)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestTriggersAreCoalesced(t *testing.T) {
 	}
 	var got []string
 	for _, each := range s.Kept() {
-		got = append(got, string(each.Reason)+" "+strings.Join(each.Fields(), " "))
+		got = append(got, string(each.Reason)+" "+strings.Join(each.Fields, " "))
 	}
 	if diff := cmp.Diff([]string{"ChildChanged data.a data.b", "Timer ", "Retry ", "ResyncPeriod "}, got); diff != "" || s.More != 2 {
 		t.Errorf("%d more, and (-want +got):\n%s", s.More, diff)
@@ -211,34 +211,13 @@ func TestDeletionsStandForThemselves(t *testing.T) {
 		"changes meanwhile": {deleting, later, Version(later)},
 		"changes":           {nil, o, Version(o)},
 	} {
-		if got := OfObject(v1alpha1.SyncChildDeleted, schema.GroupResource{}, tc.before, tc.after); got.version != tc.version {
+		if got := OfObject(v1alpha1.SyncChildDeleted, schema.GroupResource{}, tc.before, tc.after); !slices.Equal(got.versions, []uint64{tc.version}) {
 			t.Errorf("%s: it stands for another state", name)
 		}
 	}
 }
 
-func TestMembersAreFoundAtTheNextPlace(t *testing.T) {
-	var list, more []string
-	for i := range 100 {
-		list = append(list, fmt.Sprintf(`"k%03d":%d`, i, i))
-	}
-	more = append([]string{`"a":1`}, list...)
-	fewer := parts(nil, []byte("{"+strings.Join(list, ",")+"}"), 1)
-	m := members{list: fewer}
-	for i, each := range parts(nil, []byte("{"+strings.Join(more, ",")+"}"), 1) {
-		got := m.value(each.key)
-		if i == 0 && got != nil || i > 0 && !bytes.Equal(got, each.value) || m.next != i {
-			t.Fatalf("%s is %s, and the next is at %d", each.key, got, m.next)
-		}
-	}
-	for _, i := range []int{50, 10, 99, 0} {
-		if got := m.value(fewer[i].key); !bytes.Equal(got, fewer[i].value) {
-			t.Errorf("%s is %s out of order", fewer[i].key, got)
-		}
-	}
-}
-
-func FuzzUnequal(f *testing.F) {
+func FuzzDiffering(f *testing.F) {
 	for _, pair := range [][2]string{
 		{`{}`, `{}`},
 		{`{"a":1}`, `{}`},
@@ -259,28 +238,19 @@ func FuzzUnequal(f *testing.F) {
 			before[0] != '{' || after[0] != '{' || before[len(before)-1] != '}' || after[len(after)-1] != '}' {
 			return
 		}
-		all := parts(nil, []byte(before), 1)
-		if others := parts(nil, []byte(after), 1); len(all) != len(was) || len(others) != len(is) {
+		if all, others := parts(nil, []byte(before)), parts(nil, []byte(after)); len(all) != len(was) || len(others) != len(is) {
 			return // A key is there twice, which no API server sends.
 		}
-		a, b := unequal(nil, nil, []byte(before), []byte(after))
-		for _, each := range []struct {
-			shown     []part
-			all, them map[string]json.RawMessage
-		}{{a, was, is}, {b, is, was}} {
-			shown := map[string]bool{}
-			for _, p := range each.shown {
-				var key string
-				if err := json.Unmarshal(fmt.Appendf(nil, `"%s"`, p.key), &key); err != nil {
-					t.Fatal(err)
-				}
-				if shown[key] = true; string(bytes.TrimSpace(p.value)) != string(each.all[key]) {
-					t.Errorf("of %s and %s, %q is %s", before, after, key, p.value)
-				}
+		shown := map[string]bool{}
+		differing([]byte(before), []byte(after), func(name string, value, later []byte) {
+			if shown[name] = true; string(value) != string(was[name]) || string(later) != string(is[name]) {
+				t.Errorf("of %s and %s, %q is %s, and then %s", before, after, name, value, later)
 			}
-			for key, value := range each.all {
-				if other, ok := each.them[key]; !shown[key] && (!ok || string(other) != string(value)) {
-					t.Errorf("of %s and %s, %q is left out", before, after, key)
+		})
+		for _, all := range []map[string]json.RawMessage{was, is} {
+			for name := range all {
+				if differs := string(was[name]) != string(is[name]); shown[name] != differs {
+					t.Errorf("of %s and %s, %q differs: %t", before, after, name, differs)
 				}
 			}
 		}
@@ -300,22 +270,83 @@ func TestAMemberBeforeManyIsTheOnlyPlace(t *testing.T) {
 	}
 }
 
-func TestPlacesOfManyObjectsAreToldApart(t *testing.T) {
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for i := range 3 * len(interned) {
-				want := fmt.Sprintf("data.k%d", i)
-				before, after := fmt.Appendf(nil, `{"data":{"k%d":"1"}}`, i), fmt.Appendf(nil, `{"data":{"k%d":"2"}}`, i)
-				for range 2 {
-					if got := changeOf(before, after); !slices.Equal(got.fields, []string{want}) || got.more {
-						t.Errorf("the places are %q and more %t, want %s", got.fields, got.more, want)
-					}
-				}
+// placesOf is what differs between two decoded values, in so many words.
+func placesOf(path string, before, after any) (list []string) {
+	switch was := before.(type) {
+	case map[string]any:
+		is, ok := after.(map[string]any)
+		if !ok {
+			break
+		}
+		both := maps.Clone(was)
+		maps.Copy(both, is)
+		for _, name := range slices.Sorted(maps.Keys(both)) {
+			value, there := was[name]
+			later, stays := is[name]
+			if below := strings.TrimPrefix(path+"."+name, "."); there && stays {
+				list = append(list, placesOf(below, value, later)...)
+			} else {
+				list = append(list, below)
 			}
-		})
+		}
+		return list
+	case []any:
+		is, ok := after.([]any)
+		if !ok || len(was) != len(is) {
+			break
+		}
+		for i := range was {
+			list = append(list, placesOf(fmt.Sprintf("%s[%d]", path, i), was[i], is[i])...)
+		}
+		return list
 	}
-	all.Wait()
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	return []string{path}
+}
+
+func TestFieldsOfRandomObjectsAreThoseOfWhatTheyDecodeTo(t *testing.T) {
+	value := func(c randfill.Continue) any {
+		return []any{
+			nil, "x", "y", true, 1.0, []any{"x", "y"}, []any{"x"}, map[string]any{"k": "x"}, map[string]any{"k": "y", "l": 2.0}, []any{map[string]any{"k": "x"}},
+			[]any{map[string]any{"k": "y", "l": "z"}},
+		}[c.Intn(11)]
+	}
+	fill := randfill.NewWithSeed(1).Funcs(func(m *map[string]any, c randfill.Continue) {
+		*m = map[string]any{}
+		for _, name := range []string{"a", "b", "c"} {
+			switch c.Intn(3) {
+			case 0:
+				(*m)[name] = value(c)
+			case 1:
+				(*m)[name] = map[string]any{"in": value(c), "side": value(c)}
+			}
+		}
+	})
+	encode := func(v any) []byte {
+		encoded, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return encoded
+	}
+	differ := 0
+	for range 3000 {
+		var before, after map[string]any
+		fill.Fill(&before)
+		fill.Fill(&after)
+		want := placesOf("", before, after)
+		if got, more, _ := compare(encode(before), encode(after)); !slices.Equal(got, want[:min(len(want), maxFields)]) || more != (len(want) > maxFields) {
+			t.Fatalf("of %s and %s: %q, more %t; want %q", encode(before), encode(after), got, more, want)
+		}
+		if len(want) > 0 {
+			differ++
+		}
+	}
+	if differ < 1000 {
+		t.Errorf("only %d of them differ", differ)
+	}
 }
 
 // BenchmarkFields compares two states of an object of which somebody wrote the status.
@@ -335,22 +366,4 @@ func BenchmarkFields(b *testing.B) {
 			b.Fatal(fields)
 		}
 	}
-}
-
-func TestAReleasedSetIsUsedAgainWithNothingOfItsTriggers(t *testing.T) {
-	for i := range 100 {
-		s := NewSet(time.Duration(i))
-		if len(s.Kept()) != 0 || s.More != 0 || s.Since != time.Duration(i) {
-			t.Fatalf("set %d begins with %d triggers and %d more, since %v", i, len(s.Kept()), s.More, s.Since)
-		}
-		for n := range Kept + 1 {
-			s.Add(Of(v1alpha1.SyncReason(fmt.Sprint(n))))
-		}
-		if len(s.Kept()) != Kept || s.More != 1 {
-			t.Fatalf("set %d has %d triggers and %d more", i, len(s.Kept()), s.More)
-		}
-		s.Release()
-	}
-	var none *Set
-	none.Release()
 }

@@ -204,14 +204,12 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 	bound, release := p.brake.bind(ctx)
 	defer release()
 	if bound.Err() != nil {
-		why.Triggers.Release()
 		p.cut(bound, key, priority)
 		return true
 	}
 	for sync := p.config.Sync; sync != nil; {
 		began := p.config.Clock.Now()
 		result, err := p.sync(bound, key, why, sync)
-		why.Triggers.Release()
 		sync, why = result.Next, result.Why
 		if err != nil && p.cut(bound, key, priority) {
 			return true

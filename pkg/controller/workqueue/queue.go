@@ -297,7 +297,7 @@ func (q *Queue[K]) Release(key K) {
 }
 
 // Begin says that a worker begins to process key. It is held no more, and adds up to now ask for nothing else than what is
-// processed now. It returns why that is, as far as the queue keeps it; the caller may release the triggers.
+// processed now. It returns why that is, as far as the queue keeps it.
 func (q *Queue[K]) Begin(key K) (why trigger.Begun) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
