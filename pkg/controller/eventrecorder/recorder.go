@@ -48,8 +48,7 @@ const Component = "metacontroller"
 
 // Reasons of events on parents and controller objects.
 const (
-	ReasonSyncError = "SyncError"
-	// ReasonSyncRecovered is for a parent that was synced again after errors.
+	ReasonSyncError     = "SyncError"
 	ReasonSyncRecovered = "SyncRecovered"
 	ReasonCreateError   = "CreateError"
 	ReasonStarting      = "Starting"
@@ -59,13 +58,11 @@ const (
 	ReasonPaused        = "Paused"
 	ReasonResumed       = "Resumed"
 	// ReasonRolledBack is for a parent that got the fields of a former revision back because a user asked for it.
-	ReasonRolledBack = "RolledBack"
-	// ReasonFinalizeWaits is for a parent whose finalize hook takes long.
+	ReasonRolledBack    = "RolledBack"
 	ReasonFinalizeWaits = "FinalizeWaits"
 	// ReasonRelatedNotServed is for a parent that is finalized without related objects, whose kind the cluster does not serve.
 	ReasonRelatedNotServed = "RelatedNotServed"
-	// ReasonDeletionsHeld says that spec.deletionGuard holds deletions.
-	ReasonDeletionsHeld = "DeletionsHeld"
+	ReasonDeletionsHeld    = "DeletionsHeld"
 	// ReasonReleaseError says that the controller's finalizer could not be taken off an object.
 	ReasonReleaseError = "ReleaseError"
 	// ReasonFinalizeSkipped is for a parent that its controller released while it was being finalized.
@@ -93,16 +90,26 @@ func FinalizeSkipped(controller, why string) string {
 // NoLongerFinalizes is why a controller that is there skips the finalize hook.
 const NoLongerFinalizes = "does not finalize it any more: its finalize hook, or the kind of the object, was taken out of spec"
 
-// maxMessage is the length in bytes above which a message is cut; the API refuses notes over 1 KiB.
-const maxMessage = 1000
-
-// requestTimeout ends a request that the API server does not respond to, so that the events behind it are written.
-const requestTimeout = 30 * time.Second
-
-// normalQPS and normalBurst limit Normal events of the whole process.
 const (
+	// maxMessage is the length in bytes above which a message is cut; the API refuses notes over 1 KiB.
+	maxMessage = 1000
+	// requestTimeout ends a request that the API server does not respond to, so that the events behind it are written.
+	requestTimeout = 30 * time.Second
+	// lastRequest is how long a request that is under way at the end of the grace time may take. One that is cut off may have been carried out,
+	// and is an error in the log.
+	lastRequest = time.Second
+	// normalQPS and normalBurst limit Normal events of the whole process.
 	normalQPS   = 5
 	normalBurst = 50
+	// lanes is how many events are written at the same time. One lane writes one event after the other, so that an object's
+	// events keep their order; with only one, the failures of one controller would hold up the events of all others.
+	lanes = 8
+	// maxQueued is how many events may wait in a lane; more are dropped.
+	maxQueued = 1000
+	// maxTries and retryDelay are how often an event is sent that the API server did not respond to, and how long after the
+	// try before. Events that come after it wait.
+	maxTries   = 12
+	retryDelay = 10 * time.Second
 )
 
 // Options configure a Recorder.
@@ -116,23 +123,6 @@ type Options struct {
 	// Grace is how long the events that are waiting may take to be written after Run's context ended. Default 2 s.
 	Grace time.Duration
 }
-
-func (o Options) withDefaults() Options {
-	if o.QPS == 0 {
-		o.QPS = 1. / 300
-	}
-	if o.Burst == 0 {
-		o.Burst = 25
-	}
-	if o.Grace == 0 {
-		o.Grace = 2 * time.Second
-	}
-	return o
-}
-
-// lanes is how many events are written at the same time. One lane writes one event after the other, so that an object's
-// events keep their order; with only one, the failures of one controller would hold up the events of all others.
-const lanes = 8
 
 // Recorder records events. It is safe for concurrent use; recording never blocks on the network.
 type Recorder struct {
@@ -150,25 +140,17 @@ func NewRecorder(o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for events: %w", err)
 	}
-	o = o.withDefaults()
-	r := &Recorder{
-		normal: flowcontrol.NewTokenBucketPassiveRateLimiter(normalQPS, normalBurst),
-		grace:  o.Grace,
-	}
+	r := &Recorder{normal: flowcontrol.NewTokenBucketPassiveRateLimiter(normalQPS, normalBurst), grace: cmp.Or(o.Grace, 2*time.Second)}
 	for i := range r.lanes {
 		r.lanes[i] = &lane{
-			events: make(chan queued, maxQueued), client: client.Events(""), record: r.record,
+			notes: make(chan *note, maxQueued), client: client.Events(""), record: r.record,
 			correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{
-				QPS: o.QPS, BurstSize: o.Burst, SpamKeyFunc: newKinds(clock.RealClock{}).keyOf,
+				QPS: cmp.Or(o.QPS, 1./300), BurstSize: cmp.Or(o.Burst, 25), SpamKeyFunc: newKinds(clock.RealClock{}).keyOf,
 			}),
 		}
 	}
 	return r, nil
 }
-
-// lastRequest is how long a request that is under way at the end of the grace time may take. One that is cut off may have been carried out, and
-// is an error in the log.
-const lastRequest = time.Second
 
 // Run writes events until ctx ends, and then those that are waiting, within the grace time. It returns when nothing that it
 // started runs any more.
@@ -179,21 +161,12 @@ func (r *Recorder) Run(ctx context.Context) {
 	defer end()
 	var writing sync.WaitGroup
 	for _, l := range r.lanes {
-		writing.Go(func() { l.run(work, ctx.Done(), taking.Done()) })
+		writing.Go(func() { l.run(work, ctx, taking) })
 	}
 	<-ctx.Done()
 	defer time.AfterFunc(r.grace, end).Stop()
 	defer time.AfterFunc(r.grace+lastRequest, cancel).Stop()
 	writing.Wait()
-}
-
-// laneOf returns the lane of an object's events, always the same.
-func (r *Recorder) laneOf(subject *corev1.ObjectReference) *lane {
-	h := fnv.New32a()
-	for _, part := range []string{string(subject.UID), subject.Namespace, subject.Name} {
-		_, _ = h.Write([]byte(part)) // hashes do not fail
-	}
-	return r.lanes[h.Sum32()%lanes]
 }
 
 // Warning records something that went wrong with an object and what to do.
@@ -252,6 +225,7 @@ func (c *Controller) Normal(subject, related *corev1.ObjectReference, reason, me
 
 // note is what an event is made of.
 type note struct {
+	at               metav1.Time
 	subject, related *corev1.ObjectReference
 	// instead is on what it is recorded if it cannot be on the subject, because the namespace of that is being deleted; nil for nothing.
 	instead                                *corev1.ObjectReference
@@ -266,112 +240,81 @@ func (n note) moved() note {
 	return n
 }
 
-func (r *Recorder) record(n note) {
-	message, subject := Shorten(n.message, maxMessage), n.subject
-	now := metav1.Now()
-	namespace := subject.Namespace
-	if namespace == "" {
-		namespace = metav1.NamespaceDefault
+func (n note) event() *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cmp.Or(n.subject.Namespace, metav1.NamespaceDefault), Name: util.GenerateEventName(n.subject.Name, n.at.UnixNano()),
+		},
+		InvolvedObject: *n.subject, Related: n.related, Type: n.eventType, Reason: n.reason, Message: Shorten(n.message, maxMessage),
+		Source: corev1.EventSource{Component: Component}, ReportingController: cmp.Or(n.controller, Component),
+		FirstTimestamp: n.at, LastTimestamp: n.at, Count: 1,
 	}
-	r.laneOf(subject).add(queued{note: n, event: &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: util.GenerateEventName(subject.Name, now.UnixNano())},
-		InvolvedObject:      *subject,
-		Related:             n.related,
-		Type:                n.eventType,
-		Reason:              n.reason,
-		Message:             message,
-		Source:              corev1.EventSource{Component: Component},
-		ReportingController: cmp.Or(n.controller, Component),
-		FirstTimestamp:      now,
-		LastTimestamp:       now,
-		Count:               1,
-	}})
 }
 
-const (
-	// maxQueued is how many events may wait in a lane; more are dropped.
-	maxQueued = 1000
-	// maxTries and retryDelay are how often an event is sent that the API server did not respond to, and how long after the
-	// try before. Events that come after it wait.
-	maxTries   = 12
-	retryDelay = 10 * time.Second
-)
+// record queues a note in the lane of its subject, always the same. It never blocks.
+func (r *Recorder) record(n note) {
+	n.at = metav1.Now()
+	h := fnv.New32a()
+	_, _ = fmt.Fprint(h, n.subject.UID, n.subject.Namespace, n.subject.Name) // Hashes do not fail.
+	select {
+	case r.lanes[h.Sum32()%lanes].notes <- &n:
+	default:
+		metrics.EventDropped(metrics.QueueFull)
+	}
+}
 
 // lane writes the events of some objects, one after the other.
 type lane struct {
-	events     chan queued
+	notes      chan *note
 	client     typedcorev1.EventInterface
 	correlator *record.EventCorrelator
 	// record records something else, in the lane of its subject.
 	record func(note)
 }
 
-// queued is an event, with what it was made of.
-type queued struct {
-	note  note
-	event *corev1.Event
-}
-
-// add queues an event. It never blocks.
-func (l *lane) add(e queued) {
-	select {
-	case l.events <- e:
-	default:
-		metrics.EventDropped(metrics.QueueFull)
-	}
-}
-
-// run writes events until stop is closed, and then those that are queued, each in one try at most, until end is closed. The rest is dropped.
-func (l *lane) run(ctx context.Context, stop, end <-chan struct{}) {
-	for {
+// run writes events until stop ends, and then those that are queued, each in one try at most, until end does. The rest is dropped.
+func (l *lane) run(ctx, stop, end context.Context) {
+	for stop.Err() == nil {
 		select {
-		case e := <-l.events:
-			l.process(ctx, e, stop)
-		case <-stop:
-			for len(l.events) > 0 {
-				e := <-l.events
-				select {
-				case <-end:
-					metrics.EventDropped(metrics.NotWritten)
-				default:
-					l.process(ctx, e, stop)
-				}
-			}
-			return
+		case n := <-l.notes:
+			l.process(ctx, stop, n)
+		case <-stop.Done():
+		}
+	}
+	for len(l.notes) > 0 {
+		if n := <-l.notes; end.Err() == nil {
+			l.process(ctx, stop, n)
+		} else {
+			metrics.EventDropped(metrics.NotWritten)
 		}
 	}
 }
 
 // process writes an event and reports if that fails.
-func (l *lane) process(ctx context.Context, q queued, stop <-chan struct{}) {
-	e := q.event
-	err := recovery.Call(ctx, "writing an event", func() error { return l.write(ctx, e, stop) })
+func (l *lane) process(ctx, stop context.Context, n *note) {
+	err := recovery.Call(ctx, "writing an event", func() error { return l.write(ctx, stop, n.event()) })
 	if err == nil {
 		return
 	}
 	terminating := apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
-	if terminating && q.note.instead != nil {
-		l.record(q.note.moved())
+	if terminating && n.instead != nil {
+		l.record(n.moved())
 		return
 	}
 	metrics.EventDropped(metrics.NotWritten)
-	logger := klog.FromContext(ctx).WithValues("object", klog.KRef(e.InvolvedObject.Namespace, e.InvolvedObject.Name), "reason", e.Reason)
-	select {
-	case <-stop:
+	logger := klog.FromContext(ctx).WithValues("object", klog.KRef(n.subject.Namespace, n.subject.Name), "reason", n.reason)
+	switch {
+	case stop.Err() != nil:
 		logger.V(2).Info("Event is not written, for the server is being stopped", "cause", err.Error())
-		return
-	default:
-	}
-	// That its namespace is being deleted, or that it was written before, is ordinary.
-	if apierrors.IsAlreadyExists(err) || terminating {
+	case apierrors.IsAlreadyExists(err) || terminating: // Both are ordinary: it was written before.
 		logger.V(4).Info("Event is not written", "cause", err.Error())
-		return
+	default:
+		logger.Error(err, "Cannot write an event")
 	}
-	logger.Error(err, "Cannot write an event")
 }
 
-// write writes an event unless it is above the limits. Once stop is closed, it does not try again.
-func (l *lane) write(ctx context.Context, e *corev1.Event, stop <-chan struct{}) error {
+// write writes an event unless it is above the limits. Once stop has ended, it does not try again.
+func (l *lane) write(ctx, stop context.Context, e *corev1.Event) error {
 	result, err := l.correlator.EventCorrelate(e)
 	if err != nil {
 		return fmt.Errorf("combining it with the events before: %w", err)
@@ -385,11 +328,9 @@ func (l *lane) write(ctx context.Context, e *corev1.Event, stop <-chan struct{})
 		if err == nil || final(err) || try == maxTries {
 			return err
 		}
-		timer := time.NewTimer(retryDelay)
 		select {
-		case <-timer.C:
-		case <-stop:
-			timer.Stop()
+		case <-time.After(retryDelay):
+		case <-stop.Done():
 			return err
 		}
 	}
@@ -444,7 +385,8 @@ func (k *kinds) keyOf(e *corev1.Event) string {
 	object := strings.Join([]string{o.APIVersion, o.Kind, o.Namespace, o.Name, string(o.UID), e.Type}, "/")
 	kind := e.Reason + "/" + normalize(e.Message)
 	now := k.clock.Now()
-	seen, ok := k.seen(object)
+	value, _ := k.objects.Get(object)
+	seen, ok := value.(map[string]time.Time) // When each kind of message about the object occurred last.
 	if !ok {
 		seen = map[string]time.Time{}
 		k.objects.Add(object, seen)
@@ -454,13 +396,6 @@ func (k *kinds) keyOf(e *corev1.Event) string {
 	}
 	seen[kind] = now
 	return object + "/" + kind
-}
-
-// seen returns when each kind of message about an object occurred last.
-func (k *kinds) seen(object string) (map[string]time.Time, bool) {
-	value, _ := k.objects.Get(object)
-	seen, ok := value.(map[string]time.Time)
-	return seen, ok
 }
 
 // forgetOldest drops the kind that did not occur for the longest time; false if all occurred recently.
@@ -484,4 +419,13 @@ var varying = regexp.MustCompile(`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-
 // normalize returns the message without what differs between messages of one kind.
 func normalize(message string) string {
 	return varying.ReplaceAllString(strings.TrimPrefix(message, combined), "#")
+}
+
+// Shorten returns the beginning of a text that people read in a status or an event, with an ellipsis if the text has more than limit
+// bytes. No character is cut in two.
+func Shorten(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
