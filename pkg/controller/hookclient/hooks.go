@@ -36,10 +36,13 @@ type Set struct {
 }
 
 // New returns the hooks of a controller, of which c has what they have in common: Hook and Webhook are not set, and Workers is the most
-// calls at the same time of all hooks together; zero or less: no limit. The error says that a declaration cannot work.
+// calls at the same time of all hooks together. The error says that a declaration cannot work.
 func New(c webhook.Config, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
 	var s Set
-	calls := newSlots(c.Workers)
+	if c.Workers < 1 {
+		c.Workers = webhook.DefaultWorkers
+	}
+	calls := make(chan struct{}, c.Workers)
 	for _, declared := range []struct {
 		name hook.Name
 		hook *v1alpha1.Hook
@@ -48,12 +51,18 @@ func New(c webhook.Config, sync, finalize, customize *v1alpha1.Hook) (*Set, erro
 		if declared.hook == nil || declared.hook.Webhook == nil {
 			continue
 		}
-		made, err := newHook(c, calls, declared.name, declared.hook)
+		c.Hook, c.Webhook = declared.name, declared.hook.Webhook
+		client, err := webhook.New(c)
 		if err != nil {
 			s.Close()
 			return nil, fmt.Errorf("%s hook: %w", declared.name, err)
 		}
-		*declared.into = made
+		h := &Hook{Name: declared.name, Version: v1alpha1.HookVersionV1, client: client, calls: calls}
+		if v := declared.hook.Version; v != nil && *v != "" {
+			h.Version = *v
+		}
+		h.strict = wire.Strict(h.Version, c.Webhook.ResponseUnMarshallMode)
+		*declared.into = h
 	}
 	return &s, nil
 }
@@ -108,23 +117,11 @@ type Hook struct {
 
 	strict bool
 	client *webhook.Client
-	// calls are shared with the controller's other hooks.
-	calls slots
+	// calls are those that are under way, also of the controller's other hooks.
+	calls chan struct{}
 	made  statistics
 	// quiet says that nothing is remembered of calls; made is thrown away then.
 	quiet bool
-}
-
-func newHook(c webhook.Config, calls slots, name hook.Name, declared *v1alpha1.Hook) (*Hook, error) {
-	h := &Hook{Name: name, Version: v1alpha1.HookVersionV1, calls: calls}
-	if declared.Version != nil && *declared.Version != "" {
-		h.Version = *declared.Version
-	}
-	h.strict = wire.Strict(h.Version, declared.Webhook.ResponseUnMarshallMode)
-	var err error
-	c.Hook, c.Webhook = name, declared.Webhook
-	h.client, err = webhook.New(c)
-	return h, err
 }
 
 // Response is the response of a sync or finalize hook of either kind of controller. It is not safe for concurrent use.
@@ -177,34 +174,36 @@ func (r *Response) Release() {
 func (h *Hook) Call(
 	ctx context.Context, parent webhook.RootKey, body []byte, decode func([]byte, wire.ResponseOptions) (wire.Response, error),
 ) (*Response, error) {
-	response, err := h.send(ctx, parent, body)
+	decoded, response, err := call(ctx, h, parent, body, decode)
 	if err != nil {
-		return nil, h.Failed(err)
-	}
-	decoded, err := decode(response.Body, h.options(response))
-	if err != nil {
-		response.Release()
-		return nil, h.Reject(parent, response.Hide(err))
+		return nil, err
 	}
 	return &Response{Response: decoded, hook: h, parent: parent, body: response}, nil
 }
 
 // Related calls a customize hook. The caller says by Used or Reject whether the response can be used.
 func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.CustomizeResponse, error) {
-	response, err := h.send(ctx, parent, body)
-	if err != nil {
-		return nil, h.Failed(err)
-	}
-	defer response.Release()
-	decoded, err := wire.DecodeCustomize(response.Body, h.options(response))
-	if err != nil {
-		return nil, h.Reject(parent, response.Hide(err))
-	}
-	return decoded, nil
+	decoded, response, err := call(ctx, h, parent, body, wire.DecodeCustomize)
+	response.Release()
+	return decoded, err
 }
 
-func (h *Hook) options(r webhook.Response) wire.ResponseOptions {
-	return wire.ResponseOptions{Strict: h.strict, ContentType: r.ContentType}
+// call calls a hook and decodes its response, which holds no room if there is an error.
+func call[T any](
+	ctx context.Context, h *Hook, parent webhook.RootKey, body []byte, decode func([]byte, wire.ResponseOptions) (T, error),
+) (decoded T, response webhook.Response, err error) {
+	if response, err = h.send(ctx, parent, body); err != nil {
+		return decoded, response, h.Failed(err)
+	}
+	if decoded, err = decode(response.Body, h.options(response.ContentType)); err != nil {
+		response.Release()
+		err = h.Reject(parent, response.Hide(err))
+	}
+	return decoded, response, err
+}
+
+func (h *Hook) options(contentType string) wire.ResponseOptions {
+	return wire.ResponseOptions{Strict: h.strict, ContentType: contentType}
 }
 
 // Reject returns the error of a response that cannot be used. Its entity tag is dropped: a corrected hook may return the same one.
@@ -222,10 +221,12 @@ var errPanicked = errors.New("the call ended in a panic")
 
 // send calls the hook as soon as there is a slot. The time that it waits for one does not count against the hook's timeout.
 func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (response webhook.Response, err error) {
-	if err := h.calls.take(ctx); err != nil {
-		return webhook.Response{}, fmt.Errorf("waiting for other calls to end: %w", err)
+	select {
+	case h.calls <- struct{}{}:
+	case <-ctx.Done():
+		return webhook.Response{}, fmt.Errorf("waiting for other calls to end: %w", ctx.Err())
 	}
-	defer h.calls.release()
+	defer func() { <-h.calls }()
 	began := time.Now()
 	ctx, span := tracing.Hook(ctx, string(h.Name), h.client.Endpoint())
 	err = errPanicked // Unless the call ends.
@@ -243,35 +244,6 @@ func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (r
 // Failed says which hook an error is about (docs/reference/contract.md#s18.3).
 func (h *Hook) Failed(err error) error {
 	return fmt.Errorf("%s hook failed (version=%s): %w", h.Name, h.Version, err)
-}
-
-// slots limit the number of calls at the same time. Nil: there is no limit.
-type slots chan struct{}
-
-func newSlots(n int) slots {
-	if n < 1 {
-		return nil
-	}
-	return make(slots, n)
-}
-
-// take waits for a slot. The error is that of ctx; without one, the caller releases the slot.
-func (s slots) take(ctx context.Context) error {
-	if s == nil {
-		return nil
-	}
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s slots) release() {
-	if s != nil {
-		<-s
-	}
 }
 
 // Syncs returns how many parents are synced at the same time for a number of workers, which is the most calls of hooks at the
@@ -296,11 +268,20 @@ func (h *Hook) quieted() *Hook {
 func (h *Hook) Given(
 	parent webhook.RootKey, body []byte, decode func([]byte, wire.ResponseOptions) (wire.Response, error),
 ) (*Response, error) {
-	decoded, err := decode(body, wire.ResponseOptions{Strict: h.strict, ContentType: "application/json"})
+	decoded, err := decode(body, h.options("application/json"))
 	if err != nil {
 		return nil, h.Failed(err)
 	}
 	return &Response{Response: decoded, hook: h.quieted(), parent: parent}, nil
+}
+
+// GivenRelated is Given for a customize hook.
+func (h *Hook) GivenRelated(body []byte) (*wire.CustomizeResponse, error) {
+	decoded, err := wire.DecodeCustomize(body, h.options("application/json"))
+	if err != nil {
+		return nil, h.Failed(err)
+	}
+	return decoded, nil
 }
 
 // Shown sends a body and returns what people may see of the response's: what read returns of it, which must be JSON, without the
@@ -311,7 +292,7 @@ func (h *Hook) Shown(ctx context.Context, body []byte, read func([]byte, wire.Re
 		return nil, h.Failed(err)
 	}
 	defer response.Release()
-	shown, err := read(response.Body, h.options(response))
+	shown, err := read(response.Body, h.options(response.ContentType))
 	if err == nil {
 		shown, err = response.HideJSON(shown)
 	}
@@ -319,15 +300,6 @@ func (h *Hook) Shown(ctx context.Context, body []byte, read func([]byte, wire.Re
 		return nil, h.Failed(response.Hide(err))
 	}
 	return shown, nil
-}
-
-// GivenRelated is Given for a customize hook.
-func (h *Hook) GivenRelated(body []byte) (*wire.CustomizeResponse, error) {
-	decoded, err := wire.DecodeCustomize(body, wire.ResponseOptions{Strict: h.strict, ContentType: "application/json"})
-	if err != nil {
-		return nil, h.Failed(err)
-	}
-	return decoded, nil
 }
 
 // forget drops the entity tag of a parent.

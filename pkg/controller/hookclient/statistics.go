@@ -78,12 +78,7 @@ func (s *Set) Troubled() bool {
 
 // Called reports whether a call of any hook has ended.
 func (s *Set) Called() bool {
-	for _, h := range s.declared() {
-		if h.made.any() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.declared(), func(h *Hook) bool { return h.made.any() })
 }
 
 // Statuses returns how the calls of the declared hooks have gone.
