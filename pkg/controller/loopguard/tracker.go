@@ -72,8 +72,8 @@ const (
 
 // State stands for a parent with its children, as a hook is shown them. Equal numbers stand for equal values.
 type State struct {
-	// Written stands for what syncs may write to the parent: status, labels, annotations.
-	Written uint64
+	// Written stands for what syncs may write to the parent: status, labels, annotations. Marks stands for its labels and annotations alone.
+	Written, Marks uint64
 	// Content stands for the rest of the parent.
 	Content uint64
 	// Children stands for the children with their versions. Those that are being deleted are not among them.
@@ -104,11 +104,11 @@ type Sync struct {
 
 // entry is what is known of a parent. There may be one for each, for a minute after a start.
 type entry struct {
-	// left is what the last sync that wrote left, at a time; seen is what it saw of Written, and places what it wrote.
-	left   State
-	at     time.Time
-	seen   uint64
-	places uint64
+	// left is what the last sync that wrote left, at a time; seen and seenMarks are what it saw of Written and Marks, and places what it wrote.
+	left            State
+	at              time.Time
+	seen, seenMarks uint64
+	places          uint64
 	// loops counts the syncs in a row that were caused by nothing but the one before, and same those of them that wrote the same places.
 	// children is the most children that there were meanwhile.
 	loops, same, children int32
@@ -126,6 +126,8 @@ type entry struct {
 	pause    time.Duration
 	cause    Cause
 	restless bool
+	// marks says that the labels and annotations are changed back, while others write the status.
+	marks bool
 	// answers says that the last of the steps was caused by what other parents of this process answered.
 	answers bool
 	// failed says that a sync followed that wrote nothing and failed.
@@ -163,6 +165,14 @@ func (e *entry) step(s Sync, now time.Time) {
 	if e.restless = now.Sub(e.since) < time.Duration(e.steps)*stepTime; !e.restless {
 		e.steps = 0
 	}
+}
+
+// wrote reports whether what syncs may write to the parent is as the last one left it, or as the other client does that changes it back.
+func (e *entry) wrote(present State) bool {
+	if e.cause == ChangedBack && e.marks {
+		return present.Marks == e.left.Marks || present.Marks == e.seenMarks
+	}
+	return present.Written == e.left.Written || e.cause == ChangedBack && present.Written == e.seen
 }
 
 // fought reports whether another client takes the finalizer off, as far as is known.
@@ -252,7 +262,7 @@ func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 	defer p.mu.Unlock()
 	e := p.entry
 	if e == nil {
-		p.put(&entry{left: s.After, at: now, seen: s.Before.Written, places: s.Places, based: !s.Deleted})
+		p.put(&entry{left: s.After, at: now, seen: s.Before.Written, seenMarks: s.Before.Marks, places: s.Places, based: !s.Deleted})
 		return None, 0
 	}
 	answered := p.answered()
@@ -261,7 +271,8 @@ func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 		p.blame(cause)
 	}
 	e.related = e.related[:0]
-	e.left, e.at, e.seen, e.places, e.failed, e.based = s.After, now, s.Before.Written, s.Places, false, !s.Deleted
+	e.left, e.at, e.seen, e.seenMarks = s.After, now, s.Before.Written, s.Before.Marks
+	e.places, e.failed, e.based = s.Places, false, !s.Deleted
 	if cause == None {
 		return None, 0
 	}
@@ -321,7 +332,9 @@ func (e *entry) count(s Sync, answered bool, now time.Time) Cause {
 			e.same = 0
 		}
 	case same && s.WroteParent && s.Before.Written == e.seen && s.After.Written == e.left.Written:
-		e.reverts++
+		e.reverts, e.marks = e.reverts+1, false
+	case same && s.WroteParent && s.Before.Marks != e.left.Marks && s.Before.Marks == e.seenMarks && s.After.Marks == e.left.Marks:
+		e.reverts, e.marks = e.reverts+1, true
 	default:
 		e.interrupt()
 	}
@@ -489,8 +502,7 @@ func (p *Parent) Held(at time.Time, state func() (State, bool)) time.Duration {
 		e.interrupt()
 		return 0
 	}
-	if !known || present.Content != e.left.Content || present.Children != e.left.Children && e.cause != Restless ||
-		present.Written != e.left.Written && (e.cause != ChangedBack || present.Written != e.seen) {
+	if !known || present.Content != e.left.Content || present.Children != e.left.Children && e.cause != Restless || !e.wrote(present) {
 		p.outside()
 		return 0
 	}

@@ -429,6 +429,50 @@ func TestWhatIsChangedBackIsHeldBackWhileItIs(t *testing.T) {
 	}
 }
 
+// TestLabelsThatAreChangedBackHoldAParentBackWhateverItsStatus has a kind whose own controller writes a status after each write of the annotations,
+// as that of Deployments does.
+func TestLabelsThatAreChangedBackHoldAParentBackWhateverItsStatus(t *testing.T) {
+	h := newHistory(t)
+	follows := func() { h.state.Written = h.fresh() }
+	fight := func(times int) {
+		for range times {
+			h.state.Marks = 1
+			follows()
+			h.sync(2, 0, func(s *loopguard.State) { s.Marks, s.Written = 2, h.fresh() })
+			follows()
+		}
+	}
+	if fight(5); h.cause != loopguard.None || h.held() != 0 {
+		t.Error("it is held back too soon")
+	}
+	if fight(15); h.cause != loopguard.ChangedBack {
+		t.Fatalf("cause %d", h.cause)
+	}
+	for _, marks := range []uint64{2, 1} {
+		if h.state.Marks = marks; h.held() == 0 {
+			t.Errorf("with %d it is not held back", marks)
+		}
+	}
+	if follows(); h.held() == 0 {
+		t.Error("the status that follows ends the pause")
+	}
+	if h.state.Marks = 3; h.held() != 0 {
+		t.Error("it is held back though somebody wrote something else")
+	}
+}
+
+// TestLabelsThatFollowTheStatusAreNoFight has a hook that sets a label while the parent is not ready.
+func TestLabelsThatFollowTheStatusAreNoFight(t *testing.T) {
+	h := newHistory(t)
+	for n := range uint64(100) {
+		h.state.Written = h.fresh()
+		h.sync(2, 0, func(s *loopguard.State) { s.Marks, s.Written = 1+n%2, h.fresh() })
+		if h.cause != loopguard.None || h.held() != 0 {
+			t.Fatalf("it is held back after %d changes of its status", n)
+		}
+	}
+}
+
 func TestWhatIsRememberedIsDropped(t *testing.T) {
 	var tracker loopguard.Tracker
 	now, list := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), make([]loopguard.Parent, 100_000)

@@ -156,9 +156,10 @@ func (c *Controller) stateOf(key parent.Key) (loopguard.State, bool) {
 
 // parentState returns the state of a parent without its children.
 func parentState(o *object.Object) loopguard.State {
-	var written, content maphash.Hash
-	written.SetSeed(seed)
-	content.SetSeed(seed)
+	var written, content, marks maphash.Hash
+	for _, h := range []*maphash.Hash{&written, &content, &marks} {
+		h.SetSeed(seed)
+	}
 	add := func(h *maphash.Hash, name string, value []byte) {
 		_, _ = h.WriteString(name)
 		_ = h.WriteByte(0)
@@ -173,8 +174,10 @@ func parentState(o *object.Object) loopguard.State {
 			add(&content, name, value)
 		}
 	}
-	add(&written, "labels", o.RawLabels())
-	add(&written, "annotations", o.RawAnnotations())
+	for _, h := range []*maphash.Hash{&written, &marks} {
+		add(h, "labels", o.RawLabels())
+		add(h, "annotations", o.RawAnnotations())
+	}
 	for _, name := range o.Finalizers() {
 		add(&content, name, nil)
 	}
@@ -184,7 +187,7 @@ func parentState(o *object.Object) loopguard.State {
 	if o.Deleting() {
 		add(&content, o.DeletionTime().String(), nil)
 	}
-	return loopguard.State{Written: written.Sum64(), Content: content.Sum64()}
+	return loopguard.State{Written: written.Sum64(), Marks: marks.Sum64(), Content: content.Sum64()}
 }
 
 // count adds a child to a state.

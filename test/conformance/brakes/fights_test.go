@@ -42,7 +42,7 @@ func fights(t *testing.T, e *fixture.Environment) {
 	for name, run := range map[string]func(*fighters){
 		"DeletesWhatIsMadeAgain": deletesWhatIsMadeAgain, "ReleasesWhatIsAdoptedAgain": releasesWhatIsAdoptedAgain,
 		"TwoDeleteEachOthersChildren": twoDeleteEachOthersChildren, "TwoReleaseAndAdopt": twoReleaseAndAdopt,
-		"ParentsThatAnswerEachOther": parentsThatAnswerEachOther,
+		"ParentsThatAnswerEachOther": parentsThatAnswerEachOther, "TwoAnnotateADeployment": twoAnnotateADeployment,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -158,6 +158,33 @@ func twoReleaseAndAdopt(f *fighters) {
 		f.stays(fixture.Things, "t", fixture.ConfigMaps, child)
 		f.Await(fixture.ConfigMaps, child, "to have its owner", func(o *unstructured.Unstructured) bool {
 			return cluster.Exists(o) && len(o.GetOwnerReferences()) == 1
+		})
+	}
+}
+
+// twoAnnotateADeployment has a status follow each write, by kube-controller-manager: annotations of a Deployment count in its generation.
+func twoAnnotateADeployment(f *fighters) {
+	for _, team := range []string{"a", "b"} {
+		script := f.NewScript(fixture.Decorator)
+		script.Respond(func(*fixture.Call) (*fixture.Reply, error) {
+			return &fixture.Reply{Annotations: map[string]*string{"team": &team}}, nil
+		})
+		f.Handle("/"+team, script)
+		f.running = append(f.running, f.Run(fixture.Definition{
+			Kind: fixture.Decorator, Name: f.Name + "-" + team, Sync: f.At("/" + team), Parents: []schema.GroupVersionResource{fixture.Deployments},
+		}))
+	}
+	f.Selected(fixture.Deployments, "web", map[string]any{"spec": map[string]any{
+		"replicas": 0, "selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
+		"template": map[string]any{
+			"metadata": map[string]any{"labels": map[string]any{"app": "web"}},
+			"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "nginx"}}},
+		},
+	}})
+	f.AwaitEvent("web", corev1.EventTypeWarning, "ParentFlapping", "metadata.annotations.team")
+	for _, c := range f.running {
+		c.AwaitCondition(v1alpha1.ConditionProgressing, "to say that it is slowed down", func(c metav1.Condition) bool {
+			return c.Reason == v1alpha1.ReasonChangedBack
 		})
 	}
 }
