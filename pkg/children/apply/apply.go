@@ -24,6 +24,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,9 +33,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -193,16 +197,17 @@ func (a *Applier) Apply(ctx context.Context, p plan.Plan) ([]plan.Outcome, error
 func isNamespace(key children.Key) bool { return key.Group == "" && key.Kind == "Namespace" }
 
 func (a *Applier) all(ctx context.Context, p plan.Plan, steps []plan.Step) ([]plan.Outcome, error) {
-	outcomes, errs := make([]plan.Outcome, len(steps)), make([]error, len(steps))
+	outcomes := make([]plan.Outcome, len(steps))
 	for i := range steps {
-		outcomes[i].Step = steps[i]
+		outcomes[i].Step = steps[i] // One that panics has it, too.
 	}
-	a.side(ctx, len(steps), "writing a child of "+p.ParentName, func(i int) error { return a.one(ctx, p, &outcomes[i]) }, errs)
+	_, errs := side(ctx, a, len(steps), "writing a child of "+p.ParentName, func(i int) (any, error) { return nil, a.one(ctx, p, &outcomes[i]) })
 	return outcomes, errors.Join(errs...)
 }
 
-// side calls f for each number below count, some at a time and each within a slot, and puts what it returns into errs.
-func (a *Applier) side(ctx context.Context, count int, what string, f func(i int) error, errs []error) {
+// side calls f for each number below count, some at a time and each within a slot, and returns what it returns.
+func side[T any](ctx context.Context, a *Applier, count int, what string, f func(i int) (T, error)) (results []T, errs []error) {
+	results, errs = make([]T, count), make([]error, count)
 	var running sync.WaitGroup
 	mine := make(chan struct{}, a.each)
 	for i := range count {
@@ -215,7 +220,8 @@ func (a *Applier) side(ctx context.Context, count int, what string, f func(i int
 					return err
 				}
 				defer release()
-				return f(i)
+				results[i], err = f(i)
+				return err
 			})
 		}
 		if i < count-1 {
@@ -226,6 +232,7 @@ func (a *Applier) side(ctx context.Context, count int, what string, f func(i int
 		}
 	}
 	running.Wait()
+	return results, errs
 }
 
 // errPanicked is what the span of a step that did not end ends with.
@@ -552,4 +559,128 @@ func ownership(err error) *OwnershipError {
 		return nil
 	}
 	return &OwnershipError{Fields: fields}
+}
+
+const (
+	// maxCauses is how many fields are named, and maxValue how long a value may be that is repeated, in bytes.
+	maxCauses = 3
+	maxValue  = 40
+)
+
+// An InvalidError says that the API server refuses a child as invalid. Its text has the fields and reasons, and not the values, of which
+// the API server's own text may have pages.
+type InvalidError struct {
+	// Causes are the fields and why each is refused, as in "spec.selector: field is immutable".
+	Causes []string
+	// Immutable says that a field cannot be changed in an existing object.
+	Immutable bool
+	// Record says that the annotations are too long with the record of what was applied, which no author has set.
+	Record bool
+	// Attaches says that the controller is a DecoratorController, whose attachments do not roll.
+	Attaches bool
+	// Err is the API server's error.
+	Err error
+}
+
+// Error implements error.
+func (e *InvalidError) Error() string {
+	text := strings.Join(e.Causes, "; ")
+	if e.Immutable {
+		rolling := ", or RollingRecreate for a rolling update"
+		if e.Attaches {
+			rolling = ""
+		}
+		text += "; to have the child deleted and created anew, set updateStrategy.method of its kind to Recreate" + rolling +
+			"; to keep it, return the present value"
+	}
+	if e.Record {
+		text += "; " + merge.Annotation + " is among them, which this server adds to a child that it merges; server-side apply needs none: set " +
+			"updateStrategy.apply of its kind to ServerSide"
+	}
+	return text
+}
+
+// Unwrap returns the API server's error.
+func (e *InvalidError) Unwrap() error { return e.Err }
+
+// invalid returns an InvalidError if that is what an error of the API server about a step is, and the error as it is otherwise. Of a child with
+// secrets no values are repeated.
+func (a *Applier) invalid(err error, step *plan.Step) error {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.ErrStatus.Reason != metav1.StatusReasonInvalid || status.ErrStatus.Details == nil {
+		return err
+	}
+	result := &InvalidError{Err: err, Attaches: a.attaches}
+	for _, cause := range status.ErrStatus.Details.Causes {
+		reason := withoutDump(cause.Message, step.Secret())
+		if step.Action == plan.Update && immutable(reason) {
+			result.Immutable = true
+		}
+		if step.Manager == "" && cause.Field == "metadata.annotations" && cause.Type == metav1.CauseType(field.ErrorTypeTooLong) {
+			result.Record = true
+		}
+		if cause.Field != "" && cause.Field != "<nil>" {
+			reason = cause.Field + ": " + reason
+		}
+		result.Causes = append(result.Causes, reason)
+	}
+	if len(result.Causes) == 0 {
+		return err
+	}
+	if more := len(result.Causes) - maxCauses; more > 0 {
+		result.Causes = append(result.Causes[:maxCauses], "and more")
+	}
+	return result
+}
+
+// immutable reports whether the API server's reason says that a field cannot be changed.
+func immutable(reason string) bool {
+	return slices.ContainsFunc([]string{
+		"immutable", "may not change", "may not be changed", "cannot be changed", "can not be changed", "may not be updated",
+		"updates to statefulset spec for fields other than", "may not be modified", "once set",
+	}, func(text string) bool { return strings.Contains(reason, text) })
+}
+
+// withoutDump returns what an API server says about a field without what follows on further lines, which is a difference between
+// structs, and without a value that is long, a struct, or secret.
+func withoutDump(message string, secret bool) string {
+	message, _, _ = strings.Cut(message, "\n")
+	rest, found := strings.CutPrefix(message, "Invalid value: ")
+	if !found {
+		return message
+	}
+	end := endOfValue(rest)
+	reason, found := strings.CutPrefix(rest[end:], ": ")
+	if !found {
+		return "Invalid value"
+	}
+	value := rest[:end]
+	if secret || len(value) > maxValue || strings.ContainsAny(value, "{}") {
+		return reason
+	}
+	return "Invalid value: " + value + ": " + reason
+}
+
+// endOfValue returns where a value ends that Go's %q or %#v has printed.
+func endOfValue(text string) int {
+	depth, quote := 0, byte(0)
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quote == '"' && c == '\\':
+			i++
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case c == '"', c == '`':
+			quote = c
+		case strings.IndexByte("{[(", c) >= 0:
+			depth++
+		case strings.IndexByte("}])", c) >= 0:
+			depth--
+		case depth <= 0 && strings.HasPrefix(text[i:], ": "):
+			return i
+		}
+	}
+	return len(text)
 }

@@ -68,19 +68,15 @@ func (a *Applier) Read(ctx context.Context, versions []plan.Step) map[children.K
 }
 
 func (a *Applier) read(ctx context.Context, versions []plan.Step, result map[children.Key]plan.Reading) {
-	readings, errs := make([]plan.Reading, len(versions)), make([]error, len(versions))
-	a.side(ctx, len(versions), "reading a child in another version", func(i int) error {
-		v := &versions[i]
-		o, err := a.client.Get(ctx, targetOf(v.Resource, v.Key))
+	objects, errs := side(ctx, a, len(versions), "reading a child in another version", func(i int) (*object.Object, error) {
+		o, err := a.client.Get(ctx, targetOf(versions[i].Resource, versions[i].Key))
 		if client.IsGone(err) {
-			return nil
+			return nil, nil
 		}
-		readings[i].Object = o
-		return err
-	}, errs)
+		return o, err
+	})
 	for i := range versions {
-		readings[i].Err = errs[i]
-		result[versions[i].Key] = readings[i]
+		result[versions[i].Key] = plan.Reading{Object: objects[i], Err: errs[i]}
 	}
 }
 
@@ -104,15 +100,12 @@ func (a *Applier) Try(ctx context.Context, in plan.Input) map[children.Key]plan.
 }
 
 func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[children.Key]plan.Trial) {
-	trials, errs := make([]plan.Trial, len(doubts)), make([]error, len(doubts))
-	a.side(ctx, len(doubts), "trying a child", func(i int) (err error) {
+	trials, errs := side(ctx, a, len(doubts), "trying a child", func(i int) (plan.Trial, error) {
 		if doubts[i].Fresh {
-			trials[i], err = a.complete(ctx, &doubts[i], results[doubts[i].Key])
-			return err
+			return a.complete(ctx, &doubts[i], results[doubts[i].Key])
 		}
-		trials[i], err = a.try(ctx, &doubts[i])
-		return err
-	}, errs)
+		return a.try(ctx, &doubts[i])
+	})
 	for i := range doubts {
 		trials[i].Desired, trials[i].Err = doubts[i].Desired, errs[i]
 		results[doubts[i].Key] = trials[i]
@@ -201,13 +194,11 @@ func (a *Applier) try(ctx context.Context, doubt *plan.Doubt) (plan.Trial, error
 		trial.Result = result
 	case conflict != nil && !doubt.Whole:
 		return trial, conflict
-	case conflict != nil:
-		// The other manager may be one of ours, whose fields are moved before it is applied.
+	case conflict != nil, apierrors.IsInvalid(err), impossible(err):
+		// In a conflict the other manager may be one of ours, whose fields are moved before it is applied.
 		trial = plan.Trial{}
 	case apierrors.IsConflict(err), client.IsGone(err):
 		return plan.Trial{Stale: true, Cause: err}, nil
-	case apierrors.IsInvalid(err), impossible(err):
-		trial = plan.Trial{}
 	default:
 		return trial, err
 	}
@@ -257,26 +248,26 @@ func (a *Applier) attempt(ctx context.Context, doubt *plan.Doubt, paths []string
 		c = c.Whole()
 	}
 	trial := request{verb: metrics.Trial}
-	if doubt.Manager == "" {
-		result, err := trial.count(c.Try(ctx, targetOf(doubt.Resource, doubt.Key), body))
-		for range maxInsisting {
-			if !doubt.Insists || !apierrors.IsConflict(err) {
-				break
-			}
-			// Nothing is stored: what the API server makes of the desired values does not depend on what others wrote.
-			latest, errLatest := a.client.Get(ctx, targetOf(doubt.Resource, doubt.Key))
-			if errLatest != nil {
-				break
-			}
-			if body, err = withVersion(body, latest.ResourceVersion()); err != nil {
-				return nil, err
-			}
-			result, err = trial.count(c.Try(ctx, targetOf(doubt.Resource, doubt.Key), body))
-		}
-		return result, err
+	target := targetOf(doubt.Resource, doubt.Key)
+	if doubt.Manager != "" {
+		return trial.count(c.Apply(ctx, target, client.Application{Manager: doubt.Manager, Force: doubt.Force, Try: true, Body: body}))
 	}
-	return trial.count(c.Apply(ctx, targetOf(doubt.Resource, doubt.Key),
-		client.Application{Manager: doubt.Manager, Force: doubt.Force, Try: true, Body: body}))
+	result, err := trial.count(c.Try(ctx, target, body))
+	for range maxInsisting {
+		if !doubt.Insists || !apierrors.IsConflict(err) {
+			break
+		}
+		// Nothing is stored: what the API server makes of the desired values does not depend on what others wrote.
+		latest, errLatest := a.client.Get(ctx, target)
+		if errLatest != nil {
+			break
+		}
+		if body, err = withVersion(body, latest.ResourceVersion()); err != nil {
+			return nil, err
+		}
+		result, err = trial.count(c.Try(ctx, target, body))
+	}
+	return result, err
 }
 
 // Check asks the API server whether it would take what a plan creates and updates (dry runs), and changes nothing. It returns the errors of
@@ -299,8 +290,7 @@ func (a *Applier) Check(ctx context.Context, p plan.Plan) (refused map[children.
 			steps = append(steps, step)
 		}
 	}
-	errs := make([]error, len(steps))
-	a.side(ctx, len(steps), "checking a child of "+p.ParentName, func(i int) error { return a.check(ctx, steps[i]) }, errs)
+	_, errs := side(ctx, a, len(steps), "checking a child of "+p.ParentName, func(i int) (any, error) { return nil, a.check(ctx, steps[i]) })
 	for i, err := range errs {
 		if err != nil {
 			refused[steps[i].Key] = err

@@ -17,13 +17,20 @@ limitations under the License.
 package merge
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/scratch"
 )
 
 // Difference is a place where the observed object does not hold what is desired.
@@ -169,14 +176,9 @@ func (m *merger) list(p *path, observed []any, last, desired any, schema Schema)
 			kind, keys = "map", []string{guessed}
 		}
 	}
-	switch kind {
-	case "map":
-		if keyed(observed) && keyed(was) && keyed(want) {
-			merged, err := m.keyed(p, observed, was, want, keys, item(schema))
-			return merged, true, err
-		}
-	case "set":
-		return m.set(p, observed, was, want), true, nil
+	if kind == "set" || kind == "map" && keyed(observed) && keyed(was) && keyed(want) {
+		merged, err := m.keyed(p, observed, was, want, keys, item(schema))
+		return merged, true, err
 	}
 	if m.differs(p, Difference{Observed: observed, Present: true, Desired: desired, Applied: last != nil && Equal(last, desired)}) {
 		return observed, true, nil
@@ -184,7 +186,8 @@ func (m *merger) list(p *path, observed []any, last, desired any, schema Schema)
 	return desired, true, nil
 }
 
-// keyed merges lists of objects as maps. Observed elements keep their order, new ones come after them in theirs.
+// keyed merges lists of objects as maps, and sets, whose elements are their own keys. Observed elements keep their order, new ones come after
+// them in theirs.
 func (m *merger) keyed(p *path, observed, was, want []any, keys []string, schema Schema) ([]any, error) {
 	lastByKey, wantByKey := index(was, keys, schema), index(want, keys, schema)
 	merged := make([]any, 0, len(observed)+len(want))
@@ -217,40 +220,13 @@ func (m *merger) keyed(p *path, observed, was, want []any, keys []string, schema
 			continue
 		}
 		merged = append(merged, want[i])
+		seen[key] = struct{}{} // A set has each once.
 		changed = true
 	}
 	if !changed {
 		return observed, nil
 	}
 	return merged, nil
-}
-
-// set merges lists whose elements are their own keys.
-func (m *merger) set(p *path, observed, was, want []any) []any {
-	merged := make([]any, 0, len(observed)+len(want))
-	changed := false
-	applied, wanted := elementsOf(was), elementsOf(want)
-	for _, element := range observed {
-		if applied.have(element) && !wanted.have(element) &&
-			!m.differs(p.at(stringify(element)), Difference{Observed: element, Present: true, Removed: true}) {
-			changed = true
-			continue
-		}
-		merged = append(merged, element)
-	}
-	has := elementsOf(merged)
-	for _, element := range want {
-		if has.have(element) || m.differs(p.at(stringify(element)), Difference{Desired: element, Applied: applied.have(element)}) {
-			continue
-		}
-		merged = append(merged, element)
-		has[mapKey(element)] = true
-		changed = true
-	}
-	if !changed {
-		return observed
-	}
-	return merged
 }
 
 // same reports whether two values are one and the same, without looking into them.
@@ -343,21 +319,22 @@ func Equal(a, b any) bool {
 var guessed = []string{"containerPort", "port", "mountPath", "name", "uid", "ip", "path"}
 
 func guessKey(lists ...[]any) string {
-	all := slices.Concat(lists...)
-	if len(all) == 0 || !keyed(all) {
-		return ""
+	for _, key := range guessed {
+		elements, with := 0, 0
+		for _, list := range lists {
+			elements += len(list)
+			for _, element := range list {
+				o, _ := element.(map[string]any)
+				if _, ok := o[key]; ok {
+					with++
+				}
+			}
+		}
+		if with == elements && elements > 0 {
+			return key
+		}
 	}
-	at := slices.IndexFunc(guessed, func(key string) bool {
-		return !slices.ContainsFunc(all, func(element any) bool {
-			o, _ := element.(map[string]any)
-			_, ok := o[key]
-			return !ok
-		})
-	})
-	if at < 0 {
-		return ""
-	}
-	return guessed[at]
+	return ""
 }
 
 func keyed(list []any) bool {
@@ -380,6 +357,12 @@ func index(list []any, keys []string, schema Schema) map[string]any {
 // elements may differ in another field, such as a port's protocol.
 func keysOf(list []any, keys []string, schema Schema) []string {
 	result := make([]string, len(list))
+	if keys == nil { // Elements of a set are their own keys.
+		for i, element := range list {
+			result[i] = stringify(element)
+		}
+		return result
+	}
 	times := make(map[string]int, len(list))
 	for i, element := range list {
 		key := keyOf(element, keys, schema)
@@ -403,10 +386,11 @@ func keyOf(element any, keys []string, schema Schema) string {
 		if f := field(schema, key); !ok && f != nil {
 			value, _ = f.Default()
 		}
+		part := stringify(value)
 		if i > 0 {
-			text += ","
+			part = text + "," + part
 		}
-		text += stringify(value)
+		text = part
 	}
 	return text
 }
@@ -415,6 +399,10 @@ func stringify(value any) string {
 	switch v := value.(type) {
 	case nil:
 		return ""
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	}
@@ -440,53 +428,101 @@ func othersHave(observed, last any, schema Schema) bool {
 		if !ok && last != nil {
 			return false
 		}
-		switch kind, keys := listType(schema); {
-		case kind == "map" && keyed(observed) && keyed(was):
+		if kind, keys := listType(schema); kind == "set" || kind == "map" && keyed(observed) && keyed(was) {
 			ours := index(was, keys, item(schema))
 			return slices.ContainsFunc(keysOf(observed, keys, item(schema)), func(key string) bool {
 				_, known := ours[key]
 				return !known
 			})
-		case kind == "set":
-			applied := elementsOf(was)
-			return slices.ContainsFunc(observed, func(element any) bool { return !applied.have(element) })
 		}
 	}
 	return false
 }
 
-// elements are those of a list, as keys of a map: a hook may return very long ones.
-type elements map[any]bool
+// Annotation is where a child keeps what was applied to it last (docs/reference/contract.md#s12.1).
+const Annotation = "metacontroller.k8s.io/last-applied-configuration"
 
-func elementsOf(list []any) elements {
-	e := make(elements, len(list))
-	for _, element := range list {
-		e[mapKey(element)] = true
+// hashed marks the hash that stands for a value of a Secret.
+const hashed = "sha256:"
+
+// Encode returns the text of the annotation for a desired object: its JSON with sorted keys. For a Secret it has hashes
+// in place of the values, which must not be found outside of data (docs/reference/compatibility.md#d12).
+func Encode(desired map[string]any) (string, error) {
+	if IsSecret(desired) {
+		redacted := maps.Clone(desired)
+		for _, field := range []string{"data", "stringData"} {
+			if values, ok := desired[field].(map[string]any); ok {
+				redacted[field] = hashValues(values)
+			}
+		}
+		desired = redacted
 	}
-	return e
+	buffer := scratch.Borrow()
+	defer scratch.Return(buffer)
+	if err := json.NewEncoder(buffer).Encode(desired); err != nil {
+		return "", fmt.Errorf("encoding the configuration to be applied: %w", err)
+	}
+	// The encoder ends with a line break.
+	return string(buffer.Bytes()[:buffer.Len()-1]), nil
 }
 
-func (e elements) have(element any) bool { return e[mapKey(element)] }
-
-// encoded is an object or a list as JSON.
-type encoded string
-
-// exact is up to which number each integer is one of a floating-point number.
-const exact = 1 << 53
-
-// mapKey returns what is the same, as the key of a map, for decoded JSON values that are Equal.
-func mapKey(element any) any {
-	switch v := element.(type) {
-	case float64:
-		if v == math.Trunc(v) && math.Abs(v) <= exact {
-			return int64(v)
-		}
-	case map[string]any, []any:
-		text, err := json.Marshal(v)
-		if err != nil {
-			return nil // Not reached: what was decoded can be encoded.
-		}
-		return encoded(text)
+// Decode returns the object in the text of the annotation. Text that is empty or damaged counts as nothing applied.
+func Decode(text string) map[string]any {
+	if text == "" {
+		return nil
 	}
-	return element
+	var last map[string]any
+	if err := utiljson.Unmarshal([]byte(text), &last); err != nil {
+		return nil
+	}
+	return last
+}
+
+// IsSecret reports whether a desired object is a Secret.
+func IsSecret(desired map[string]any) bool {
+	return desired["apiVersion"] == "v1" && desired["kind"] == "Secret"
+}
+
+// Observable returns a desired object in the form in which the API server shows it: the stringData of a Secret, which
+// can only be written, becomes data, and its base64 has no line breaks. Other objects are returned as they are.
+func Observable(desired map[string]any) map[string]any {
+	if !IsSecret(desired) {
+		return desired
+	}
+	values, _ := desired["stringData"].(map[string]any)
+	written, _ := desired["data"].(map[string]any)
+	data := make(map[string]any, len(written)+len(values))
+	for name, value := range written {
+		if encoded, ok := value.(string); ok {
+			value = unwrapped.Replace(encoded)
+		}
+		data[name] = value
+	}
+	for name, value := range values {
+		if plain, ok := value.(string); ok {
+			data[name] = base64.StdEncoding.EncodeToString([]byte(plain))
+		}
+	}
+	shown := maps.Clone(desired)
+	delete(shown, "stringData")
+	if len(data) > 0 {
+		shown["data"] = data
+	}
+	return shown
+}
+
+// unwrapped returns base64 without line breaks, which API servers take and do not keep.
+var unwrapped = strings.NewReplacer("\n", "", "\r", "")
+
+func hashValues(values map[string]any) map[string]any {
+	result := make(map[string]any, len(values))
+	for name, value := range values {
+		if value == nil {
+			result[name] = nil
+			continue
+		}
+		sum := sha256.Sum256([]byte(stringify(value)))
+		result[name] = hashed + hex.EncodeToString(sum[:16])
+	}
+	return result
 }

@@ -192,6 +192,10 @@ func TestMerge(t *testing.T) {
 			want: `{"l":["x","b"]}`, changed: "l[a] l[b]",
 		},
 		{
+			name: "by schema: a set in which elements are twice", schema: list("set"), observed: `{"l":["a","a","x"]}`, last: `{"l":["a"]}`, desired: `{"l":["b","b"]}`,
+			want: `{"l":["x","b"]}`, changed: "l[a] l[a] l[b]",
+		},
+		{
 			name: "by schema: atomic, in spite of names", schema: list("atomic"), observed: `{"l":[{"name":"a","x":9}]}`,
 			desired: `{"l":[{"name":"a"}]}`, want: `{"l":[{"name":"a"}]}`, changed: "l",
 		},

@@ -73,7 +73,7 @@ func (k known) Shared() bool                   { return k.shared }
 func (known) Atomic() bool                     { return false }
 
 // metadata is the schema of the metadata that all objects have.
-var metadata = known{fields: map[string]Schema{
+var metadata = known{fields: map[string]Schema{ //nolint:gochecknoglobals // It does not change.
 	"labels": known{shared: true}, "annotations": known{shared: true},
 	"ownerReferences": known{list: "map", keys: []string{"uid"}}, "finalizers": known{list: "set"},
 }}

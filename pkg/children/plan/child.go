@@ -178,7 +178,7 @@ func (c *child) inVersion(d children.Desired, o *object.Object) (*object.Object,
 // read takes the child as it was read for the observed one; nil if it changed meanwhile. It was claimed as it was: it may be somebody else's since.
 func (c *child) read(observed, read *object.Object) *object.Object {
 	same := read.UID() == observed.UID() && read.ResourceVersion() == observed.ResourceVersion()
-	if !same && !(c.in.Insists && children.Stays(observed, read, c.in.Parent)) {
+	if same = same || c.in.Insists && children.Stays(observed, read, c.in.Parent); !same {
 		c.step.Reason = Stale
 		return nil
 	}
@@ -240,9 +240,7 @@ func (c *child) create(d children.Desired) (err error) {
 // change puts the places of findings into the step.
 func (c *child) change(f findings) {
 	s := &c.step
-	for _, d := range f.all() {
-		s.Changed = append(s.Changed, Change{Path: d.Path, Observed: d.Observed, Desired: d.Desired})
-	}
+	s.Changed = f.all()
 	if f.record != "" {
 		s.Changed = append(s.Changed, Change{Path: f.record})
 	}

@@ -36,7 +36,7 @@ func TestAPlanHasADifferenceForEachPath(t *testing.T) {
 	if len(p.Steps) != 2 || p.Steps[0].Action != plan.Delete || p.Steps[0].Name != "b" || p.Steps[1].Action != plan.Update || p.Steps[1].Name != "a" {
 		t.Fatalf("the steps are %+v", p.Steps)
 	}
-	changed, want := p.Steps[1].ShownChanges(), []plan.Change{{Path: "data.k", Observed: "other", Desired: "v"}}
+	changed, want := p.Steps[1].ShownChanges(), []plan.Change{{Path: "data.k", Observed: "other", Present: true, Desired: "v", Applied: true}}
 	if !slices.Equal(changed, want) {
 		t.Errorf("the changes are %v, want %v", changed, want)
 	}
@@ -63,7 +63,7 @@ func TestAPlanThatIsThrownAwayHasNoEffect(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 {
-		if again, err := s.plan(t); err != nil || !reflect.DeepEqual(again, first) {
+		if again, err := s.plan(t); err != nil || !reflect.DeepEqual(again, first) { //nolint:govet // Both have the errors of the same facts.
 			t.Fatalf("got %+v, error %v, want %+v", again, err, first)
 		}
 	}

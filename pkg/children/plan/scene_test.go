@@ -173,7 +173,7 @@ func (s *scene) plan(t testing.TB) (plan.Plan, error) {
 	s.gather(t)
 	p, err := plan.Make(s.Input)
 	again, errAgain := plan.Make(s.Input)
-	if fmt.Sprint(err) != fmt.Sprint(errAgain) || !reflect.DeepEqual(p, again) {
+	if fmt.Sprint(err) != fmt.Sprint(errAgain) || !reflect.DeepEqual(p, again) { //nolint:govet // Both have the errors of the same facts.
 		t.Errorf("two plans from one input: %+v, %v and %+v, %v", p, err, again, errAgain)
 	}
 	s.last = p

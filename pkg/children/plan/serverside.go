@@ -358,7 +358,7 @@ func moveTo(manager string, entries []metav1.ManagedFieldsEntry, apiVersion stri
 	[]metav1.ManagedFieldsEntry, error,
 ) {
 	all := fieldpath.NewSet()
-	kept := make([]metav1.ManagedFieldsEntry, 0, len(entries))
+	kept := slices.Clone(entries)[:0]
 	for _, e := range entries {
 		if !appliedBy(e, manager) && !ofFormer(e, manager) || e.FieldsV1 == nil {
 			kept = append(kept, e)
@@ -521,7 +521,7 @@ func Managers(managed []byte, place string) ([]string, error) {
 	})
 	var names []string
 	for _, e := range entries {
-		of := e.Subresource == ""
+		of := place == "" && e.Subresource == ""
 		if place != "" && e.FieldsV1 != nil {
 			set, err := setOf(e.Manager, e.FieldsV1.GetRawBytes())
 			if err != nil {

@@ -474,7 +474,7 @@ func makeTwice(in plan.Input) (plan.Plan, error) {
 	switch again, errAgain := plan.Make(in); {
 	case fmt.Sprint(err) != fmt.Sprint(errAgain):
 		panic(fmt.Sprintf("two plans from one input fail differently: %v, %v", err, errAgain)) //nolint:forbidigo // It is for tests, which look for panics.
-	case !reflect.DeepEqual(p, again):
+	case !reflect.DeepEqual(p, again): //nolint:govet // Both have the errors of the same facts.
 		panic(fmt.Sprintf("two plans from one input differ: %+v, %+v", p, again)) //nolint:forbidigo // Likewise.
 	case !reflect.DeepEqual(before, copyOf(in.Records)):
 		panic("making a plan changed the records of " + in.ParentName) //nolint:forbidigo // Likewise.

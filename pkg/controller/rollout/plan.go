@@ -19,11 +19,13 @@ package rollout
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -104,8 +106,9 @@ func New(config Config) *Planner {
 		config.FieldPaths = []string{"spec"}
 	}
 	p := &Planner{config: config}
-	encoded, _ := json.Marshal(config.FieldPaths) // Texts can be encoded.
-	p.recorded = string(encoded)
+	if encoded, err := json.Marshal(config.FieldPaths); err == nil {
+		p.recorded = string(encoded)
+	}
 	p.selector = labels.SelectorFromSet(p.identityLabels())
 	for _, path := range config.FieldPaths {
 		p.paths = append(p.paths, strings.Split(path, "."))
@@ -188,13 +191,16 @@ func (p *Planner) Plan(in Input) (*Plan, error) {
 		return nil, errors.New("a rollout needs the latest revision and one response for each revision")
 	}
 	parent := &unstructured.Unstructured{Object: in.Revisions[0].Parent}
-	r := &run{planner: p, in: in, namespace: parent.GetNamespace(), desired: map[children.Key]bool{}, returned: map[children.Key]bool{}}
+	r := &run{planner: p, in: in, namespace: parent.GetNamespace(), returned: map[children.Key]bool{}}
+	for _, a := range in.Responses {
+		r.versions = append(r.versions, sets.New(a.Desired...))
+	}
 	for _, key := range in.Responses[0].Desired {
 		if p.rolls(key) {
-			r.desired[key] = true
+			r.rolling = append(r.rolling, key)
 		}
 	}
-	r.claims = p.claimsOf(r.namespace, in.Revisions, r.desired)
+	r.claims = p.claimsOf(r.namespace, in.Revisions, r.versions[0])
 	r.settle()
 	plan := &Plan{Finalized: true}
 	plan.Updated = r.advance()
@@ -216,8 +222,8 @@ type run struct {
 	planner   *Planner
 	in        Input
 	namespace string
-	// desired are the rolling children that the latest revision desires.
-	desired map[children.Key]bool
+	// rolling are the rolling children that the latest revision desires, in the order of its response.
+	rolling []children.Key
 	claims  claims
 	moved   []children.Key
 	// versions are the children that each revision's response holds.
@@ -237,24 +243,11 @@ func (r *run) unchanged(key children.Key) bool {
 
 // settle moves children to the latest revision that need not wait: new ones, and those that it would not change.
 func (r *run) settle() {
-	for _, a := range r.in.Responses {
-		r.versions = append(r.versions, sets.New(a.Desired...))
-	}
-	for key := range r.desired {
+	for _, key := range r.rolling {
 		index, claimed := r.claims[key]
-		if !claimed {
-			r.claims[key] = 0
-			continue
-		}
-		if index == 0 {
-			continue
-		}
-		if _, observed := r.in.Observed(key); observed {
-			if r.unchanged(key) {
-				r.claims[key] = 0
-			}
-		} else if !r.versions[index].Has(key) {
-			// Only the latest response holds the child, so it can only be created from that.
+		_, observed := r.in.Observed(key)
+		// What only the latest response holds can only be created from that.
+		if !claimed || observed && index != 0 && r.unchanged(key) || !observed && !r.versions[index].Has(key) {
 			r.claims[key] = 0
 		}
 	}
@@ -264,70 +257,46 @@ func (r *run) settle() {
 // work when it is on the latest revision and not ready. A child moves when no child of another kind is in work, and fewer of
 // its own kind than the rule's limit.
 func (r *run) advance() Condition {
-	order := r.in.Responses[0].Desired
 	if r.claims.outdated() == 0 {
 		return onLatest(r.in.Revisions[0].Object.Name)
 	}
-	work := r.inWork(order)
-	total := map[schema.GroupKind]int{}
-	for key := range r.desired {
-		total[key.GroupKind()]++
-	}
-	for _, key := range order {
-		if !r.desired[key] || r.claims[key] == 0 {
+	total, busy, all := map[schema.GroupKind]int{}, map[schema.GroupKind]int{}, 0
+	var reasons []string
+	for _, key := range r.rolling {
+		gk := key.GroupKind()
+		if total[gk]++; r.claims[key] != 0 {
 			continue
 		}
+		if reason := r.notReady(key); reason != "" {
+			busy[gk], all, reasons = busy[gk]+1, all+1, append(reasons, reason)
+		}
+	}
+	for _, key := range r.rolling {
 		gk := key.GroupKind()
-		limit := r.planner.config.Rules[gk].limit(total[gk])
-		if work.all-work.byKind[gk] > 0 || work.byKind[gk] >= limit {
+		if r.claims[key] == 0 {
+			continue
+		}
+		if all > busy[gk] || busy[gk] >= r.planner.config.Rules[gk].limit(total[gk]) {
 			break
 		}
-		r.claims[key] = 0
-		r.moved = append(r.moved, key)
-		work.add(gk)
+		r.claims[key], r.moved = 0, append(r.moved, key)
+		busy[gk], all = busy[gk]+1, all+1
 	}
 	if len(r.moved) > 0 {
 		return progressing(r.namespace, r.moved)
 	}
-	return waiting(append(work.reasons, r.withdrawn()...))
+	return waiting(append(reasons, r.withdrawn()...))
 }
 
 // withdrawn are the reasons why children that the cluster does not serve at present are not on the latest revision, in a fixed order.
 func (r *run) withdrawn() []string {
 	var reasons []string
 	for _, key := range slices.SortedFunc(maps.Keys(r.claims), children.Key.Compare) {
-		if r.claims[key] != 0 && !r.desired[key] {
+		if r.claims[key] != 0 && !r.planner.rolls(key) {
 			reasons = append(reasons, "the cluster does not serve child "+key.Kind+" "+relativeName(r.namespace, key)+" at present")
 		}
 	}
 	return reasons
-}
-
-// work counts the children in work.
-type work struct {
-	all    int
-	byKind map[schema.GroupKind]int
-	// reasons why the children in work are not ready, in the order of the response.
-	reasons []string
-}
-
-func (w *work) add(gk schema.GroupKind) {
-	w.all++
-	w.byKind[gk]++
-}
-
-func (r *run) inWork(order []children.Key) *work {
-	w := &work{byKind: map[schema.GroupKind]int{}}
-	for _, key := range order {
-		if !r.desired[key] || r.claims[key] != 0 {
-			continue
-		}
-		if reason := r.notReady(key); reason != "" {
-			w.add(key.GroupKind())
-			w.reasons = append(w.reasons, reason)
-		}
-	}
-	return w
 }
 
 // assignments returns the desired version of every child, rolling or not.
@@ -338,4 +307,167 @@ func (r *run) assignments() []Assignment {
 		out = append(out, Assignment{Key: key, Revision: index, Keep: index != 0 && !r.versions[index].Has(key)})
 	}
 	return out
+}
+
+// ConditionUpdated is the type of the condition that shows in a parent's status how its rollout is going
+// (docs/reference/contract.md#s14.4).
+const ConditionUpdated = "Updated"
+
+// Reasons of the condition Updated.
+const (
+	// ReasonOnLatestRevision: all rolling children are on the latest revision.
+	ReasonOnLatestRevision = "OnLatestRevision"
+	// ReasonProgressing: children are being moved to the latest revision.
+	ReasonProgressing = "RolloutProgressing"
+	// ReasonWaiting: children that were moved before are not ready yet. The message names the first and the check that it
+	// fails.
+	ReasonWaiting = "RolloutWaiting"
+)
+
+// Condition is the parent's condition Updated.
+type Condition struct {
+	// Status is True when all rolling children are on the latest revision, and False otherwise.
+	Status metav1.ConditionStatus
+	// Reason is one of the reasons above.
+	Reason string
+	// Message is for people.
+	Message string
+}
+
+func onLatest(revision string) Condition {
+	return Condition{metav1.ConditionTrue, ReasonOnLatestRevision, "latest ControllerRevision: " + revision}
+}
+
+func progressing(parentNamespace string, moved []children.Key) Condition {
+	names := make([]string, len(moved))
+	for i, key := range moved {
+		names[i] = key.Kind + " " + relativeName(parentNamespace, key)
+	}
+	return Condition{metav1.ConditionFalse, ReasonProgressing, "updating " + children.Enumerate(names)}
+}
+
+func waiting(reasons []string) Condition {
+	message := ""
+	if len(reasons) > 0 {
+		message = reasons[0]
+	}
+	if len(reasons) > 1 {
+		message += fmt.Sprintf(" and %d more", len(reasons)-1)
+	}
+	return Condition{metav1.ConditionFalse, ReasonWaiting, message}
+}
+
+// Apply returns the status with the condition in its conditions, in place of any of that type that the hook set. The status
+// is the hook's and may be nil; observed is the parent's present status, from which lastTransitionTime is taken; neither is
+// modified. A status whose conditions are no list is returned as it is.
+//
+// The lastTransitionTime is kept while the status of the condition stays the same. If the observed condition has none,
+// because the parent's schema prunes the field, none is added: adding it would write the parent in every sync.
+func (c Condition) Apply(status, observed map[string]any, now time.Time) map[string]any {
+	var conditions []any
+	if value := status["conditions"]; value != nil {
+		var ok bool
+		if conditions, ok = value.([]any); !ok {
+			return status
+		}
+	}
+	out := maps.Clone(status)
+	if out == nil {
+		out = map[string]any{}
+	}
+	updated := map[string]any{
+		"type": ConditionUpdated, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
+	}
+	if since := c.since(observed, now); since != "" {
+		updated["lastTransitionTime"] = since
+	}
+	at := slices.IndexFunc(conditions, isUpdated)
+	if at < 0 {
+		at = len(conditions)
+	}
+	out["conditions"] = slices.Insert(slices.DeleteFunc(slices.Clone(conditions), isUpdated), at, any(updated))
+	return out
+}
+
+// since returns the lastTransitionTime; empty for none.
+func (c Condition) since(observed map[string]any, now time.Time) string {
+	conditions, _ := observed["conditions"].([]any)
+	if at := slices.IndexFunc(conditions, isUpdated); at >= 0 {
+		if before, ok := conditions[at].(map[string]any); ok && before["status"] == string(c.Status) {
+			since, _ := before["lastTransitionTime"].(string)
+			return since
+		}
+	}
+	return now.UTC().Format(time.RFC3339)
+}
+
+func isUpdated(condition any) bool {
+	fields, ok := condition.(map[string]any)
+	return ok && fields["type"] == ConditionUpdated
+}
+
+// Child is an observed child. The compact objects of the cluster cache implement it.
+type Child interface {
+	// Generation is the child's metadata.generation; 0 for kinds that have none.
+	Generation() int64
+	// Deleting reports whether the child is being deleted.
+	Deleting() bool
+	// Value returns a nested field, nil if there is none.
+	Value(path ...string) any
+}
+
+// notReady returns why a child on the latest revision is not ready, so that the rollout waits for it; empty when it is ready
+// (docs/reference/contract.md#s14.5). Beyond the contract, a child that is being deleted is not ready.
+func (r *run) notReady(key children.Key) string {
+	name := key.Kind + " " + relativeName(r.namespace, key)
+	child, ok := r.in.Observed(key)
+	switch {
+	case !ok:
+		return "missing child " + name
+	case child.Deleting():
+		return "child " + name + " is being deleted"
+	case !r.unchanged(key):
+		return "child " + name + " has not been updated to the latest revision"
+	}
+	rule := r.planner.config.Rules[key.GroupKind()]
+	if rule.InPlace {
+		if seen, _ := child.Value("status", "observedGeneration").(int64); seen > 0 && seen < child.Generation() {
+			return fmt.Sprintf("child %s has not observed its latest change: status.observedGeneration is %d, metadata.generation is %d",
+				name, seen, child.Generation())
+		}
+	}
+	for _, check := range rule.Conditions {
+		if reason := unmet(child, check); reason != "" {
+			return "child " + name + ": " + reason
+		}
+	}
+	return ""
+}
+
+// unmet returns why the child fails the check; empty when it passes.
+func unmet(child Child, check v1alpha1.StatusConditionCheck) string {
+	condition := statusCondition(child, check.Type)
+	status, _ := condition["status"].(string)
+	reason, _ := condition["reason"].(string)
+	switch {
+	case condition == nil:
+		return fmt.Sprintf("it has no condition %q", check.Type)
+	case check.Status != nil && status != *check.Status:
+		return fmt.Sprintf("condition %q has status %q, want %q", check.Type, status, *check.Status)
+	case check.Reason != nil && reason != *check.Reason:
+		return fmt.Sprintf("condition %q has reason %q, want %q", check.Type, reason, *check.Reason)
+	default:
+		return ""
+	}
+}
+
+// statusCondition returns the first condition of that type, nil if there is none. Entries that are no conditions are skipped.
+func statusCondition(child Child, conditionType string) map[string]any {
+	conditions, _ := child.Value("status", "conditions").([]any)
+	for _, entry := range conditions {
+		if condition, ok := entry.(map[string]any); ok && condition["type"] == conditionType {
+			return condition
+		}
+	}
+	return nil
 }

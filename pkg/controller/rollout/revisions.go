@@ -144,19 +144,17 @@ func number(r *v1alpha1.ControllerRevision) int64 {
 	return n
 }
 
-// numberLatest gives the latest revision a number, unless it would come before the others without one, and reports whether it did. It has to be
-// written with the children that the revision gets, or before them.
-func numberLatest(latest *v1alpha1.ControllerRevision, exists bool, others []Revision) bool {
+// numberLatest gives the latest revision a number, unless it would come before the others without one. It has to be written with the children
+// that the revision gets, or before them.
+func numberLatest(latest *v1alpha1.ControllerRevision, exists bool, others []Revision) {
 	greatest, first := int64(0), exists
 	for _, other := range others {
 		greatest = max(greatest, number(other.Object))
 		first = first && newestFirst(latest, other.Object) < 0
 	}
-	if first || len(others) == 0 || greatest == math.MaxInt64 {
-		return false
+	if !first && len(others) > 0 && greatest < math.MaxInt64 {
+		metav1.SetMetaDataAnnotation(&latest.ObjectMeta, AnnotationNumber, strconv.FormatInt(greatest+1, 10))
 	}
-	metav1.SetMetaDataAnnotation(&latest.ObjectMeta, AnnotationNumber, strconv.FormatInt(greatest+1, 10))
-	return true
 }
 
 func decodePatch(r *v1alpha1.ControllerRevision) (map[string]any, error) {
@@ -214,8 +212,11 @@ func (p *Planner) writes(parent *unstructured.Unstructured, revisions []Revision
 				retired = append(retired, r)
 			}
 		default:
-			updated, changed := p.update(parent, r, children, index == 0)
-			if index == 0 && numberLatest(updated, true, revisions[1:]) || changed {
+			updated := p.update(parent, r, children, index == 0)
+			if index == 0 {
+				numberLatest(updated, true, revisions[1:])
+			}
+			if !reflect.DeepEqual(updated, r.Object) {
 				changes = append(changes, Write{Update, updated})
 			}
 		}
@@ -227,69 +228,49 @@ func (p *Planner) writes(parent *unstructured.Unstructured, revisions []Revision
 func (p *Planner) retire(parent *unstructured.Unstructured, revisions []Revision) (writes []Write) {
 	slices.SortStableFunc(revisions, func(a, b Revision) int { return newestFirst(a.Object, b.Object) })
 	for n, r := range revisions {
-		switch {
-		case n >= p.config.HistoryLimit:
+		if n >= p.config.HistoryLimit {
 			writes = append(writes, Write{Delete, r.Object.DeepCopy()})
-		default:
-			if updated, changed := p.update(parent, r, nil, false); changed {
-				writes = append(writes, Write{Update, updated})
-			}
+		} else if updated := p.update(parent, r, nil, false); !reflect.DeepEqual(updated, r.Object) {
+			writes = append(writes, Write{Update, updated})
 		}
 	}
 	return writes
 }
 
 // update returns the revision with the children, its owner, whether it is superseded, the field paths that it records, and, when it is the latest,
-// with the right patch. It reports whether it had something else before.
-func (p *Planner) update(parent *unstructured.Unstructured, r Revision, children []v1alpha1.ControllerRevisionChildren, latest bool) (*v1alpha1.ControllerRevision, bool) {
-	updated, changed := r.Object.DeepCopy(), false
+// with the right patch.
+func (p *Planner) update(parent *unstructured.Unstructured, r Revision, children []v1alpha1.ControllerRevisionChildren, latest bool) *v1alpha1.ControllerRevision {
+	updated := r.Object.DeepCopy()
 	if !sameChildren(updated.Children, children) {
-		updated.Children, changed = children, true
+		updated.Children = children
 	}
 	if metav1.GetControllerOfNoCopy(updated) == nil {
 		own(updated, parent)
-		changed = true
 	}
-	if mark(updated, !latest) {
-		changed = true
+	if _, marked := updated.Annotations[v1alpha1.AnnotationSuperseded]; latest {
+		delete(updated.Annotations, v1alpha1.AnnotationSuperseded)
+	} else if !marked {
+		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, v1alpha1.AnnotationSuperseded, "true")
 	}
 	if latest {
 		if patch, ok := repaired(r); ok {
-			updated.ParentPatch.Raw, changed = patch, true
+			updated.ParentPatch.Raw = patch
 		}
 	}
-	if p.recordPaths(parent, r, updated, latest && changed) {
-		changed = true
-	}
-	return updated, changed
+	p.recordPaths(parent, r, updated, latest && !reflect.DeepEqual(updated, r.Object))
+	return updated
 }
 
-// recordPaths says on a revision that it records the present field paths, and reports whether it said something else before. One that says
-// nothing is left alone, unless always is set.
-func (p *Planner) recordPaths(parent *unstructured.Unstructured, r Revision, updated *v1alpha1.ControllerRevision, always bool) bool {
+// recordPaths says on a revision that it records the present field paths. One that says nothing is left alone, unless always is set.
+func (p *Planner) recordPaths(parent *unstructured.Unstructured, r Revision, updated *v1alpha1.ControllerRevision, always bool) {
 	recorded, says := updated.Annotations[AnnotationFieldPaths]
 	if recorded == p.recorded || !says && !always {
-		return false
+		return
 	}
-	if !reflect.DeepEqual(restore(parent.Object, r.patch, p.paths, p.config.FieldPaths), r.Parent) {
-		// An older one may be without a field only because that was no part of revisions: its children have it.
-		return false
+	// An older one may be without a field only because that was no part of revisions: its children have it.
+	if reflect.DeepEqual(restore(parent.Object, r.patch, p.paths, p.config.FieldPaths), r.Parent) {
+		metav1.SetMetaDataAnnotation(&updated.ObjectMeta, AnnotationFieldPaths, p.recorded)
 	}
-	metav1.SetMetaDataAnnotation(&updated.ObjectMeta, AnnotationFieldPaths, p.recorded)
-	return true
-}
-
-// mark says on a revision whether it is superseded, and reports whether it said otherwise before.
-func mark(r *v1alpha1.ControllerRevision, superseded bool) bool {
-	if _, marked := r.Annotations[v1alpha1.AnnotationSuperseded]; marked == superseded {
-		return false
-	}
-	if superseded {
-		metav1.SetMetaDataAnnotation(&r.ObjectMeta, v1alpha1.AnnotationSuperseded, "true")
-	} else {
-		delete(r.Annotations, v1alpha1.AnnotationSuperseded)
-	}
-	return true
 }
 
 // repaired returns the patch that the latest revision must have; false when it has it.
@@ -320,14 +301,14 @@ func (c claims) outdated() int {
 // desired are dropped. A child that two revisions claim, because a write was interrupted, is on the newer one.
 //
 // Of a kind that is not served, nothing is dropped: its children may all be there, and would move at once when it is served again.
-func (p *Planner) claimsOf(parentNamespace string, revisions []Revision, desired map[children.Key]bool) claims {
+func (p *Planner) claimsOf(parentNamespace string, revisions []Revision, desired sets.Set[children.Key]) claims {
 	out := claims{}
 	for index, r := range revisions {
 		for _, claimed := range r.Object.Children {
 			unserved := p.unserved(schema.GroupKind{Group: claimed.APIGroup, Kind: claimed.Kind})
 			for _, name := range claimed.Names {
 				key := absoluteKey(parentNamespace, claimed.APIGroup, claimed.Kind, name)
-				if _, taken := out[key]; (unserved || desired[key]) && !taken {
+				if _, taken := out[key]; (unserved || p.rolls(key) && desired.Has(key)) && !taken {
 					out[key] = index
 				}
 			}
