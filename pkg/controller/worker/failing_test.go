@@ -29,7 +29,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
 func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
@@ -59,7 +58,7 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 			},
 		})
 		syncOnce := func(k parent.Key) {
-			p.Enqueue(k, workqueue.Live)
+			p.Enqueue(k, worker.Live)
 			synctest.Wait()
 			<-time.After(time.Second)
 		}
@@ -114,7 +113,7 @@ func TestPendingKeysAreQueuedOrUnderWork(t *testing.T) {
 			return worker.Result{}, errors.New(k.Name)
 		}})
 		for _, name := range []string{"a", "b", "c"} {
-			p.Enqueue(key(name), workqueue.Live)
+			p.Enqueue(key(name), worker.Live)
 		}
 		synctest.Wait()
 		if got := p.Pending(); got != 3 {
@@ -143,12 +142,12 @@ func TestAParentThatIsAskedToWaitFailsNoMore(t *testing.T) {
 					}
 					return worker.Result{}, then
 				}})
-				p.Enqueue(key("p"), workqueue.Live)
+				p.Enqueue(key("p"), worker.Live)
 				synctest.Wait()
 				if p.Failing() != 1 {
 					t.Fatalf("%d parents fail after a failure", p.Failing())
 				}
-				p.Enqueue(key("p"), workqueue.Live)
+				p.Enqueue(key("p"), worker.Live)
 				synctest.Wait()
 				if p.Failing() != 0 || len(p.Errors()) > 0 {
 					t.Errorf("%d parents fail, with %v, after sync %d", p.Failing(), p.Errors(), syncs.Load())

@@ -27,7 +27,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
 func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
@@ -46,7 +45,7 @@ func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 			}
 		}})
 		for _, name := range []string{"a", "b", "c"} {
-			p.Enqueue(key(name), workqueue.Live)
+			p.Enqueue(key(name), worker.Live)
 		}
 		synctest.Wait()
 		p.Pause()
@@ -59,7 +58,7 @@ func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 		if p.UnderWay() != 0 || begun.Load() != 2 || p.Pending() != 3 {
 			t.Errorf("%d syncs are under way and %d began; %d keys wait; want 0, 2 and 3", p.UnderWay(), begun.Load(), p.Pending())
 		}
-		p.Enqueue(key("d"), workqueue.Resync)
+		p.Enqueue(key("d"), worker.Resync)
 		p.Forget(key("b"))
 		close(block)
 		p.Resume()
@@ -85,7 +84,7 @@ func TestAPoolThatBeginsPausedSyncsNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); p.Run(ctx) }()
-		p.Enqueue(key("a"), workqueue.Live)
+		p.Enqueue(key("a"), worker.Live)
 		<-time.After(time.Hour)
 		if synced.Load() != 0 {
 			t.Error("a key is synced during a pause")
@@ -115,7 +114,7 @@ func TestASyncThatEndsWellDuringAPauseIsNotRepeated(t *testing.T) {
 			synced.Add(1)
 			return worker.Result{}, nil
 		}})
-		p.Enqueue(key("a"), workqueue.Live)
+		p.Enqueue(key("a"), worker.Live)
 		synctest.Wait()
 		p.Pause()
 		<-time.After(time.Minute)
@@ -147,7 +146,7 @@ func TestTheParentThatFailsLongestStaysTheSame(t *testing.T) {
 		}
 		want("")
 		for _, name := range []string{"a", "b", "c"} {
-			p.Enqueue(key(name), workqueue.Live)
+			p.Enqueue(key(name), worker.Live)
 			<-time.After(time.Second)
 		}
 		for range 20 { // Retries, of which each is the latest once.
@@ -155,11 +154,11 @@ func TestTheParentThatFailsLongestStaysTheSame(t *testing.T) {
 			<-time.After(time.Second)
 		}
 		healthy.Store("a")
-		p.Enqueue(key("a"), workqueue.Live)
+		p.Enqueue(key("a"), worker.Live)
 		<-time.After(time.Second)
 		want("b")
 		healthy.Store("")
-		p.Enqueue(key("a"), workqueue.Live)
+		p.Enqueue(key("a"), worker.Live)
 		<-time.After(time.Second)
 		want("b")
 		p.Forget(key("b"))

@@ -28,7 +28,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -85,7 +84,7 @@ type Pool struct {
 	Counters Counters
 
 	config  Config
-	queue   *workqueue.Queue[parent.Key]
+	queue   *Queue[parent.Key]
 	failing failing
 	brake   brake
 
@@ -107,23 +106,23 @@ func New(c Config) *Pool {
 	}
 	p := &Pool{
 		config: c, waits: map[parent.Key]*waiting{},
-		queue: workqueue.New[parent.Key](workqueue.Options{Clock: c.Clock, Random: c.Random, Metrics: c.Metrics.Queue(), Triggers: c.Triggers}),
+		queue: newQueue[parent.Key](Options{Clock: c.Clock, Random: c.Random, Metrics: c.Metrics.Queue(), Triggers: c.Triggers}),
 	}
 	c.Metrics.Queue().Observe(p.state)
 	return p
 }
 
 // Enqueue adds key to the queue.
-func (p *Pool) Enqueue(key parent.Key, priority workqueue.Priority) { p.queue.Add(key, priority) }
+func (p *Pool) Enqueue(key parent.Key, priority Priority) { p.queue.Add(key, priority) }
 
 // EnqueueBecause adds key to the queue, with the reason.
-func (p *Pool) EnqueueBecause(key parent.Key, priority workqueue.Priority, why trigger.Trigger) {
+func (p *Pool) EnqueueBecause(key parent.Key, priority Priority, why trigger.Trigger) {
 	p.queue.AddBecause(key, priority, why)
 }
 
 // EnqueueAfter adds key to the queue after a time. It has no effect on one that is added sooner; a later sync does not cancel it.
 func (p *Pool) EnqueueAfter(key parent.Key, after time.Duration) {
-	p.queue.AddAfter(key, after, workqueue.Live)
+	p.queue.AddAfter(key, after, Live)
 }
 
 // Forget drops all that is pending or remembered for a parent that is gone.
@@ -220,7 +219,7 @@ func (p *Pool) processNextItem(ctx context.Context) bool {
 }
 
 // cut reports whether a sync was cut short by a pause; then its key is queued again.
-func (p *Pool) cut(bound context.Context, key parent.Key, priority workqueue.Priority) bool {
+func (p *Pool) cut(bound context.Context, key parent.Key, priority Priority) bool {
 	if !p.brake.cut(bound) {
 		return false
 	}
@@ -242,7 +241,7 @@ func (p *Pool) synced(ctx context.Context, key parent.Key, result Result, err er
 		p.config.Recovered(key)
 	}
 	if result.ResyncAfter > 0 {
-		p.queue.AddAfter(key, result.ResyncAfter, workqueue.Live)
+		p.queue.AddAfter(key, result.ResyncAfter, Live)
 	}
 }
 
@@ -285,7 +284,7 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 	}
 	if f.after > 0 && f.after >= after {
 		after = f.after
-		p.queue.RetryAfter(key, after, workqueue.Retry, f)
+		p.queue.RetryAfter(key, after, Retry, f)
 	}
 	p.config.Metrics.Synced(f.result, took)
 	if f.result != metrics.Failed {
@@ -309,7 +308,7 @@ func (p *Pool) retry(ctx context.Context, key parent.Key, result Result, err err
 		p.config.Failed(ctx, key, err)
 	}
 	if result.ResyncAfter > 0 && result.ResyncAfter < after {
-		p.queue.AddAfter(key, result.ResyncAfter, workqueue.Retry)
+		p.queue.AddAfter(key, result.ResyncAfter, Retry)
 	}
 }
 
@@ -323,7 +322,7 @@ func (p *Pool) await(ctx context.Context, key parent.Key, e *WaitError) {
 		done := false
 		err := recovery.Call(ctx, "waiting for "+e.For, func() error { done = e.Done(ctx); return nil })
 		if done && err == nil && ctx.Err() == nil {
-			p.queue.AddBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncWaitEnded))
+			p.queue.AddBecause(key, Live, trigger.Of(v1alpha1.SyncWaitEnded))
 		}
 	})
 }

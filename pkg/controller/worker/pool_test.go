@@ -28,7 +28,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -39,7 +38,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -51,8 +49,6 @@ func (l later) RetryAfter() time.Duration { return l.after }
 func key(name string) parent.Key {
 	return parent.NewKey(schema.GroupResource{Group: "example.com", Resource: "things"}, "ns", name)
 }
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // run runs a pool until the test ends.
 func run(t *testing.T, c worker.Config) (*worker.Pool, *sync.Map) {
@@ -110,7 +106,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 				}
 				return worker.Result{}, nil
 			}})
-			p.Enqueue(key("a"), workqueue.Live)
+			p.Enqueue(key("a"), worker.Live)
 			<-again
 			if _, got := reported.Load(key("a")); got != tc.reported {
 				t.Errorf("reported = %v, want %v: %s", got, tc.reported, tc.reason)
@@ -134,8 +130,8 @@ func TestAPanicStopsNothing(t *testing.T) {
 		}
 		return worker.Result{}, nil
 	}})
-	p.Enqueue(key("bad"), workqueue.Live)
-	p.Enqueue(key("good"), workqueue.Live)
+	p.Enqueue(key("bad"), worker.Live)
+	p.Enqueue(key("good"), worker.Live)
 	<-done
 	if _, ok := reported.Load(key("bad")); !ok {
 		t.Error("a panic of one parent's sync was not reported")
@@ -166,12 +162,12 @@ func TestAWorkerGoesOnWithTheSyncThatFollows(t *testing.T) {
 		if _, ok := p.GoOn(k); ok {
 			t.Error("it goes on although nothing asks for it")
 		}
-		p.Enqueue(key("b"), workqueue.Live)
-		p.EnqueueBecause(k, workqueue.Live, trigger.Of(v1alpha1.SyncChildChanged))
+		p.Enqueue(key("b"), worker.Live)
+		p.EnqueueBecause(k, worker.Live, trigger.Of(v1alpha1.SyncChildChanged))
 		why, _ := p.GoOn(k)
 		return worker.Result{Next: next, Why: why}, nil
 	}})
-	p.Enqueue(key("a"), workqueue.Live)
+	p.Enqueue(key("a"), worker.Live)
 	close(built)
 	<-done
 	if want := []string{"a", "next a", "b"}; !slices.Equal(order[:3], want) {
@@ -198,8 +194,8 @@ func TestAPanicBesideTheSyncStopsNoWorker(t *testing.T) {
 			return worker.Result{}, nil
 		},
 	})
-	p.Enqueue(key("bad"), workqueue.Live)
-	p.Enqueue(key("good"), workqueue.Live)
+	p.Enqueue(key("bad"), worker.Live)
+	p.Enqueue(key("good"), worker.Live)
 	<-done
 }
 
@@ -218,7 +214,7 @@ func TestAKeyIsHeldBackUntilItIsReleased(t *testing.T) {
 			return worker.Result{}, nil
 		},
 	})
-	p.Enqueue(key("a"), workqueue.Live)
+	p.Enqueue(key("a"), worker.Live)
 	<-held
 	select {
 	case <-synced:
@@ -240,7 +236,7 @@ func TestResyncAfterSyncsAgain(t *testing.T) {
 		}
 		return worker.Result{ResyncAfter: time.Millisecond}, nil
 	}})
-	p.Enqueue(key("a"), workqueue.Live)
+	p.Enqueue(key("a"), worker.Live)
 	<-again
 }
 
@@ -259,7 +255,7 @@ func TestASyncUnderWayIsNotInterruptedAtTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); p.Run(ctx) }()
-	p.Enqueue(key("a"), workqueue.Live)
+	p.Enqueue(key("a"), worker.Live)
 	<-started
 	cancel()
 	close(release)
@@ -294,7 +290,7 @@ func TestOnlyMatchingErrorsAreRetried(t *testing.T) {
 	defer cancel()
 	// One worker syncs in this order, so that none of the former two is under way when the last one is.
 	for _, name := range []string{"broken", "unresolved", "last"} {
-		p.Enqueue(key(name), workqueue.Live)
+		p.Enqueue(key(name), worker.Live)
 		<-failing
 	}
 	p.RetryFailed(func(err error) bool { return errors.Is(err, errUnresolved) })
@@ -330,7 +326,7 @@ func TestMetricsShowWhatAPoolDoes(t *testing.T) {
 	})
 	m.CountParents(func() int { return 10 })
 	for _, name := range []string{"fine", "held", "refused", "postponed", "stuck"} {
-		p.Enqueue(key(name), workqueue.Live)
+		p.Enqueue(key(name), worker.Live)
 	}
 	<-stuck
 	want := map[string]float64{
@@ -414,7 +410,7 @@ func TestErrorsThatUsuallyPassAreReportedWhenTheyLast(t *testing.T) {
 				}
 				return worker.Result{}, fmt.Errorf("writing: %w", tc.err)
 			}})
-			p.Enqueue(key("a"), workqueue.Live)
+			p.Enqueue(key("a"), worker.Live)
 			<-enough
 			if _, got := reported.Load(key("a")); got != tc.reported {
 				t.Errorf("reported = %v, want %v: %s", got, tc.reported, tc.reason)
@@ -451,9 +447,9 @@ func TestAConflictDoesNotWaitAsLongAsTheFailuresBefore(t *testing.T) {
 					close(again)
 					return worker.Result{}, nil
 				}})
-				p.Enqueue(key("a"), workqueue.Live)
+				p.Enqueue(key("a"), worker.Live)
 				<-failed
-				p.Enqueue(key("a"), workqueue.Live)
+				p.Enqueue(key("a"), worker.Live)
 				began := time.Now()
 				<-again
 				if took := time.Since(began); took < time.Second != tc.soon {
@@ -494,7 +490,7 @@ func TestWaitingEndsWithItsCause(t *testing.T) {
 				}}
 			}})
 			for n, waits := range tc.syncs {
-				p.Enqueue(key("a"), workqueue.Live)
+				p.Enqueue(key("a"), worker.Live)
 				<-synced
 				if !waits {
 					continue

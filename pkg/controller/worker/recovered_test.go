@@ -30,7 +30,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
 // TestARecoveryIsToldWhateverCameBetween has a sync that has to wait between the one that fails and the one that succeeds.
@@ -59,10 +58,10 @@ func TestARecoveryIsToldWhateverCameBetween(t *testing.T) {
 						return worker.Result{}, nil
 					},
 				})
-				p.Enqueue(key("a"), workqueue.Live)
+				p.Enqueue(key("a"), worker.Live)
 				<-time.After(time.Hour)
 				synctest.Wait()
-				p.Enqueue(key("a"), workqueue.Live) // It is well already.
+				p.Enqueue(key("a"), worker.Live) // It is well already.
 				synctest.Wait()
 				if n := int(syncs.Load()); n != len(tc.errs)+2 || recovered.Load() != tc.want {
 					t.Errorf("%d syncs, recovered %d times, want %d", n, recovered.Load(), tc.want)
@@ -89,7 +88,7 @@ func TestNothingIsToldOfAParentThatLeft(t *testing.T) {
 				return worker.Result{}, nil
 			},
 		})
-		p.Enqueue(key("a"), workqueue.Live)
+		p.Enqueue(key("a"), worker.Live)
 		for range 100 { // Until the second sync.
 			if synctest.Wait(); syncs.Load() == 2 {
 				break
@@ -100,7 +99,7 @@ func TestNothingIsToldOfAParentThatLeft(t *testing.T) {
 			t.Errorf("%d conflicts in a row, want 1: the failure before is none", n)
 		}
 		p.Forget(key("a"))
-		p.Enqueue(key("a"), workqueue.Live)
+		p.Enqueue(key("a"), worker.Live)
 		<-time.After(time.Hour)
 		if n := recovered.Load(); n != 0 || p.Conflicts(key("a")) != 0 {
 			t.Errorf("told %d times, %d conflicts; the parent that failed is gone", n, p.Conflicts(key("a")))
@@ -121,7 +120,7 @@ func TestNothingIsRememberedOfAParentThatLeavesDuringItsSync(t *testing.T) {
 					p.Forget(key)
 					return worker.Result{}, err
 				}})
-				p.Enqueue(key("a"), workqueue.Live)
+				p.Enqueue(key("a"), worker.Live)
 				synctest.Wait()
 				if p.Conflicts(key("a")) != 0 || p.Failing() != 0 || len(p.Errors()) != 0 {
 					t.Errorf("%d conflicts, %d parents fail, errors %v; want none", p.Conflicts(key("a")), p.Failing(), p.Errors())

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package workqueue
+package worker
 
 import (
 	"context"
@@ -75,17 +75,17 @@ type Queue[K comparable] struct {
 	filled     sync.Cond
 	items      map[K]*item[K]
 	most       int // the most items that the map had at a time
-	lists      [priorities]list[K]
+	lists      [priorities]fifo[K]
 	delays     delays[K]
-	spare      list[K]
+	spare      fifo[K]
 	pops       uint64
 	processing int
 	paused     bool
 	closed     bool
 }
 
-// New returns a queue. It starts nothing.
-func New[K comparable](o Options) *Queue[K] {
+// newQueue returns a queue. It starts nothing.
+func newQueue[K comparable](o Options) *Queue[K] {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}

@@ -14,12 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package workqueue
+package worker
 
 import "time"
 
-// Look is what a queue knows of one key. The zero value says that it knows nothing.
-type Look struct {
+// keyLook is what a queue knows of one key. The zero value says that it knows nothing.
+type keyLook struct {
 	// Queued says that the key is in the queue, or will be when the worker that has it is done; Processing that a worker has it; Held that
 	// a worker had it and that something will release it.
 	Queued, Processing, Held bool
@@ -31,14 +31,14 @@ type Look struct {
 }
 
 // Look returns what the queue knows of a key.
-func (q *Queue[K]) Look(key K) Look {
+func (q *Queue[K]) Look(key K) keyLook {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i, ok := q.items[key]
 	if !ok {
-		return Look{}
+		return keyLook{}
 	}
-	look := Look{
+	look := keyLook{
 		Queued: i.queued != none || i.again != none, Processing: i.processing, Held: i.held != none && i.queued == none,
 		Failures: int(i.failures), Err: i.err,
 	}

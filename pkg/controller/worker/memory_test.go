@@ -14,13 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package workqueue_test
+package worker
 
 import (
 	"runtime"
 	"testing"
-
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 )
 
 // wide is a key of which a map has much memory, since it is just short enough to be in the map itself.
@@ -31,10 +29,10 @@ type wide struct {
 
 func TestAQueueWithoutKeysKeepsNoMemoryOfThem(t *testing.T) {
 	const keys = 100_000
-	q := workqueue.New[wide](workqueue.Options{})
+	q := newQueue[wide](Options{})
 	round := func() {
 		for n := range keys {
-			q.Add(wide{n: n}, workqueue.Live)
+			q.Add(wide{n: n}, Live)
 		}
 		for n := range keys {
 			key, _, _ := q.Get()

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package workqueue
+package worker
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ import (
 )
 
 func BenchmarkAddGetDone(b *testing.B) {
-	q := New[int](Options{})
+	q := newQueue[int](Options{})
 	b.Cleanup(run(b, q))
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
@@ -35,7 +35,7 @@ func BenchmarkAddGetDone(b *testing.B) {
 }
 
 func BenchmarkAddQueued(b *testing.B) {
-	q := New[int](Options{})
+	q := newQueue[int](Options{})
 	b.Cleanup(run(b, q))
 	for n := range 10000 {
 		q.Add(n, Resync)
@@ -47,7 +47,7 @@ func BenchmarkAddQueued(b *testing.B) {
 }
 
 func BenchmarkDelayed10000(b *testing.B) {
-	q := New[int](Options{})
+	q := newQueue[int](Options{})
 	b.Cleanup(run(b, q))
 	for n := range 10000 {
 		q.AddAfter(n, time.Hour+time.Duration(n), Resync)

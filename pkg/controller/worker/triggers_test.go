@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package workqueue
+package worker
 
 import (
 	"errors"
@@ -127,7 +127,7 @@ func TestKeysCarryWhyTheyAreProcessed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakeClock(time.Now())
-			q := New[string](Options{Clock: clock, Triggers: true})
+			q := newQueue[string](Options{Clock: clock, Triggers: true})
 			tc.act(q, clock)
 			if got, begun := begin(q); got != tc.want || begun.Waited != tc.waited {
 				t.Errorf("%s The reasons are %q after %s, want %q after %s", tc.reason, got, begun.Waited, tc.want, tc.waited)
@@ -141,7 +141,7 @@ func TestKeysCarryWhyTheyAreProcessed(t *testing.T) {
 }
 
 func TestReasonsAreNotKeptUnlessTheyAreWanted(t *testing.T) {
-	q := New[string](Options{})
+	q := newQueue[string](Options{})
 	q.AddBecause("a", Live, trigger.Of(v1alpha1.SyncTimer))
 	if _, begun := begin(q); begun.Triggers != nil || begun.Waited != 0 {
 		t.Errorf("there is %+v", begun)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package workqueue
+package worker
 
 import (
 	"context"
@@ -41,7 +41,7 @@ type popped struct {
 func newTestQueue(t *testing.T) (*Queue[string], *testclock.FakeClock) {
 	t.Helper()
 	c := testclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	q := New[string](Options{Clock: c, Jitter: -1})
+	q := newQueue[string](Options{Clock: c, Jitter: -1})
 	t.Cleanup(run(t, q))
 	return q, c
 }
@@ -355,7 +355,7 @@ func TestDoneWithoutGetIsIgnored(t *testing.T) {
 }
 
 func TestGetEndsWithRun(t *testing.T) {
-	q := New[string](Options{})
+	q := newQueue[string](Options{})
 	stop := run(t, q)
 	var waiting sync.WaitGroup
 	var ended atomic.Int32
@@ -383,7 +383,7 @@ func TestGetEndsWithRun(t *testing.T) {
 // that nothing is lost, and that nothing is left.
 func TestNoKeyIsProcessedTwiceAtATime(t *testing.T) {
 	const keys, workers, producers, rounds = 50, 8, 4, 2000
-	q := New[int](Options{BaseDelay: time.Microsecond, MaxDelay: 10 * time.Microsecond})
+	q := newQueue[int](Options{BaseDelay: time.Microsecond, MaxDelay: 10 * time.Microsecond})
 	stop := run(t, q)
 	var busy [keys]atomic.Bool
 	var asked, seen [keys]atomic.Int64

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package workqueue
+package worker
 
 import (
 	"time"
@@ -80,13 +80,13 @@ func (i *item[K]) idle() bool {
 	return i.queued == none && i.held == none && i.delayed == notDelayed && !i.processing && i.failures == 0 && i.err == nil
 }
 
-// list is a doubly linked list through the items themselves; an item is in one list at most.
-type list[K comparable] struct {
+// fifo is a doubly linked list through the items themselves; an item is in one list at most.
+type fifo[K comparable] struct {
 	head, tail *item[K]
 	len        int
 }
 
-func (l *list[K]) push(i *item[K]) {
+func (l *fifo[K]) push(i *item[K]) {
 	i.prev, i.next = l.tail, nil
 	if l.tail == nil {
 		l.head = i
@@ -97,7 +97,7 @@ func (l *list[K]) push(i *item[K]) {
 	l.len++
 }
 
-func (l *list[K]) remove(i *item[K]) {
+func (l *fifo[K]) remove(i *item[K]) {
 	if i.prev == nil {
 		l.head = i.next
 	} else {
