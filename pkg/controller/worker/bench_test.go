@@ -17,44 +17,74 @@ limitations under the License.
 package worker
 
 import (
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
+// many returns keys.
+func many(n int) (keys []parent.Key) {
+	for i := range n {
+		keys = append(keys, key(strconv.Itoa(i)))
+	}
+	return keys
+}
+
 func BenchmarkAddGetDone(b *testing.B) {
-	q := newQueue[int](Options{})
+	q, keys := New(Config{}), many(1000)
 	b.Cleanup(run(b, q))
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		q.Add(n%1000, Live)
-		key, _, _ := q.Get()
-		q.Begin(key)
-		q.Forget(key)
-		q.Done(key)
+		q.Add(keys[n%len(keys)], Live)
+		i, _ := q.get()
+		q.begin(i, func(error) {})
+		q.succeeded(i, Result{})
+		q.done(i)
 	}
 }
 
 func BenchmarkAddQueued(b *testing.B) {
-	q := newQueue[int](Options{})
+	q, keys := New(Config{}), many(10000)
 	b.Cleanup(run(b, q))
-	for n := range 10000 {
-		q.Add(n, Resync)
+	for _, k := range keys {
+		q.Add(k, Resync)
 	}
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		q.Add(n%10000, Resync)
+		q.Add(keys[n%len(keys)], Resync)
 	}
 }
 
 func BenchmarkDelayed10000(b *testing.B) {
-	q := newQueue[int](Options{})
+	q, keys := New(Config{}), many(10000)
 	b.Cleanup(run(b, q))
-	for n := range 10000 {
-		q.AddAfter(n, time.Hour+time.Duration(n), Resync)
+	for n, k := range keys {
+		q.AddAfter(k, time.Hour+time.Duration(n))
 	}
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		key := n % 10000
-		q.RetryAfter(key, 30*time.Minute+time.Duration(n), Retry, errBroken)
+		q.retry(b.Context(), q.item(keys[n%len(keys)]), classify(later{30*time.Minute + time.Duration(n)}), Result{})
+	}
+}
+
+// BenchmarkFailing10000 asks what all of many failing parents have to be looked at for.
+func BenchmarkFailing10000(b *testing.B) {
+	q := New(Config{})
+	for _, k := range many(10000) {
+		q.retry(b.Context(), q.item(k), classify(errBroken), Result{})
+	}
+	for name, ask := range map[string]func(){
+		"Errors":         func() { q.Errors() },
+		"LongestFailing": func() { q.LongestFailing(func(Failed) bool { return false }) },
+		"Retrying":       func() { q.Retrying() },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ask()
+			}
+		})
 	}
 }

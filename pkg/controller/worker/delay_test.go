@@ -21,32 +21,28 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestBackoffDoublesUpToTheLimit(t *testing.T) {
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		reason   string
-		options  Options
 		failures uint32
+		random   float64
 		want     time.Duration
 	}{
-		"First":       {"The first failure is retried almost at once.", Options{Jitter: -1}, 1, 5 * time.Millisecond},
-		"Second":      {"It doubles.", Options{Jitter: -1}, 2, 10 * time.Millisecond},
-		"Tenth":       {"It doubles every time.", Options{Jitter: -1}, 10, 2560 * time.Millisecond},
-		"Limit":       {"A broken hook is called every five minutes.", Options{Jitter: -1}, 30, 5 * time.Minute},
-		"NoOverflow":  {"Years of failures must not wrap around.", Options{Jitter: -1}, 1 << 31, 5 * time.Minute},
-		"Jitter":      {"Jitter takes off its part at most.", Options{Jitter: 0.5, Random: func() float64 { return 0.5 }}, 2, 7500 * time.Microsecond},
-		"JitterAbove": {"A jitter above 1 counts as 1.", Options{Jitter: 7, Random: func() float64 { return 0.5 }}, 1, 2500 * time.Microsecond},
-		"Default":     {"The default jitter is a fifth.", Options{Random: func() float64 { return 0.5 }}, 1, 4500 * time.Microsecond},
-		"LimitAbove":  {"A limit too large to double counts as the largest delay.", Options{BaseDelay: time.Hour, MaxDelay: math.MaxInt64, Jitter: -1}, 60, MaxDelay},
-		"Configured":  {"Base and limit can be set.", Options{BaseDelay: time.Second, MaxDelay: 3 * time.Second, Jitter: -1}, 3, 3 * time.Second},
-	}
-	for name, tc := range cases {
+		"First":      {"The first failure is retried almost at once.", 1, 0, 5 * time.Millisecond},
+		"Second":     {"It doubles.", 2, 0, 10 * time.Millisecond},
+		"Tenth":      {"It doubles every time.", 10, 0, 2560 * time.Millisecond},
+		"Limit":      {"A broken hook is called every five minutes.", 30, 0, 5 * time.Minute},
+		"NoOverflow": {"Years of failures must not wrap around.", 1 << 31, 0, 5 * time.Minute},
+		"Jitter":     {"Jitter takes off a fifth at most.", 1, 0.5, 4500 * time.Microsecond},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if got := newBackoff(tc.options).delay(tc.failures); got != tc.want {
+			if got := backoff(tc.failures, func() float64 { return tc.random }); got != tc.want {
 				t.Errorf("%s\ngot %s, want %s", tc.reason, got, tc.want)
 			}
 		})
@@ -54,41 +50,42 @@ func TestBackoffDoublesUpToTheLimit(t *testing.T) {
 }
 
 func TestFailedKeyComesBackAtPriorityRetry(t *testing.T) {
-	q, c := newTestQueue(t)
-	for n, want := range []time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond} {
-		if n == 0 {
-			q.Add("a", Live)
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(t)
+		q.Add("a", Live)
+		for n, want := range []time.Duration{5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond} {
+			key, _ := q.Get()
+			if got := q.Fail(key, errBroken); got != want {
+				t.Fatalf("failure %d: delay %s, want %s", n+1, got, want)
+			}
+			q.Done(key)
+			if got := q.Len(); got != (Lengths{Delayed: 1}) {
+				t.Fatalf("after failure %d: %+v, want one delayed key", n+1, got)
+			}
+			if pass(want); q.Len() != (Lengths{Retry: 1}) {
+				t.Fatalf("after %s: %+v, want one key", want, q.Len())
+			}
 		}
-		key, _, _ := q.Get()
-		if got := q.Fail(key, errBroken); got != want {
-			t.Fatalf("failure %d: delay %s, want %s", n+1, got, want)
-		}
+		key, _ := q.Get()
+		q.Succeed(key)
 		q.Done(key)
-		if got := q.Len(); got != (Lengths{Delayed: 1}) {
-			t.Fatalf("after failure %d: %+v, want one delayed key", n+1, got)
+		if len(q.items) != 0 {
+			t.Errorf("after success: %d items, want none: neither failures nor errors are kept", len(q.items))
 		}
-		c.Step(want)
-		eventually(func() bool { return q.Len() == Lengths{Retry: 1} })
-	}
-	key, _, _ := q.Get()
-	q.Forget(key)
-	q.Done(key)
-	if len(q.items) != 0 {
-		t.Errorf("after success: %d items, want none: neither failures nor errors are kept", len(q.items))
-	}
+	})
 }
 
 func TestAddEndsTheBackoffAndKeepsTheFailures(t *testing.T) {
-	q, _ := newTestQueue(t)
+	q := newTestQueue(t)
 	q.Add("a", Live)
-	key, _, _ := q.Get()
+	key, _ := q.Get()
 	q.Fail(key, errBroken)
 	q.Done(key)
 	q.Add("a", Live)
 	if got := q.Len(); got != (Lengths{Live: 1}) {
 		t.Fatalf("a change while waiting: %+v, want one live key and no delay", got)
 	}
-	key, _, _ = q.Get()
+	key, _ = q.Get()
 	if got := q.Fail(key, errBroken); got != 10*time.Millisecond {
 		t.Errorf("the next failure waits %s, want 10ms: the row of failures goes on", got)
 	}
@@ -96,9 +93,9 @@ func TestAddEndsTheBackoffAndKeepsTheFailures(t *testing.T) {
 }
 
 func TestFailAfterAnAddDoesNotWait(t *testing.T) {
-	q, _ := newTestQueue(t)
+	q := newTestQueue(t)
 	q.Add("a", Live)
-	key, _, _ := q.Get()
+	key, _ := q.Get()
 	q.Add("a", Live)
 	if got := q.Fail(key, errBroken); got != 0 {
 		t.Errorf("delay %s; want 0, for the key runs again after Done", got)
@@ -112,17 +109,17 @@ func TestFailAfterAnAddDoesNotWait(t *testing.T) {
 func TestAddAfter(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		given  func(q *Queue[string])
+		given  func(q byName)
 		step   time.Duration
 		then   Lengths
 		want   []popped
 	}{
 		"KeepsTheEarliestTime": {
 			reason: "A later time must not replace an earlier one (docs/reference/contract.md#s5.2).",
-			given: func(q *Queue[string]) {
-				q.AddAfter("a", 10*time.Second, Resync)
-				q.AddAfter("a", 5*time.Second, Live)
-				q.AddAfter("a", 20*time.Second, Retry)
+			given: func(q byName) {
+				q.AddAfter("a", 10*time.Second)
+				q.AddAfter("a", 5*time.Second)
+				q.AddAfter("a", 20*time.Second)
 			},
 			step: 5 * time.Second,
 			then: Lengths{Live: 1},
@@ -130,8 +127,8 @@ func TestAddAfter(t *testing.T) {
 		},
 		"OutlivesASync": {
 			reason: "A sync in between does not cancel resyncAfterSeconds.",
-			given: func(q *Queue[string]) {
-				q.AddAfter("a", 5*time.Second, Live)
+			given: func(q byName) {
+				q.AddAfter("a", 5*time.Second)
 				q.Add("a", Live)
 				drain(q)
 			},
@@ -140,21 +137,21 @@ func TestAddAfter(t *testing.T) {
 			want: []popped{{"a", Live}},
 		},
 		"ZeroIsNow": {
-			reason: "A time of zero or before needs no timer.",
-			given: func(q *Queue[string]) {
-				q.AddAfter("a", 0, Retry)
-				q.RetryAfter("b", -1, Retry, errBroken)
+			reason: "A time of zero or before is over.",
+			given: func(q byName) {
+				q.AddAfter("a", 0)
+				q.AddAfter("b", math.MinInt64)
 			},
-			then: Lengths{Retry: 2},
-			want: []popped{{"a", Retry}, {"b", Retry}},
+			then: Lengths{Live: 2},
+			want: []popped{{"a", Live}, {"b", Live}},
 		},
 		"ComesInOrderOfTime": {
 			reason: "One timer serves all keys in the order in which they are due.",
-			given: func(q *Queue[string]) {
-				q.AddAfter("c", 3*time.Second, Live)
-				q.AddAfter("a", 1*time.Second, Live)
-				q.AddAfter("b", 2*time.Second, Live)
-				q.AddAfter("later", time.Hour, Live)
+			given: func(q byName) {
+				q.AddAfter("c", 3*time.Second)
+				q.AddAfter("a", 1*time.Second)
+				q.AddAfter("b", 2*time.Second)
+				q.AddAfter("later", time.Hour)
 			},
 			step: 3 * time.Second,
 			then: Lengths{Live: 3, Delayed: 1},
@@ -162,9 +159,9 @@ func TestAddAfter(t *testing.T) {
 		},
 		"BackoffAndTimeBothCount": {
 			reason: "A key may wait for its backoff and for its resync; the first comes first and the second stays.",
-			given: func(q *Queue[string]) {
-				q.AddAfter("a", time.Minute, Resync)
-				q.RetryAfter("a", time.Second, Retry, errBroken)
+			given: func(q byName) {
+				q.AddAfter("a", time.Minute)
+				q.Fail("a", later{time.Second})
 			},
 			step: time.Second,
 			then: Lengths{Retry: 1, Delayed: 1},
@@ -172,9 +169,9 @@ func TestAddAfter(t *testing.T) {
 		},
 		"RetryAfterReplacesAPause": {
 			reason: "The newest Retry-After of a hook counts.",
-			given: func(q *Queue[string]) {
-				q.RetryAfter("a", time.Minute, Retry, errBroken)
-				q.RetryAfter("a", time.Second, Retry, errBroken)
+			given: func(q byName) {
+				q.Fail("a", later{time.Minute})
+				q.Fail("a", later{time.Second})
 			},
 			step: time.Second,
 			then: Lengths{Retry: 1},
@@ -182,8 +179,8 @@ func TestAddAfter(t *testing.T) {
 		},
 		"AddEndsAPause": {
 			reason: "A signal that comes before the time leaves no second run behind.",
-			given: func(q *Queue[string]) {
-				q.RetryAfter("a", 10*time.Second, Live, errBroken)
+			given: func(q byName) {
+				q.Fail("a", later{10 * time.Second})
 				q.Add("a", Live)
 			},
 			step: 10 * time.Second,
@@ -192,30 +189,30 @@ func TestAddAfter(t *testing.T) {
 		},
 		"NeverIsNotNow": {
 			reason: "A resync in a time too long to add must not become a hot loop.",
-			given:  func(q *Queue[string]) { q.AddAfter("a", math.MaxInt64, Live) },
-			step:   MaxDelay - time.Second,
+			given:  func(q byName) { q.AddAfter("a", math.MaxInt64) },
+			step:   maxDelay - time.Second,
 			then:   Lengths{Delayed: 1},
 		},
 		"ALongRetryAfterIsNotNow": {
 			reason: "A hook that asks for more patience than there are years must not be called at once.",
-			given:  func(q *Queue[string]) { q.RetryAfter("a", math.MaxInt64, Retry, errBroken) },
-			step:   MaxDelay - time.Second,
+			given:  func(q byName) { q.Fail("a", later{math.MaxInt64}) },
+			step:   maxDelay - time.Second,
 			then:   Lengths{Delayed: 1},
 		},
 		"ALongDelayIsAYear": {
 			reason: "A delay is cut, not dropped.",
-			given:  func(q *Queue[string]) { q.AddAfter("a", math.MaxInt64, Live) },
-			step:   MaxDelay,
+			given:  func(q byName) { q.AddAfter("a", math.MaxInt64) },
+			step:   maxDelay,
 			then:   Lengths{Live: 1},
 			want:   []popped{{"a", Live}},
 		},
-		"RemoveCancelsTimes": {
+		"ForgetCancelsTimes": {
 			reason: "A parent that is gone must not be synced later.",
-			given: func(q *Queue[string]) {
-				q.AddAfter("a", time.Second, Live)
-				q.RetryAfter("a", time.Second, Live, errBroken)
-				q.Remove("a")
-				q.AddAfter("b", time.Second, Live)
+			given: func(q byName) {
+				q.AddAfter("a", time.Second)
+				q.Fail("a", later{time.Second})
+				q.Forget("a")
+				q.AddAfter("b", time.Second)
 			},
 			step: time.Second,
 			then: Lengths{Live: 1},
@@ -224,120 +221,125 @@ func TestAddAfter(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			q, c := newTestQueue(t)
-			tc.given(q)
-			c.Step(tc.step)
-			eventually(func() bool { return q.Len() == tc.then })
-			if diff := cmp.Diff(tc.want, drain(q)); diff != "" {
-				t.Errorf("%s\nkeys (-want +got):\n%s", tc.reason, diff)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				q := newTestQueue(t)
+				tc.given(q)
+				pass(tc.step)
+				if diff := cmp.Diff(tc.then, q.Len()); diff != "" {
+					t.Errorf("%s\nlengths (-want +got):\n%s", tc.reason, diff)
+				}
+				if diff := cmp.Diff(tc.want, drain(q)); diff != "" {
+					t.Errorf("%s\nkeys (-want +got):\n%s", tc.reason, diff)
+				}
+			})
 		})
 	}
 }
 
 func TestDelayDueWhileProcessedRunsAfterDone(t *testing.T) {
-	q, c := newTestQueue(t)
-	q.Add("a", Live)
-	key, _, _ := q.Get()
-	q.AddAfter("a", time.Second, Resync)
-	c.Step(time.Second)
-	eventually(func() bool { return q.Len() == Lengths{Processing: 1} })
-	q.Done(key)
-	if diff := cmp.Diff([]popped{{"a", Resync}}, drain(q)); diff != "" {
-		t.Errorf("keys (-want +got):\n%s", diff)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(t)
+		q.Add("a", Resync)
+		key, _ := q.Get()
+		q.AddAfter("a", time.Second)
+		if pass(time.Second); q.Len() != (Lengths{Processing: 1}) {
+			t.Errorf("there are %+v; want the key with its worker", q.Len())
+		}
+		q.Done(key)
+		if diff := cmp.Diff([]popped{{"a", Live}}, drain(q)); diff != "" {
+			t.Errorf("keys (-want +got):\n%s", diff)
+		}
+	})
 }
 
-func TestManyDelaysUseOneTimer(t *testing.T) {
-	q, c := newTestQueue(t)
-	for n := range 100 {
-		q.AddAfter(string(rune('A'+n)), time.Duration(100-n)*time.Second, Live)
-	}
-	// The timekeeper sets its timer again for each earlier time; in between there is none.
-	eventually(func() bool {
-		timers := c.Waiters()
-		if timers > 1 {
-			t.Errorf("%d timers for 100 delayed keys, want 1", timers)
+func TestEachOfManyDelaysEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(t)
+		for n := range 100 { // Each is earlier than all before.
+			q.AddAfter(string(rune('A'+n)), time.Duration(100-n)*time.Second)
 		}
-		return timers == 1
+		for n := range 100 {
+			if pass(time.Second); q.Len() != (Lengths{Live: n + 1, Delayed: 99 - n}) {
+				t.Fatalf("after %d seconds there are %+v", n+1, q.Len())
+			}
+		}
 	})
-	c.Step(50 * time.Second)
-	eventually(func() bool { return q.Len() == Lengths{Live: 50, Delayed: 50} })
-	c.Step(50 * time.Second)
-	eventually(func() bool { return q.Len() == Lengths{Live: 100} })
 }
 
 func TestRetryFailedEndsBackoffsOnly(t *testing.T) {
-	q, c := newTestQueue(t)
-	for range 10 {
-		q.Fail("failed", errBroken)
-	}
-	q.Fail("postponed", errBroken)
-	q.RetryAfter("postponed", time.Hour, Retry, errBroken)
-	q.AddAfter("resync", time.Hour, Live)
-	q.Fail("worked on", errBroken)
-	q.Add("worked on", Live)
-	if key, _, _ := q.Get(); key != "worked on" {
-		t.Fatalf("got %q", key)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(t)
+		for range 10 {
+			q.Fail("failed", errBroken)
+		}
+		q.Fail("postponed", errBroken)
+		q.Fail("postponed", later{time.Hour})
+		q.AddAfter("resync", time.Hour)
+		q.Fail("worked on", errBroken)
+		q.Add("worked on", Live)
+		if key, _ := q.Get(); key != "worked on" {
+			t.Fatalf("got %q", key)
+		}
 
-	q.RetryFailed(nil)
-	if got := drain(q); !slices.Equal(got, []popped{{"failed", Retry}}) {
-		t.Errorf("ready are %v, want only the key in backoff: pauses and resyncs have their own times", got)
-	}
-	if n := q.items["failed"].failures; n != 10 {
-		t.Errorf("%d failures are counted, want 10: it is not known yet whether the cause is gone", n)
-	}
-	q.Fail("worked on", errBroken)
-	q.Done("worked on")
-	if got := drain(q); !slices.Equal(got, []popped{{"worked on", Retry}}) {
-		t.Errorf("ready are %v; a key that is failing while the cause goes must not wait for its backoff", got)
-	}
-	c.Step(time.Hour)
-	eventually(func() bool { return q.Len().Ready() == 2 })
+		q.RetryFailed(nil)
+		if got := drain(q); !slices.Equal(got, []popped{{"failed", Retry}}) {
+			t.Errorf("ready are %v, want only the key in backoff: pauses and resyncs have their own times", got)
+		}
+		if n := q.Look(key("failed")).Retries; n != 10 {
+			t.Errorf("%d failures are counted, want 10: it is not known yet whether the cause is gone", n)
+		}
+		q.Fail("worked on", errBroken)
+		q.Done("worked on")
+		if got := drain(q); !slices.Equal(got, []popped{{"worked on", Retry}}) {
+			t.Errorf("ready are %v; a key that is failing while the cause goes must not wait for its backoff", got)
+		}
+		if pass(time.Hour); q.Len().Ready() != 2 {
+			t.Errorf("%d keys are ready after an hour, want both that wait for a time", q.Len().Ready())
+		}
+	})
 }
 
 func TestRetryFailedEndsBackoffsOfMatchingErrors(t *testing.T) {
 	errUnresolved := errors.New("kind is not served")
 	cases := map[string]struct {
 		reason string
-		given  func(q *Queue[string])
+		given  func(q byName)
 		want   []popped
 	}{
 		"Matching": {
 			"Its cause may be gone.",
-			func(q *Queue[string]) { q.Fail("a", errUnresolved) },
+			func(q byName) { q.Fail("a", errUnresolved) },
 			[]popped{{"a", Retry}},
 		},
 		"AnotherError": {
 			"A flapping API service must not turn minutes of backoff into seconds.",
-			func(q *Queue[string]) { q.Fail("a", errBroken) },
+			func(q byName) { q.Fail("a", errBroken) },
 			nil,
 		},
 		"TheLastErrorCounts": {
 			"What failed before that is not what it waits for.",
-			func(q *Queue[string]) { q.Fail("a", errUnresolved); q.Fail("a", errBroken) },
+			func(q byName) { q.Fail("a", errUnresolved); q.Fail("a", errBroken) },
 			nil,
 		},
 		"AfterSuccess": {
 			"A success ends what was remembered.",
-			func(q *Queue[string]) { q.Fail("a", errUnresolved); q.Forget("a"); q.Fail("a", errBroken) },
+			func(q byName) { q.Fail("a", errUnresolved); q.Succeed("a"); q.Fail("a", errBroken) },
 			nil,
 		},
 		"Removed": {
 			"So does the end of the object.",
-			func(q *Queue[string]) { q.Fail("a", errUnresolved); q.Remove("a") },
+			func(q byName) { q.Fail("a", errUnresolved); q.Forget("a") },
 			nil,
 		},
 		"Postponed": {
 			"A hook that asked to be called later is called later.",
-			func(q *Queue[string]) { q.Fail("a", errBroken); q.RetryAfter("a", time.Hour, Retry, errUnresolved) },
+			func(q byName) { q.Fail("a", errors.Join(errUnresolved, later{time.Hour})) },
 			nil,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			q, _ := newTestQueue(t)
+			q := newTestQueue(t)
 			tc.given(q)
 			q.RetryFailed(func(err error) bool { return errors.Is(err, errUnresolved) })
 			if diff := cmp.Diff(tc.want, drain(q)); diff != "" {

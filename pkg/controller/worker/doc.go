@@ -14,12 +14,16 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package worker syncs the parents of one controller.
+// Package worker holds the keys of the parents that one controller has to sync, and syncs them.
 //
-// A Pool takes keys of parents from a workqueue, holds each back until it is ready (until the caches show what its previous
-// sync wrote), syncs it, and decides by the error when to try again: errors are taken apart, so that a conflict or a
-// Retry-After never hides a failure beside it. The pool keeps the metrics of its controller and its queue.
+// A Queue keeps every key at most once and gives it to one worker at a time. It knows four priorities: a change goes before a retry, a retry
+// before a sync that the controller's own writes triggered, and that before a periodic resync, so that a change never waits behind a resync of
+// thousands of parents. Now and then a less urgent key is taken first, so that none waits for ever. Keys can be delayed: by exponential back-off
+// after a failure, by a pause that a newer change ends, or until a fixed time which nothing cancels (resyncAfterSeconds).
 //
-// It is the same for composites and decorators. It knows nothing of hooks' responses or children: what a sync does is a
-// function that it is given.
+// A worker holds each key back until it is ready (until the caches show what its previous sync wrote), syncs it, and decides by the error when
+// to try again: errors are taken apart, so that a conflict or a Retry-After never hides a failure beside it.
+//
+// All that is known of a key is one item, which exists as long as there is something to know, under the one lock of the queue. It is the same
+// for composites and decorators, and knows nothing of hooks' responses or children: what a sync does is a function that it is given.
 package worker

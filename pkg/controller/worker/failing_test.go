@@ -58,7 +58,7 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 			},
 		})
 		syncOnce := func(k parent.Key) {
-			p.Enqueue(k, worker.Live)
+			p.Add(k, worker.Live)
 			synctest.Wait()
 			<-time.After(time.Second)
 		}
@@ -88,6 +88,9 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 		for _, k := range all[1:] {
 			breaks(k, false)
 			syncOnce(k)
+			if failing, errs := p.Failing(), p.Errors(); len(errs) != min(failing, 10) {
+				t.Errorf("%d fail, and there are %d errors", failing, len(errs))
+			}
 		}
 		syncOnce(all[0])
 		want("when all but one are synced again", 1, "p0")
@@ -113,7 +116,7 @@ func TestPendingKeysAreQueuedOrUnderWork(t *testing.T) {
 			return worker.Result{}, errors.New(k.Name)
 		}})
 		for _, name := range []string{"a", "b", "c"} {
-			p.Enqueue(key(name), worker.Live)
+			p.Add(key(name), worker.Live)
 		}
 		synctest.Wait()
 		if got := p.Pending(); got != 3 {
@@ -142,12 +145,12 @@ func TestAParentThatIsAskedToWaitFailsNoMore(t *testing.T) {
 					}
 					return worker.Result{}, then
 				}})
-				p.Enqueue(key("p"), worker.Live)
+				p.Add(key("p"), worker.Live)
 				synctest.Wait()
 				if p.Failing() != 1 {
 					t.Fatalf("%d parents fail after a failure", p.Failing())
 				}
-				p.Enqueue(key("p"), worker.Live)
+				p.Add(key("p"), worker.Live)
 				synctest.Wait()
 				if p.Failing() != 0 || len(p.Errors()) > 0 {
 					t.Errorf("%d parents fail, with %v, after sync %d", p.Failing(), p.Errors(), syncs.Load())

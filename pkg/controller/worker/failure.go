@@ -33,7 +33,7 @@ type WaitError struct {
 	// For says what is waited for, for the log.
 	For string
 	// Done, if not nil, waits until it is there and returns true; the key is synced again at once then. It returns false when ctx ends:
-	// with the pool, with the next sync that succeeds or has to wait, and when the key is forgotten.
+	// with the queue, with the next sync that succeeds or has to wait, and when the key is forgotten.
 	Done func(ctx context.Context) bool
 }
 
@@ -59,10 +59,11 @@ type apiError interface {
 	apierrors.APIStatus
 }
 
-// failure is the error of a sync, and what it means. The queue keeps it.
+// failure is the error of a sync, and what it means.
 type failure struct {
-	error
-
+	err error
+	// at is when the sync ended.
+	at time.Time
 	// result is Failed if any of the error's leaves is a failure; else Postponed if a hook asked to be called later; else
 	// Waiting.
 	result metrics.Result
@@ -81,30 +82,26 @@ type failure struct {
 // maxPassing is how many times in a row a sync ends with nothing but passing errors before they are reported.
 const maxPassing = 8
 
-// follows makes passing errors a failure when they do not pass. last is the error of the sync before, and times how many have failed in
-// a row.
-func (f *failure) follows(last error, times int) {
-	if before, ok := last.(*failure); ok && before.passing != "" && f.passing != "" && times > maxPassing { //nolint:errorlint // The pool wraps none.
+// follows makes passing errors a failure when they do not pass. last is the error of the sync before, nil if that succeeded, and times how many
+// have failed in a row.
+func (f *failure) follows(last *failure, times uint32) {
+	if last != nil && last.passing != "" && f.passing != "" && times > maxPassing {
 		f.fail(f.passing)
 	}
 }
 
 // passesAfter reports whether the failures up to the last one say nothing of how long this one lasts: it has nothing but passing errors, and
 // that one was no such.
-func (f *failure) passesAfter(last error) bool {
-	before, ok := last.(*failure) //nolint:errorlint // The pool wraps none.
-	return ok && f.passing != "" && f.result != metrics.Failed && before.result == metrics.Failed && before.passing == ""
+func (f *failure) passesAfter(last *failure) bool {
+	return last != nil && f.passing != "" && f.result != metrics.Failed && last.result == metrics.Failed && last.passing == ""
 }
 
 // classify takes an error apart. What is to be waited for must not hide a failure beside it.
 func classify(err error) *failure {
-	f := &failure{error: err, result: metrics.Waiting}
+	f := &failure{err: err, at: time.Now(), result: metrics.Waiting}
 	f.add(err)
 	return f
 }
-
-// Unwrap returns the error of the sync.
-func (f *failure) Unwrap() error { return f.error }
 
 func (f *failure) add(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -27,52 +27,50 @@ import (
 func TestAWorkerGoesOnWithWhatIsAskedForMeanwhile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		during func(q *Queue[string])
+		during func(q byName)
 		goesOn bool
 		// rest is what is queued when the worker is done.
 		rest []popped
 	}{
 		"Live": {
 			"The children that a sync wrote are a reason for the next one.",
-			func(q *Queue[string]) { q.AddBecause("a", Live, trigger.Of(v1alpha1.SyncChildChanged)) }, true, nil,
+			func(q byName) { q.Add("a", Live, trigger.Of(v1alpha1.SyncChildChanged)) }, true, nil,
 		},
 		"Nothing": {
-			"Nobody asked for another sync.", func(*Queue[string]) {}, false, nil,
+			"Nobody asked for another sync.", func(byName) {}, false, nil,
 		},
 		"OnlyItsOwnStatus": {
 			"For what the hook alone waits nobody else waits.",
-			func(q *Queue[string]) { q.Add("a", SelfTriggered) }, false,
+			func(q byName) { q.Add("a", SelfTriggered) }, false,
 			[]popped{{"a", SelfTriggered}},
 		},
 		"Removed": {
 			"A parent that left has no next sync.",
-			func(q *Queue[string]) { q.Add("a", Live); q.Remove("a") }, false, nil,
+			func(q byName) { q.Add("a", Live); q.Forget("a") }, false, nil,
 		},
 		"RemovedAndBack": {
 			"One that came again is one of many.",
-			func(q *Queue[string]) { q.Remove("a"); q.Add("a", Live) }, true, nil,
+			func(q byName) { q.Forget("a"); q.Add("a", Live) }, true, nil,
 		},
 		"Paused": {
 			"A pause holds for the next sync, too.",
-			func(q *Queue[string]) { q.Add("a", Live); q.Pause() }, false,
+			func(q byName) { q.Add("a", Live); q.Pause() }, false,
 			[]popped{{"a", Live}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, _ := newTestQueue(t)
-			q.triggers = true
+			q := newTestQueue(t)
 			q.Add("a", Live)
 			q.Get()
-			q.Begin("a")
 			tc.during(q)
-			why, goesOn := q.GoOn("a")
+			why, goesOn := q.GoOn(key("a"))
 			if goesOn != tc.goesOn {
 				t.Errorf("it goes on: %t: %s", goesOn, tc.reason)
 			}
 			if name == "Live" && len(why.Triggers.Kept()) != 1 {
 				t.Errorf("the triggers of the next sync are %v", why.Triggers.Kept())
 			}
-			if _, again := q.GoOn("a"); again && goesOn {
+			if _, again := q.GoOn(key("a")); again && goesOn {
 				t.Error("it goes on twice for one reason")
 			}
 			q.Done("a")
@@ -85,16 +83,16 @@ func TestAWorkerGoesOnWithWhatIsAskedForMeanwhile(t *testing.T) {
 }
 
 func TestTake(t *testing.T) {
-	q, _ := newTestQueue(t)
+	q := newTestQueue(t)
 	q.Add("queued", Live)
 	q.Add("next", Live)
 	if !q.Take("queued") || q.Take("queued") {
 		t.Error("a key is taken never, or twice")
 	}
-	if got := q.Processing(); got != 1 {
+	if got := q.UnderWay(); got != 1 {
 		t.Errorf("%d keys are processed", got)
 	}
-	key, _, _ := q.Get()
+	key, _ := q.Get()
 	if key != "next" || q.Take("next") {
 		t.Errorf("a worker got %q, and so did another one", key)
 	}

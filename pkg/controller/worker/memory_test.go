@@ -21,41 +21,35 @@ import (
 	"testing"
 )
 
-// wide is a key of which a map has much memory, since it is just short enough to be in the map itself.
-type wide struct {
-	n int
-	_ [120]byte
-}
-
 func TestAQueueWithoutKeysKeepsNoMemoryOfThem(t *testing.T) {
-	const keys = 100_000
-	q := newQueue[wide](Options{})
+	q, keys := New(Config{}), many(100_000)
 	round := func() {
-		for n := range keys {
-			q.Add(wide{n: n}, Live)
+		for _, k := range keys {
+			q.Add(k, Live)
 		}
-		for n := range keys {
-			key, _, _ := q.Get()
-			if key.n != n {
-				t.Fatalf("key %d comes as number %d", key.n, n)
+		for n, k := range keys {
+			i, _ := q.get()
+			if i.key != k {
+				t.Fatalf("%s comes as number %d", i.key, n)
 			}
-			q.Begin(key)
+			q.begin(i, func(error) {})
 			if n%2 == 0 {
-				q.Forget(key)
+				q.succeeded(i, Result{})
 			}
-			q.Done(key)
+			q.done(i)
 		}
 	}
 	before := live()
 	round()
 	if kept := live() - before; kept > 1<<20 {
-		t.Errorf("%d KB are kept for %d keys that are done", kept>>10, keys)
+		t.Errorf("%d KB are kept for %d keys that are done", kept>>10, len(keys))
 	}
 	round()
 	if pending := q.Pending(); pending > 0 {
 		t.Errorf("%d keys are pending", pending)
 	}
 	runtime.KeepAlive(q)
+	runtime.KeepAlive(keys)
 }
 
 // live returns the bytes of all objects that are in use.

@@ -45,7 +45,7 @@ func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 			}
 		}})
 		for _, name := range []string{"a", "b", "c"} {
-			p.Enqueue(key(name), worker.Live)
+			p.Add(key(name), worker.Live)
 		}
 		synctest.Wait()
 		p.Pause()
@@ -58,7 +58,7 @@ func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 		if p.UnderWay() != 0 || begun.Load() != 2 || p.Pending() != 3 {
 			t.Errorf("%d syncs are under way and %d began; %d keys wait; want 0, 2 and 3", p.UnderWay(), begun.Load(), p.Pending())
 		}
-		p.Enqueue(key("d"), worker.Resync)
+		p.Add(key("d"), worker.Resync)
 		p.Forget(key("b"))
 		close(block)
 		p.Resume()
@@ -73,18 +73,16 @@ func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 	})
 }
 
-func TestAPoolThatBeginsPausedSyncsNothing(t *testing.T) {
+func TestAQueueThatBeginsPausedSyncsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var synced atomic.Int64
-		p := worker.New(worker.Config{Workers: 2, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+		p, _ := build(worker.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
 			synced.Add(1)
 			return worker.Result{ResyncAfter: time.Minute}, nil
 		}})
 		p.Pause()
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); p.Run(ctx) }()
-		p.Enqueue(key("a"), worker.Live)
+		stop := start(t, p)
+		p.Add(key("a"), worker.Live)
 		<-time.After(time.Hour)
 		if synced.Load() != 0 {
 			t.Error("a key is synced during a pause")
@@ -101,8 +99,7 @@ func TestAPoolThatBeginsPausedSyncsNothing(t *testing.T) {
 		if synced.Load() != 2 {
 			t.Errorf("%d syncs, want 2: a time that came during the pause counts once", synced.Load())
 		}
-		cancel()
-		<-ended
+		stop()
 	})
 }
 
@@ -114,7 +111,7 @@ func TestASyncThatEndsWellDuringAPauseIsNotRepeated(t *testing.T) {
 			synced.Add(1)
 			return worker.Result{}, nil
 		}})
-		p.Enqueue(key("a"), worker.Live)
+		p.Add(key("a"), worker.Live)
 		synctest.Wait()
 		p.Pause()
 		<-time.After(time.Minute)
@@ -146,7 +143,7 @@ func TestTheParentThatFailsLongestStaysTheSame(t *testing.T) {
 		}
 		want("")
 		for _, name := range []string{"a", "b", "c"} {
-			p.Enqueue(key(name), worker.Live)
+			p.Add(key(name), worker.Live)
 			<-time.After(time.Second)
 		}
 		for range 20 { // Retries, of which each is the latest once.
@@ -154,11 +151,11 @@ func TestTheParentThatFailsLongestStaysTheSame(t *testing.T) {
 			<-time.After(time.Second)
 		}
 		healthy.Store("a")
-		p.Enqueue(key("a"), worker.Live)
+		p.Add(key("a"), worker.Live)
 		<-time.After(time.Second)
 		want("b")
 		healthy.Store("")
-		p.Enqueue(key("a"), worker.Live)
+		p.Add(key("a"), worker.Live)
 		<-time.After(time.Second)
 		want("b")
 		p.Forget(key("b"))

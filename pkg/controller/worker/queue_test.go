@@ -20,34 +20,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	testclock "k8s.io/utils/clock/testing"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 var errBroken = errors.New("broken")
+
+func key(name string) parent.Key { return parent.NewKey(schema.GroupResource{}, "", name) }
 
 type popped struct {
 	Key      string
 	Priority Priority
 }
 
-func newTestQueue(t *testing.T) (*Queue[string], *testclock.FakeClock) {
+// byName is a queue whose workers are the test, and whose keys have names.
+type byName struct {
+	*Queue
+
+	ctx context.Context
+}
+
+// newTestQueue returns a queue whose back-offs have no jitter. It runs until the test ends.
+func newTestQueue(t *testing.T) byName {
 	t.Helper()
-	c := testclock.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	q := newQueue[string](Options{Clock: c, Jitter: -1})
+	q := New(Config{Random: func() float64 { return 0 }, Triggers: true})
 	t.Cleanup(run(t, q))
-	return q, c
+	return byName{q, t.Context()}
 }
 
 // run runs a queue until stop is called, which returns when the run has ended.
-func run[K comparable](tb testing.TB, q *Queue[K]) (stop func()) {
+func run(tb testing.TB, q *Queue) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
@@ -55,23 +71,64 @@ func run[K comparable](tb testing.TB, q *Queue[K]) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// eventually waits until the condition holds; the test binary's time limit ends a wait in vain.
-func eventually(condition func() bool) {
-	for !condition() {
-		runtime.Gosched()
-	}
+// pass lets time pass, and waits for what is due by then.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }
 
+func (q byName) Add(name string, p Priority, why ...trigger.Trigger) {
+	q.Queue.Add(key(name), p, why...)
+}
+func (q byName) AddAfter(name string, d time.Duration) { q.Queue.AddAfter(key(name), d) }
+func (q byName) Release(name string)                   { q.Queue.Release(key(name)) }
+func (q byName) Forget(name string)                    { q.Queue.Forget(key(name)) }
+func (q byName) Take(name string) bool                 { return q.Queue.Take(key(name)) }
+func (q byName) Done(name string)                      { q.Queue.Done(key(name)) }
+
+// Hold returns the next key, which is held until Begin.
+func (q byName) Hold() (name string, p Priority) {
+	i, p := q.get()
+	return i.key.Name, p
+}
+
+// Get begins to sync the next key.
+func (q byName) Get() (name string, p Priority) {
+	name, p = q.Hold()
+	q.Begin(name)
+	return name, p
+}
+
+// Begin begins to sync a key that Hold returned.
+func (q byName) Begin(name string) trigger.Begun {
+	why, _ := q.begin(q.items[key(name)], func(error) {})
+	return why
+}
+
+// Fail has a sync of a key end with an error.
+func (q byName) Fail(name string, err error) time.Duration {
+	q.mu.Lock()
+	i := q.item(key(name))
+	q.mu.Unlock()
+	return q.retry(q.ctx, i, classify(err), Result{})
+}
+
+// Succeed has a sync of a key end well.
+func (q byName) Succeed(name string) { q.succeeded(q.items[key(name)], Result{}) }
+
+// later is the error of a hook that asks for time.
+type later struct{ after time.Duration }
+
+func (l later) Error() string             { return "too many requests" }
+func (l later) RetryAfter() time.Duration { return l.after }
+
 // drain takes all keys that are ready and finishes them at once.
-func drain(q *Queue[string]) []popped {
+func drain(q byName) []popped {
 	var out []popped
 	for q.Len().Ready() > 0 {
-		key, p, _ := q.Get()
-		out = append(out, popped{key, p})
-		q.Begin(key)
-		q.Done(key)
+		name, p := q.Get()
+		out = append(out, popped{name, p})
+		q.Done(name)
 	}
 	return out
 }
@@ -79,12 +136,12 @@ func drain(q *Queue[string]) []popped {
 func TestOrder(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		given  func(q *Queue[string])
+		given  func(q byName)
 		want   []popped
 	}{
 		"FirstInFirstOutWithinAPriority": {
 			reason: "Keys of one priority must not overtake each other.",
-			given: func(q *Queue[string]) {
+			given: func(q byName) {
 				for _, k := range []string{"c", "a", "b"} {
 					q.Add(k, Live)
 				}
@@ -93,7 +150,7 @@ func TestOrder(t *testing.T) {
 		},
 		"ByUrgency": {
 			reason: "A change must not wait behind what was written about others, or a resync of all parents.",
-			given: func(q *Queue[string]) {
+			given: func(q byName) {
 				q.Add("resync", Resync)
 				q.Add("self-triggered", SelfTriggered)
 				q.Add("retry", Retry)
@@ -103,7 +160,7 @@ func TestOrder(t *testing.T) {
 		},
 		"QueuedOnce": {
 			reason: "Many events of one parent are one sync.",
-			given: func(q *Queue[string]) {
+			given: func(q byName) {
 				for range 5 {
 					q.Add("a", Live)
 					q.Add("b", Live)
@@ -113,7 +170,7 @@ func TestOrder(t *testing.T) {
 		},
 		"LivePromotesResync": {
 			reason: "A change of a parent that waits for its resync makes it urgent.",
-			given: func(q *Queue[string]) {
+			given: func(q byName) {
 				q.Add("a", Resync)
 				q.Add("b", Resync)
 				q.Add("c", Live)
@@ -123,37 +180,28 @@ func TestOrder(t *testing.T) {
 		},
 		"ResyncDoesNotDemoteLive": {
 			reason: "A resync of a parent that changed must not make it wait.",
-			given: func(q *Queue[string]) {
+			given: func(q byName) {
 				q.Add("a", Live)
 				q.Add("b", Retry)
 				q.Add("a", Resync)
 			},
 			want: []popped{{"a", Live}, {"b", Retry}},
 		},
-		"UnknownPriorityIsTheLeastUrgent": {
-			reason: "A wrong value must cost urgency, not the process.",
-			given: func(q *Queue[string]) {
-				q.Add("a", Priority(100))
-				q.Add("b", Priority(-1))
-				q.Add("c", Live)
-			},
-			want: []popped{{"c", Live}, {"a", Resync}, {"b", Resync}},
-		},
 		"RemovedKeyDoesNotCome": {
 			reason: "A parent that is gone needs no sync.",
-			given: func(q *Queue[string]) {
+			given: func(q byName) {
 				q.Add("a", Live)
 				q.Add("b", Live)
 				q.Add("c", Live)
-				q.Remove("b")
-				q.Remove("unknown")
+				q.Forget("b")
+				q.Forget("unknown")
 			},
 			want: []popped{{"a", Live}, {"c", Live}},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			q, _ := newTestQueue(t)
+			q := newTestQueue(t)
 			tc.given(q)
 			if diff := cmp.Diff(tc.want, drain(q)); diff != "" {
 				t.Errorf("%s\nkeys (-want +got):\n%s", tc.reason, diff)
@@ -166,13 +214,13 @@ func TestOrder(t *testing.T) {
 }
 
 func TestEvery64thKeyComesFromTheLeastUrgentPriority(t *testing.T) {
-	q, _ := newTestQueue(t)
+	q := newTestQueue(t)
 	q.Add("old", Resync)
 	q.Add("retry", Retry)
 	live := 0
 	for n := 1; ; n++ {
 		q.Add("busy", Live)
-		key, p, _ := q.Get()
+		key, p := q.Get()
 		q.Done(key)
 		if p == Live {
 			live++
@@ -189,13 +237,13 @@ func TestEvery64thKeyComesFromTheLeastUrgentPriority(t *testing.T) {
 }
 
 func TestEachLessUrgentPriorityHasItsTurn(t *testing.T) {
-	q, _ := newTestQueue(t)
+	q := newTestQueue(t)
 	var turns []Priority
 	for n := 1; n <= 4*agingInterval; n++ {
 		for _, p := range []Priority{Live, Retry, SelfTriggered, Resync} {
 			q.Add(fmt.Sprint(p), p)
 		}
-		key, p, _ := q.Get()
+		key, p := q.Get()
 		q.Done(key)
 		if n%agingInterval == 0 {
 			turns = append(turns, p)
@@ -211,20 +259,19 @@ func TestEachLessUrgentPriorityHasItsTurn(t *testing.T) {
 func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		given  func(q *Queue[string])
+		given  func(q byName)
 		want   []popped
 	}{
 		"Added": {
 			"What wakes a key does not know how urgent it was.",
-			func(q *Queue[string]) { q.Add("a", Resync) },
+			func(q byName) { q.Add("a", Resync) },
 			[]popped{{"a", Live}, {"b", Retry}},
 		},
 		"HeldAgain": {
 			"A less urgent add that could not be processed either must not take the urgency away.",
-			func(q *Queue[string]) {
+			func(q byName) {
 				q.Add("a", SelfTriggered)
-				key, p, _ := q.Get()
-				q.Hold(key, p)
+				key, _ := q.Hold()
 				q.Done(key)
 				q.Add("a", SelfTriggered)
 			},
@@ -232,10 +279,9 @@ func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
 		},
 		"Processed": {
 			"The urgency is over when the key was processed.",
-			func(q *Queue[string]) {
+			func(q byName) {
 				q.Add("a", SelfTriggered)
-				key, _, _ := q.Get()
-				q.Begin(key)
+				key, _ := q.Get()
 				q.Done(key)
 				q.Add("a", SelfTriggered)
 			},
@@ -243,15 +289,14 @@ func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
 		},
 		"Released": {
 			"It is added as it was held.",
-			func(q *Queue[string]) { q.Release("a") },
+			func(q byName) { q.Release("a") },
 			[]popped{{"a", Live}, {"b", Retry}},
 		},
 		"ReleasedBeforeTheWorkerIsDone": {
 			"What the key waits for may be there before the worker has let go of it.",
-			func(q *Queue[string]) {
+			func(q byName) {
 				q.Add("a", Live)
-				key, p, _ := q.Get()
-				q.Hold(key, p)
+				key, _ := q.Hold()
 				q.Release(key)
 				q.Done(key)
 			},
@@ -259,9 +304,9 @@ func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
 		},
 		"ReleasedWhenItIsProcessed": {
 			"A release that comes late must not ask for one more run, nor what was added before the run began.",
-			func(q *Queue[string]) {
+			func(q byName) {
 				q.Add("a", Live)
-				key, _, _ := q.Get()
+				key, _ := q.Hold()
 				q.Add(key, Live)
 				q.Begin(key)
 				q.Release(key)
@@ -271,10 +316,9 @@ func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
 		},
 		"AddedWhenItIsProcessed": {
 			"A change during the run asks for another.",
-			func(q *Queue[string]) {
+			func(q byName) {
 				q.Add("a", Live)
-				key, _, _ := q.Get()
-				q.Begin(key)
+				key, _ := q.Get()
 				q.Add(key, Live)
 				q.Done(key)
 			},
@@ -282,8 +326,8 @@ func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
 		},
 		"Removed": {
 			"A new object of that name has nothing to do with the old one.",
-			func(q *Queue[string]) {
-				q.Remove("a")
+			func(q byName) {
+				q.Forget("a")
 				q.Add("a", SelfTriggered)
 			},
 			[]popped{{"b", Retry}, {"a", SelfTriggered}},
@@ -291,10 +335,9 @@ func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			q, _ := newTestQueue(t)
+			q := newTestQueue(t)
 			q.Add("a", Live)
-			key, p, _ := q.Get()
-			q.Hold(key, p)
+			key, _ := q.Hold()
 			q.Done(key)
 			if got := q.Len(); got != (Lengths{}) {
 				t.Fatalf("a key that is held waits for an Add, but there are %+v", got)
@@ -312,9 +355,9 @@ func TestAHeldKeyKeepsItsUrgency(t *testing.T) {
 }
 
 func TestKeyAddedWhileProcessedRunsAgainAtTheHighestPriority(t *testing.T) {
-	q, _ := newTestQueue(t)
+	q := newTestQueue(t)
 	q.Add("a", Resync)
-	key, _, _ := q.Get()
+	key, _ := q.Get()
 	q.Add("a", Resync)
 	q.Add("a", Live)
 	q.Add("a", Retry)
@@ -327,132 +370,150 @@ func TestKeyAddedWhileProcessedRunsAgainAtTheHighestPriority(t *testing.T) {
 	}
 }
 
-func TestRemoveWhileProcessedDropsTheSecondRun(t *testing.T) {
-	q, _ := newTestQueue(t)
+func TestForgetWhileProcessedDropsTheSecondRun(t *testing.T) {
+	q := newTestQueue(t)
 	q.Add("a", Live)
-	key, _, _ := q.Get()
+	key, _ := q.Get()
 	q.Fail(key, errBroken)
 	q.Add("a", Live)
-	q.Remove("a")
+	q.Forget("a")
 	q.Done(key)
 	if got := q.Len(); got != (Lengths{}) || len(q.items) != 0 {
 		t.Errorf("after Done: %+v and %d items; want nothing", got, len(q.items))
 	}
 	q.Add("a", Live)
 	if diff := cmp.Diff([]popped{{"a", Live}}, drain(q)); diff != "" {
-		t.Errorf("an Add after Remove counts (-want +got):\n%s", diff)
+		t.Errorf("an Add after Forget counts (-want +got):\n%s", diff)
 	}
 }
 
-func TestDoneWithoutGetIsIgnored(t *testing.T) {
-	q, _ := newTestQueue(t)
-	q.Add("a", Live)
-	q.Done("a")
-	q.Done("b")
-	if diff := cmp.Diff([]popped{{"a", Live}}, drain(q)); diff != "" {
-		t.Errorf("keys (-want +got):\n%s", diff)
+func TestForgettingAParentDropsAllThatIsKnownOfIt(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed"))
+	wait := &WaitError{For: "it", Done: func(ctx context.Context) bool { <-ctx.Done(); return false }}
+	for name, errs := range map[string][]error{
+		"Failed":    {errBroken},
+		"Conflict":  {conflict},
+		"Postponed": {errBroken, later{time.Hour}},
+		"Waits":     {errBroken, wait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newTestQueue(t)
+				for _, err := range errs {
+					q.Add("a", Live)
+					q.Get()
+					q.Fail("a", err)
+					q.Done("a")
+				}
+				if n := q.Remembered(); n != 1 {
+					t.Errorf("of %d parents it is known that they failed, want 1", n)
+				}
+				q.AddAfter("a", time.Hour)
+				q.Forget("a")
+				if synctest.Wait(); len(q.items) != 0 || q.failing.Len() != 0 || q.Len() != (Lengths{}) || q.Remembered() != 0 {
+					t.Errorf("%d items, %d parents that fail, %+v; want nothing", len(q.items), q.failing.Len(), q.Len())
+				}
+			})
+		})
 	}
 }
 
 func TestGetEndsWithRun(t *testing.T) {
-	q := newQueue[string](Options{})
-	stop := run(t, q)
-	var waiting sync.WaitGroup
-	var ended atomic.Int32
-	for range 4 {
-		waiting.Go(func() {
-			if _, _, ok := q.Get(); !ok {
-				ended.Add(1)
-			}
-		})
-	}
-	stop()
-	waiting.Wait()
-	q.Add("a", Live)
-	q.AddAfter("b", time.Second, Live)
-	q.RetryAfter("c", time.Second, Live, errBroken)
-	if d := q.Fail("d", errBroken); d != 0 {
-		t.Errorf("Fail after Run returned %s; want 0", d)
-	}
-	if _, _, ok := q.Get(); ok || ended.Load() != 4 || q.Len() != (Lengths{}) {
-		t.Errorf("after Run: ok=%t, %d waiters ended, %+v; want false, 4 and nothing", ok, ended.Load(), q.Len())
-	}
-}
-
-// TestNoKeyIsProcessedTwiceAtATime lets workers and producers race, and checks that a key is with one worker at a time,
-// that nothing is lost, and that nothing is left.
-func TestNoKeyIsProcessedTwiceAtATime(t *testing.T) {
-	const keys, workers, producers, rounds = 50, 8, 4, 2000
-	q := newQueue[int](Options{BaseDelay: time.Microsecond, MaxDelay: 10 * time.Microsecond})
-	stop := run(t, q)
-	var busy [keys]atomic.Bool
-	var asked, seen [keys]atomic.Int64
-	var work, produce sync.WaitGroup
-	for range workers {
-		work.Go(func() {
-			for n := 0; ; n++ {
-				key, _, ok := q.Get()
-				if !ok {
-					return
+	synctest.Test(t, func(t *testing.T) {
+		q := New(Config{})
+		stop := run(t, q)
+		var waiting sync.WaitGroup
+		var ended atomic.Int32
+		for range 4 {
+			waiting.Go(func() {
+				if i, _ := q.get(); i == nil {
+					ended.Add(1)
 				}
-				if !busy[key].CompareAndSwap(false, true) {
-					t.Errorf("key %d is with two workers", key)
-				}
-				seen[key].Store(asked[key].Load())
-				if n%7 == 0 {
-					q.Fail(key, errBroken)
-				} else {
-					q.Forget(key)
-				}
-				busy[key].Store(false)
-				q.Done(key)
-			}
-		})
-	}
-	for p := range producers {
-		produce.Go(func() {
-			for n := range rounds {
-				key := (n*7 + p) % keys
-				asked[key].Add(1)
-				switch n % 3 {
-				case 0:
-					q.AddAfter(key, time.Duration(n%5)*time.Microsecond, Resync)
-				default:
-					q.Add(key, Priority(n%priorities))
-				}
-			}
-		})
-	}
-	produce.Wait()
-	eventually(func() bool { return q.Len() == Lengths{} })
-	for k := range keys {
-		if asked[k].Load() != seen[k].Load() {
-			t.Errorf("key %d: the last of %d adds was not processed (saw %d)", k, asked[k].Load(), seen[k].Load())
+			})
 		}
-	}
-	stop()
-	work.Wait()
+		synctest.Wait()
+		stop()
+		waiting.Wait()
+		q.Add(key("a"), Live)
+		if i, _ := q.get(); i != nil || ended.Load() != 4 {
+			t.Errorf("after Run: there is %v, and %d waiters ended; want nothing and 4", i, ended.Load())
+		}
+	})
 }
 
-func TestWhatAWorkerAsksForARemovedKeyDoesNotCount(t *testing.T) {
-	for name, ask := range map[string]func(*Queue[string]){
-		"AddAfter":   func(q *Queue[string]) { q.AddAfter("a", time.Hour, Live) },
-		"RetryAfter": func(q *Queue[string]) { q.RetryAfter("a", time.Hour, Retry, errBroken) },
-		"Fail":       func(q *Queue[string]) { q.Fail("a", errBroken) },
+// TestNoKeyIsSyncedTwiceAtATime lets workers and producers race, and checks that a key is with one worker at a time,
+// that nothing is lost, and that nothing is left.
+func TestNoKeyIsSyncedTwiceAtATime(t *testing.T) {
+	const keys, producers, rounds = 50, 4, 2000
+	synctest.Test(t, func(t *testing.T) {
+		var busy [keys]atomic.Bool
+		var asked, seen [keys]atomic.Int64
+		var syncs atomic.Int64
+		q := New(Config{
+			Workers: 8,
+			Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (Result, error) {
+				n, _ := strconv.Atoi(k.Name)
+				if !busy[n].CompareAndSwap(false, true) {
+					t.Errorf("key %d is with two workers", n)
+				}
+				defer busy[n].Store(false)
+				if seen[n].Store(asked[n].Load()); syncs.Add(1)%7 == 0 {
+					return Result{}, errBroken
+				}
+				return Result{}, nil
+			},
+			Ready: func(parent.Key) bool { return true }, Failed: func(context.Context, parent.Key, error) {},
+			Recovered: func(parent.Key) {}, Processed: func() {},
+		})
+		stop := run(t, q)
+		var produce sync.WaitGroup
+		for p := range producers {
+			produce.Go(func() {
+				for n := range rounds {
+					k := (n*7 + p) % keys
+					asked[k].Add(1)
+					switch n % 3 {
+					case 0:
+						q.AddAfter(key(strconv.Itoa(k)), time.Duration(n%5)*time.Microsecond)
+					default:
+						q.Add(key(strconv.Itoa(k)), Priority(n%priorities))
+					}
+				}
+			})
+		}
+		produce.Wait()
+		pass(time.Hour)
+		if len(q.items) > 0 {
+			t.Errorf("%d items are left", len(q.items))
+		}
+		for k := range keys {
+			if asked[k].Load() != seen[k].Load() {
+				t.Errorf("key %d: the last of %d adds was not processed (saw %d)", k, asked[k].Load(), seen[k].Load())
+			}
+		}
+		stop()
+	})
+}
+
+func TestWhatAWorkerAsksForAForgottenKeyDoesNotCount(t *testing.T) {
+	for name, ask := range map[string]func(byName){
+		"AddAfter":   func(q byName) { q.AddAfter("a", time.Hour) },
+		"RetryAfter": func(q byName) { q.Fail("a", later{time.Hour}) },
+		"Fail":       func(q byName) { q.Fail("a", errBroken) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			q, _ := newTestQueue(t)
+			q := newTestQueue(t)
 			q.Add("a", Live)
-			key, _, _ := q.Get()
-			q.Remove("a")
+			key, _ := q.Get()
+			q.Forget("a")
 			ask(q)
 			q.Done(key)
 			if got := q.Len(); got != (Lengths{}) || len(q.items) != 0 {
 				t.Errorf("after Done: %+v and %d items; want nothing", got, len(q.items))
 			}
 			q.Add("a", Live)
-			key, _, _ = q.Get()
-			q.Remove("a")
+			key, _ = q.Get()
+			q.Forget("a")
 			q.Add("a", Live) // The object of that name is there again.
 			ask(q)
 			q.Done(key)
@@ -464,33 +525,37 @@ func TestWhatAWorkerAsksForARemovedKeyDoesNotCount(t *testing.T) {
 }
 
 func TestAPausedQueueKeepsWhatIsAdded(t *testing.T) {
-	q, clock := newTestQueue(t)
-	q.Add("a", Live)
-	q.Pause()
-	q.Add("b", Resync)
-	q.Add("b", Retry)
-	q.AddAfter("c", time.Minute, Live)
-	q.Add("gone", Live)
-	q.Remove("gone")
-	clock.Step(time.Hour)
-	eventually(func() bool { return q.Pending() == 3 })
-	taken := make(chan string)
-	go func() {
-		key, _, _ := q.Get()
-		taken <- key
-	}()
-	if q.Processing() != 0 {
-		t.Error("a key is taken from a paused queue")
-	}
-	q.Resume()
-	if key := <-taken; key != "a" {
-		t.Errorf("the first key is %s, want a", key)
-	}
-	if q.Processing() != 1 {
-		t.Errorf("%d keys are taken, want 1", q.Processing())
-	}
-	q.Done("a")
-	if diff := cmp.Diff([]popped{{"c", Live}, {"b", Retry}}, drain(q)); diff != "" {
-		t.Errorf("keys differ (-want +got):\n%s", diff)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		q := newTestQueue(t)
+		q.Add("a", Live)
+		q.Pause()
+		q.Add("b", Resync)
+		q.Add("b", Retry)
+		q.AddAfter("c", time.Minute)
+		q.Add("gone", Live)
+		q.Forget("gone")
+		pass(time.Hour)
+		if n := q.Pending(); n != 3 {
+			t.Errorf("%d keys wait, want 3", n)
+		}
+		taken := make(chan string)
+		go func() {
+			key, _ := q.Get()
+			taken <- key
+		}()
+		if synctest.Wait(); q.UnderWay() != 0 {
+			t.Error("a key is taken from a paused queue")
+		}
+		q.Resume()
+		if key := <-taken; key != "a" {
+			t.Errorf("the first key is %s, want a", key)
+		}
+		if q.UnderWay() != 1 {
+			t.Errorf("%d keys are taken, want 1", q.UnderWay())
+		}
+		q.Done("a")
+		if diff := cmp.Diff([]popped{{"c", Live}, {"b", Retry}}, drain(q)); diff != "" {
+			t.Errorf("keys differ (-want +got):\n%s", diff)
+		}
+	})
 }

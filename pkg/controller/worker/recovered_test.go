@@ -58,10 +58,10 @@ func TestARecoveryIsToldWhateverCameBetween(t *testing.T) {
 						return worker.Result{}, nil
 					},
 				})
-				p.Enqueue(key("a"), worker.Live)
+				p.Add(key("a"), worker.Live)
 				<-time.After(time.Hour)
 				synctest.Wait()
-				p.Enqueue(key("a"), worker.Live) // It is well already.
+				p.Add(key("a"), worker.Live) // It is well already.
 				synctest.Wait()
 				if n := int(syncs.Load()); n != len(tc.errs)+2 || recovered.Load() != tc.want {
 					t.Errorf("%d syncs, recovered %d times, want %d", n, recovered.Load(), tc.want)
@@ -88,7 +88,7 @@ func TestNothingIsToldOfAParentThatLeft(t *testing.T) {
 				return worker.Result{}, nil
 			},
 		})
-		p.Enqueue(key("a"), worker.Live)
+		p.Add(key("a"), worker.Live)
 		for range 100 { // Until the second sync.
 			if synctest.Wait(); syncs.Load() == 2 {
 				break
@@ -99,7 +99,7 @@ func TestNothingIsToldOfAParentThatLeft(t *testing.T) {
 			t.Errorf("%d conflicts in a row, want 1: the failure before is none", n)
 		}
 		p.Forget(key("a"))
-		p.Enqueue(key("a"), worker.Live)
+		p.Add(key("a"), worker.Live)
 		<-time.After(time.Hour)
 		if n := recovered.Load(); n != 0 || p.Conflicts(key("a")) != 0 {
 			t.Errorf("told %d times, %d conflicts; the parent that failed is gone", n, p.Conflicts(key("a")))
@@ -115,12 +115,12 @@ func TestNothingIsRememberedOfAParentThatLeavesDuringItsSync(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var p *worker.Pool
+				var p *worker.Queue
 				p, _ = run(t, worker.Config{Sync: func(_ context.Context, key parent.Key, _ trigger.Begun) (worker.Result, error) {
 					p.Forget(key)
 					return worker.Result{}, err
 				}})
-				p.Enqueue(key("a"), worker.Live)
+				p.Add(key("a"), worker.Live)
 				synctest.Wait()
 				if p.Conflicts(key("a")) != 0 || p.Failing() != 0 || len(p.Errors()) != 0 {
 					t.Errorf("%d conflicts, %d parents fail, errors %v; want none", p.Conflicts(key("a")), p.Failing(), p.Errors())

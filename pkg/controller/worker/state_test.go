@@ -19,6 +19,7 @@ package worker
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,24 +27,16 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
-// take takes a key, which must be there.
-func take(q *Queue[string]) {
-	key, p, _ := q.Get()
-	q.Hold(key, p)
-	q.Begin(key)
-}
-
 func TestStateShowsWhereEveryKeyIs(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		given  func(q *Queue[string])
+		given  func(q byName)
 		want   metrics.QueueState
-		errors int
 	}{
-		"Nothing": {reason: "An empty queue is quiet.", given: func(*Queue[string]) {}},
+		"Nothing": {reason: "An empty queue is quiet.", given: func(byName) {}},
 		"Queued": {
 			reason: "Each priority is shown.",
-			given: func(q *Queue[string]) {
+			given: func(q byName) {
 				for _, p := range []Priority{Live, Retry, SelfTriggered, Resync} {
 					q.Add(fmt.Sprint(p), p)
 				}
@@ -52,54 +45,54 @@ func TestStateShowsWhereEveryKeyIs(t *testing.T) {
 		},
 		"Processing": {
 			reason: "What is under way is not quiet.",
-			given:  func(q *Queue[string]) { q.Add("a", Live); take(q) },
+			given:  func(q byName) { q.Add("a", Live); q.Get() },
 			want:   metrics.QueueState{Processing: 1, Unfinished: time.Second, Longest: time.Second},
 		},
 		"Again": {
 			reason: "A change during a sync counts as depth.",
-			given:  func(q *Queue[string]) { q.Add("a", Live); take(q); q.Add("a", Live) },
+			given:  func(q byName) { q.Add("a", Live); q.Get(); q.Add("a", Live) },
 			want:   metrics.QueueState{Processing: 1, Again: 1, Unfinished: time.Second, Longest: time.Second},
 		},
 		"Held": {
 			reason: "A key that waits for a release is in no list.",
-			given: func(q *Queue[string]) {
+			given: func(q byName) {
 				q.Add("a", Live)
-				key, p, _ := q.Get()
-				q.Hold(key, p)
+				key, _ := q.Hold()
 				q.Done(key)
 			},
 			want: metrics.QueueState{Held: 1},
 		},
 		"Retrying": {
 			reason: "A key in backoff is going to be synced without a change.",
-			given:  func(q *Queue[string]) { q.RetryAfter("a", time.Hour, Retry, errBroken) },
-			want:   metrics.QueueState{Retrying: 1}, errors: 1,
+			given:  func(q byName) { q.Fail("a", errBroken); q.Fail("b", later{time.Hour}); q.Fail("c", &WaitError{}) },
+			want:   metrics.QueueState{Retrying: 3, Failing: 1, Postponed: 1, Waiting: 1},
 		},
 		"Scheduled": {
 			reason: "A resync that was asked for is no unrest.",
-			given:  func(q *Queue[string]) { q.AddAfter("a", time.Hour, Live) },
+			given:  func(q byName) { q.AddAfter("a", time.Hour) },
 			want:   metrics.QueueState{Scheduled: 1},
 		},
 		"Done": {
 			reason: "A success leaves nothing.",
-			given: func(q *Queue[string]) {
+			given: func(q byName) {
 				q.Fail("a", errBroken)
 				q.Add("a", Live)
-				take(q)
-				q.Forget("a")
+				q.Get()
+				q.Succeed("a")
 				q.Done("a")
 			},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			q, c := newTestQueue(t)
-			tc.given(q)
-			c.Step(time.Second)
-			failing := 0
-			if diff := cmp.Diff(tc.want, q.State(func(error) { failing++ })); diff != "" || failing != tc.errors {
-				t.Errorf("%s\n%d errors, want %d; state (-want +got):\n%s", tc.reason, failing, tc.errors, diff)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				q := New(Config{})
+				tc.given(byName{q, t.Context()})
+				<-time.After(time.Second)
+				if diff := cmp.Diff(tc.want, q.state()); diff != "" {
+					t.Errorf("%s\nstate (-want +got):\n%s", tc.reason, diff)
+				}
+			})
 		})
 	}
 }
@@ -119,7 +112,7 @@ type Lengths struct {
 func (l Lengths) Ready() int { return l.Live + l.Retry + l.SelfTriggered + l.Resync }
 
 // Len returns how many keys there are.
-func (q *Queue[K]) Len() Lengths {
+func (q *Queue) Len() Lengths {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return Lengths{

@@ -17,21 +17,19 @@ limitations under the License.
 package worker
 
 import (
-	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
-// begin takes a key and begins to process it. It returns the reasons.
-func begin(q *Queue[string]) (string, trigger.Begun) {
-	key, _, _ := q.Get()
-	begun := q.Begin(key)
+// begin begins to sync the next key. It returns the reasons.
+func begin(q byName) (string, trigger.Begun) {
+	name, _ := q.Hold()
+	begun := q.Begin(name)
 	var reasons []string
 	for _, t := range begun.Triggers.Kept() {
 		reasons = append(reasons, string(t.Reason))
@@ -43,106 +41,103 @@ func TestKeysCarryWhyTheyAreProcessed(t *testing.T) {
 	spec, timer := trigger.Of(v1alpha1.SyncSpecChanged), trigger.Of(v1alpha1.SyncTimer)
 	for name, tc := range map[string]struct {
 		reason string
-		act    func(q *Queue[string], clock *clocktesting.FakeClock)
+		act    func(q byName)
 		want   string
 		waited time.Duration
 	}{
 		"Several": {
 			"All that came until it begins count, and it waited for the first.",
-			func(q *Queue[string], clock *clocktesting.FakeClock) {
-				q.AddBecause("a", Live, spec)
-				clock.Step(time.Second)
-				q.AddBecause("a", Resync, timer)
+			func(q byName) {
+				q.Add("a", Live, spec)
+				pass(time.Second)
+				q.Add("a", Resync, timer)
 			}, "SpecChanged Timer", time.Second,
 		},
 		"Held": {
 			"A key that a worker may not process yet keeps them.",
-			func(q *Queue[string], clock *clocktesting.FakeClock) {
-				q.AddBecause("a", Live, spec)
-				key, p, _ := q.Get()
-				q.Hold(key, p)
+			func(q byName) {
+				q.Add("a", Live, spec)
+				key, _ := q.Hold()
 				q.Done(key)
-				clock.Step(time.Second)
+				pass(time.Second)
 				q.Release("a")
 			}, "SpecChanged", time.Second,
 		},
 		"During": {
 			"What comes during a sync is for the next one.",
-			func(q *Queue[string], _ *clocktesting.FakeClock) {
-				q.AddBecause("a", Live, timer)
+			func(q byName) {
+				q.Add("a", Live, timer)
 				_, _ = begin(q)
-				q.AddBecause("a", Live, spec)
+				q.Add("a", Live, spec)
 				q.Done("a")
 			}, "SpecChanged", 0,
 		},
 		"BeforeItBegins": {
 			"A worker has the key, and has not begun.",
-			func(q *Queue[string], _ *clocktesting.FakeClock) {
-				q.AddBecause("a", Live, timer)
-				key, p, _ := q.Get()
-				q.Hold(key, p)
-				q.AddBecause("a", Live, spec)
+			func(q byName) {
+				q.Add("a", Live, timer)
+				key, _ := q.Hold()
+				q.Add("a", Live, spec)
 				q.Done(key)
 			}, "Timer SpecChanged", 0,
 		},
 		"Removed": {
 			"An object of the same name may follow.",
-			func(q *Queue[string], _ *clocktesting.FakeClock) {
-				q.AddBecause("a", Live, timer)
-				q.Remove("a")
-				q.AddBecause("a", Live, spec)
+			func(q byName) {
+				q.Add("a", Live, timer)
+				q.Forget("a")
+				q.Add("a", Live, spec)
 			}, "SpecChanged", 0,
 		},
-		"Unknown": {"Not every add says why.", func(q *Queue[string], _ *clocktesting.FakeClock) { q.Add("a", Live) }, "", 0},
+		"Unknown": {"Not every add says why.", func(q byName) { q.Add("a", Live) }, "", 0},
 		"Backoff": {
 			"The time of a retry has come.",
-			func(q *Queue[string], clock *clocktesting.FakeClock) {
+			func(q byName) {
 				q.Add("a", Live)
 				_, _ = begin(q)
-				q.Fail("a", errors.New("failed"))
+				q.Fail("a", errBroken)
 				q.Done("a")
-				clock.Step(time.Minute)
-				q.release()
+				pass(firstBackoff)
 			}, "Retry", 0,
 		},
 		"RetryFailed": {
 			"What the key failed for is gone.",
-			func(q *Queue[string], _ *clocktesting.FakeClock) {
+			func(q byName) {
 				q.Add("a", Live)
 				_, _ = begin(q)
-				q.Fail("a", errors.New("failed"))
+				q.Fail("a", errBroken)
 				q.Done("a")
 				q.RetryFailed(nil)
 			}, "Retry", 0,
 		},
 		"Timer": {
 			"The time has come that a hook named.",
-			func(q *Queue[string], clock *clocktesting.FakeClock) {
-				q.AddAfter("a", time.Second, Live)
-				clock.Step(time.Minute)
-				q.release()
+			func(q byName) {
+				q.AddAfter("a", time.Second)
+				pass(time.Second)
 			}, "Timer", 0,
 		},
-		"NoTime": {"A time of zero is over.", func(q *Queue[string], _ *clocktesting.FakeClock) { q.AddAfter("a", 0, Live) }, "Timer", 0},
+		"NoTime": {"A time of zero is over.", func(q byName) { q.AddAfter("a", 0); pass(0) }, "Timer", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clock := clocktesting.NewFakeClock(time.Now())
-			q := newQueue[string](Options{Clock: clock, Triggers: true})
-			tc.act(q, clock)
-			if got, begun := begin(q); got != tc.want || begun.Waited != tc.waited {
-				t.Errorf("%s The reasons are %q after %s, want %q after %s", tc.reason, got, begun.Waited, tc.want, tc.waited)
-			}
-			q.Done("a")
-			if len(q.items) > 0 && q.items["a"].triggers != nil {
-				t.Error("reasons are left")
-			}
+			synctest.Test(t, func(t *testing.T) {
+				q := newTestQueue(t)
+				tc.act(q)
+				if got, begun := begin(q); got != tc.want || begun.Waited != tc.waited {
+					t.Errorf("%s The reasons are %q after %s, want %q after %s", tc.reason, got, begun.Waited, tc.want, tc.waited)
+				}
+				q.Done("a")
+				if i := q.items[key("a")]; i != nil && i.triggers != nil {
+					t.Error("reasons are left")
+				}
+			})
 		})
 	}
 }
 
 func TestReasonsAreNotKeptUnlessTheyAreWanted(t *testing.T) {
-	q := newQueue[string](Options{})
-	q.AddBecause("a", Live, trigger.Of(v1alpha1.SyncTimer))
+	q := byName{New(Config{}), t.Context()}
+	q.Add("a", Live, trigger.Of(v1alpha1.SyncTimer))
 	if _, begun := begin(q); begun.Triggers != nil || begun.Waited != 0 {
 		t.Errorf("there is %+v", begun)
 	}

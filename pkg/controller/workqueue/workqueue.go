@@ -30,5 +30,5 @@ const (
 	Resync        = worker.Resync
 )
 
-// DefaultMaxDelay is worker.DefaultMaxDelay.
-const DefaultMaxDelay = worker.DefaultMaxDelay
+// DefaultMaxDelay is worker.MaxBackoff.
+const DefaultMaxDelay = worker.MaxBackoff

@@ -17,6 +17,7 @@ limitations under the License.
 package worker_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics/legacyregistry"
-	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -50,21 +50,39 @@ func key(name string) parent.Key {
 	return parent.NewKey(schema.GroupResource{Group: "example.com", Resource: "things"}, "ns", name)
 }
 
-// run runs a pool until the test ends.
-func run(t *testing.T, c worker.Config) (*worker.Pool, *sync.Map) {
+// run runs a queue until the test ends.
+func run(t *testing.T, c worker.Config) (q *worker.Queue, reported *sync.Map) {
 	t.Helper()
-	reported := &sync.Map{}
-	if c.Workers == 0 {
-		c.Workers = 2
-	}
-	c.Failed = func(_ context.Context, k parent.Key, err error) { reported.Store(k, err) }
-	p := worker.New(c)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { p.Run(ctx) })
-	t.Cleanup(func() { cancel(); running.Wait() })
-	return p, reported
+	q, reported = build(c)
+	t.Cleanup(start(t, q))
+	return q, reported
 }
+
+// build returns a queue with two workers, unless c has another number. The errors that it reports are kept.
+func build(c worker.Config) (q *worker.Queue, reported *sync.Map) {
+	reported = &sync.Map{}
+	c.Workers = cmp.Or(c.Workers, 2)
+	c.Failed = func(_ context.Context, k parent.Key, err error) { reported.Store(k, err) }
+	if c.Ready == nil {
+		c.Ready = func(parent.Key) bool { return true }
+	}
+	if c.Recovered == nil {
+		c.Recovered = func(parent.Key) {}
+	}
+	c.Processed = func() {}
+	return worker.New(c), reported
+}
+
+// start runs a queue until stop is called, which returns when the run has ended.
+func start(t *testing.T, q *worker.Queue) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { q.Run(ctx) })
+	return func() { cancel(errStopped); running.Wait() }
+}
+
+var errStopped = errors.New("stopped")
 
 func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed"))
@@ -106,7 +124,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 				}
 				return worker.Result{}, nil
 			}})
-			p.Enqueue(key("a"), worker.Live)
+			p.Add(key("a"), worker.Live)
 			<-again
 			if _, got := reported.Load(key("a")); got != tc.reported {
 				t.Errorf("reported = %v, want %v: %s", got, tc.reported, tc.reason)
@@ -130,8 +148,8 @@ func TestAPanicStopsNothing(t *testing.T) {
 		}
 		return worker.Result{}, nil
 	}})
-	p.Enqueue(key("bad"), worker.Live)
-	p.Enqueue(key("good"), worker.Live)
+	p.Add(key("bad"), worker.Live)
+	p.Add(key("good"), worker.Live)
 	<-done
 	if _, ok := reported.Load(key("bad")); !ok {
 		t.Error("a panic of one parent's sync was not reported")
@@ -142,7 +160,7 @@ func TestAPanicStopsNothing(t *testing.T) {
 func TestAWorkerGoesOnWithTheSyncThatFollows(t *testing.T) {
 	var order []string
 	done := make(chan struct{})
-	var p *worker.Pool
+	var p *worker.Queue
 	next := func(_ context.Context, k parent.Key, why trigger.Begun) (worker.Result, error) {
 		order = append(order, "next "+k.Name)
 		if n := len(why.Triggers.Kept()); n != 1 {
@@ -162,12 +180,12 @@ func TestAWorkerGoesOnWithTheSyncThatFollows(t *testing.T) {
 		if _, ok := p.GoOn(k); ok {
 			t.Error("it goes on although nothing asks for it")
 		}
-		p.Enqueue(key("b"), worker.Live)
-		p.EnqueueBecause(k, worker.Live, trigger.Of(v1alpha1.SyncChildChanged))
+		p.Add(key("b"), worker.Live)
+		p.Add(k, worker.Live, trigger.Of(v1alpha1.SyncChildChanged))
 		why, _ := p.GoOn(k)
 		return worker.Result{Next: next, Why: why}, nil
 	}})
-	p.Enqueue(key("a"), worker.Live)
+	p.Add(key("a"), worker.Live)
 	close(built)
 	<-done
 	if want := []string{"a", "next a", "b"}; !slices.Equal(order[:3], want) {
@@ -194,8 +212,8 @@ func TestAPanicBesideTheSyncStopsNoWorker(t *testing.T) {
 			return worker.Result{}, nil
 		},
 	})
-	p.Enqueue(key("bad"), worker.Live)
-	p.Enqueue(key("good"), worker.Live)
+	p.Add(key("bad"), worker.Live)
+	p.Add(key("good"), worker.Live)
 	<-done
 }
 
@@ -214,7 +232,7 @@ func TestAKeyIsHeldBackUntilItIsReleased(t *testing.T) {
 			return worker.Result{}, nil
 		},
 	})
-	p.Enqueue(key("a"), worker.Live)
+	p.Add(key("a"), worker.Live)
 	<-held
 	select {
 	case <-synced:
@@ -236,76 +254,42 @@ func TestResyncAfterSyncsAgain(t *testing.T) {
 		}
 		return worker.Result{ResyncAfter: time.Millisecond}, nil
 	}})
-	p.Enqueue(key("a"), worker.Live)
+	p.Add(key("a"), worker.Live)
 	<-again
 }
 
-func TestASyncUnderWayIsNotInterruptedAtTheEnd(t *testing.T) {
-	started, release := make(chan struct{}), make(chan struct{})
-	var interrupted atomic.Bool
-	p := worker.New(worker.Config{
-		Workers: 1, Failed: func(context.Context, parent.Key, error) {}, Grace: time.Hour,
-		Sync: func(ctx context.Context, _ parent.Key, _ trigger.Begun) (worker.Result, error) {
-			close(started)
-			<-release
-			interrupted.Store(ctx.Err() != nil)
-			return worker.Result{}, nil
-		},
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); p.Run(ctx) }()
-	p.Enqueue(key("a"), worker.Live)
-	<-started
-	cancel()
-	close(release)
-	<-ended
-	if interrupted.Load() {
-		t.Error("the sync was interrupted although it had time left")
+func TestASyncUnderWayIsGivenTimeAtTheEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		takes time.Duration
+		want  error
+	}{
+		"Enough":    {worker.Grace - time.Second, nil},
+		"NotEnough": {time.Hour, errStopped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var interrupted error
+				p, _ := build(worker.Config{Sync: func(ctx context.Context, _ parent.Key, _ trigger.Begun) (worker.Result, error) {
+					select {
+					case <-time.After(tc.takes):
+					case <-ctx.Done():
+					}
+					interrupted = context.Cause(ctx)
+					return worker.Result{}, ctx.Err()
+				}})
+				stop := start(t, p)
+				p.Add(key("a"), worker.Live)
+				synctest.Wait()
+				if stop(); !errors.Is(interrupted, tc.want) {
+					t.Errorf("the sync was interrupted by %v, want %v", interrupted, tc.want)
+				}
+			})
+		})
 	}
 }
 
-func TestOnlyMatchingErrorsAreRetried(t *testing.T) {
-	errUnresolved, errBroken := errors.New("kind is not served"), errors.New("broken")
-	var mu sync.Mutex
-	calls := map[string]int{}
-	failing := make(chan string, 100)
-	p := worker.New(worker.Config{
-		Workers: 1, Clock: testclock.NewFakeClock(time.Now()),
-		Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			calls[k.Name]++
-			if k.Name == "unresolved" {
-				return worker.Result{}, fmt.Errorf("syncing: %w", errUnresolved)
-			}
-			return worker.Result{}, errBroken
-		},
-		Failed: func(_ context.Context, k parent.Key, _ error) { failing <- k.Name },
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { p.Run(ctx) })
-	defer running.Wait()
-	defer cancel()
-	// One worker syncs in this order, so that none of the former two is under way when the last one is.
-	for _, name := range []string{"broken", "unresolved", "last"} {
-		p.Enqueue(key(name), worker.Live)
-		<-failing
-	}
-	p.RetryFailed(func(err error) bool { return errors.Is(err, errUnresolved) })
-	for name := ""; name != "unresolved"; {
-		name = <-failing
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if calls["unresolved"] != 2 || calls["broken"] != 1 {
-		t.Errorf("syncs: %v; want another one of the unresolved alone", calls)
-	}
-}
-
-func TestMetricsShowWhatAPoolDoes(t *testing.T) {
-	m := metrics.NewController("CompositeController", "pool-test")
+func TestMetricsShowWhatAQueueDoes(t *testing.T) {
+	m := metrics.NewController("CompositeController", "queue-test")
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", errors.New("not allowed"))
 	stuck, release := make(chan struct{}), make(chan struct{})
 	p, _ := run(t, worker.Config{
@@ -326,19 +310,19 @@ func TestMetricsShowWhatAPoolDoes(t *testing.T) {
 	})
 	m.CountParents(func() int { return 10 })
 	for _, name := range []string{"fine", "held", "refused", "postponed", "stuck"} {
-		p.Enqueue(key(name), worker.Live)
+		p.Add(key(name), worker.Live)
 	}
 	<-stuck
 	want := map[string]float64{
-		`metacontroller_syncs_total{controller="CompositeController-pool-test",result="success"}`:      1,
-		`metacontroller_syncs_total{controller="CompositeController-pool-test",result="postponed"}`:    1,
-		`metacontroller_parents{controller="CompositeController-pool-test",state="failing"}`:           1,
-		`metacontroller_parents{controller="CompositeController-pool-test",state="postponed"}`:         1,
-		`metacontroller_parents{controller="CompositeController-pool-test",state="ready"}`:             8,
-		`metacontroller_workqueue_keys{controller="CompositeController-pool-test",state="held"}`:       1,
-		`metacontroller_workqueue_keys{controller="CompositeController-pool-test",state="processing"}`: 1,
-		`metacontroller_workqueue_keys{controller="CompositeController-pool-test",state="scheduled"}`:  1,
-		`workqueue_depth{name="CompositeController-pool-test"}`:                                        0,
+		`metacontroller_syncs_total{controller="CompositeController-queue-test",result="success"}`:      1,
+		`metacontroller_syncs_total{controller="CompositeController-queue-test",result="postponed"}`:    1,
+		`metacontroller_parents{controller="CompositeController-queue-test",state="failing"}`:           1,
+		`metacontroller_parents{controller="CompositeController-queue-test",state="postponed"}`:         1,
+		`metacontroller_parents{controller="CompositeController-queue-test",state="ready"}`:             8,
+		`metacontroller_workqueue_keys{controller="CompositeController-queue-test",state="held"}`:       1,
+		`metacontroller_workqueue_keys{controller="CompositeController-queue-test",state="processing"}`: 1,
+		`metacontroller_workqueue_keys{controller="CompositeController-queue-test",state="scheduled"}`:  1,
+		`workqueue_depth{name="CompositeController-queue-test"}`:                                        0,
 	}
 	var got map[string]float64
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
@@ -356,10 +340,10 @@ func TestMetricsShowWhatAPoolDoes(t *testing.T) {
 			t.Errorf("%s = %v, want %v", series, got[series], value)
 		}
 	}
-	if got[`metacontroller_sync_errors_total{controller="CompositeController-pool-test",reason="Forbidden"}`] < 1 {
+	if got[`metacontroller_sync_errors_total{controller="CompositeController-queue-test",reason="Forbidden"}`] < 1 {
 		t.Error("the error is not counted by its reason")
 	}
-	if got[`workqueue_unfinished_work_seconds{name="CompositeController-pool-test"}`] <= 0 {
+	if got[`workqueue_unfinished_work_seconds{name="CompositeController-queue-test"}`] <= 0 {
 		t.Error("a sync that does not end is not shown as unfinished work")
 	}
 }
@@ -410,7 +394,7 @@ func TestErrorsThatUsuallyPassAreReportedWhenTheyLast(t *testing.T) {
 				}
 				return worker.Result{}, fmt.Errorf("writing: %w", tc.err)
 			}})
-			p.Enqueue(key("a"), worker.Live)
+			p.Add(key("a"), worker.Live)
 			<-enough
 			if _, got := reported.Load(key("a")); got != tc.reported {
 				t.Errorf("reported = %v, want %v: %s", got, tc.reported, tc.reason)
@@ -447,9 +431,9 @@ func TestAConflictDoesNotWaitAsLongAsTheFailuresBefore(t *testing.T) {
 					close(again)
 					return worker.Result{}, nil
 				}})
-				p.Enqueue(key("a"), worker.Live)
+				p.Add(key("a"), worker.Live)
 				<-failed
-				p.Enqueue(key("a"), worker.Live)
+				p.Add(key("a"), worker.Live)
 				began := time.Now()
 				<-again
 				if took := time.Since(began); took < time.Second != tc.soon {
@@ -473,44 +457,57 @@ func TestWaitingEndsWithItsCause(t *testing.T) {
 		"ParentIsGone": {"It would wait until the controller ends.", []bool{true}, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := testclock.NewFakeClock(time.Now())
-			begun, ended, synced := make(chan int, 10), make(chan int, 10), make(chan struct{}, 10)
-			var calls atomic.Int32
-			p, _ := run(t, worker.Config{Clock: c, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
-				n := int(calls.Add(1))
-				defer func() { synced <- struct{}{} }()
-				if !tc.syncs[min(n, len(tc.syncs))-1] {
-					return worker.Result{}, nil
+			synctest.Test(t, func(t *testing.T) {
+				var calls, begun, ended int // Nothing else runs while the test looks.
+				p, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+					if calls++; !tc.syncs[calls-1] {
+						return worker.Result{}, nil
+					}
+					return worker.Result{}, &worker.WaitError{For: "an informer", Done: func(ctx context.Context) bool {
+						begun++
+						<-ctx.Done()
+						ended++
+						return false
+					}}
+				}})
+				waits := 0
+				for n, wait := range tc.syncs {
+					p.Add(key("a"), worker.Live)
+					if wait {
+						waits++
+					}
+					if synctest.Wait(); calls != n+1 || begun != waits {
+						t.Fatalf("%d syncs, %d of which wait; want %d and %d. %s", calls, begun, n+1, waits, tc.reason)
+					}
 				}
-				return worker.Result{}, &worker.WaitError{For: "an informer", Done: func(ctx context.Context) bool {
-					begun <- n
-					<-ctx.Done()
-					ended <- n
-					return false
-				}}
-			}})
-			for n, waits := range tc.syncs {
-				p.Enqueue(key("a"), worker.Live)
-				<-synced
-				if !waits {
-					continue
+				if tc.forget {
+					p.Forget(key("a"))
 				}
-				select {
-				case <-begun:
-				case <-time.After(10 * time.Second):
-					t.Fatalf("sync %d does not wait. %s", n+1, tc.reason)
+				if synctest.Wait(); ended != tc.ended {
+					t.Errorf("%d waits ended. %s", ended, tc.reason)
 				}
-			}
-			if tc.forget {
-				p.Forget(key("a"))
-			}
-			for n := range tc.ended {
-				select {
-				case <-ended:
-				case <-time.After(10 * time.Second):
-					t.Fatalf("only %d waits ended. %s", n, tc.reason)
-				}
-			}
+			})
 		})
 	}
+}
+
+func TestASyncFollowsAtOnceWhenItsWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, there := 0, make(chan struct{})
+		p, _ := run(t, worker.Config{Workers: 1, Triggers: true, Sync: func(_ context.Context, _ parent.Key, why trigger.Begun) (worker.Result, error) {
+			if calls++; calls == 1 {
+				return worker.Result{}, &worker.WaitError{For: "an informer", Done: func(context.Context) bool { <-there; return true }}
+			}
+			if kept := why.Triggers.Kept(); len(kept) != 1 || kept[0].Reason != v1alpha1.SyncWaitEnded {
+				t.Errorf("it is synced because of %v", kept)
+			}
+			return worker.Result{}, nil
+		}})
+		p.Add(key("a"), worker.Live)
+		synctest.Wait()
+		close(there)
+		if synctest.Wait(); calls != 2 {
+			t.Errorf("%d syncs, want 2: what the first waits for is there", calls)
+		}
+	})
 }
