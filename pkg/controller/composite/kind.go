@@ -31,7 +31,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
@@ -134,7 +134,7 @@ func (k *kind) resolveChildren(ctx context.Context, r *reconciler.Resolver) erro
 }
 
 // Acquire implements reconciler.Kind.
-func (k *kind) Acquire(set *informers.Set, enqueue func(parent.Key, v1alpha1.SyncReason)) {
+func (k *kind) Acquire(set *expectations.Informers, enqueue func(parent.Key, v1alpha1.SyncReason)) {
 	if !k.planner.Active() {
 		return
 	}

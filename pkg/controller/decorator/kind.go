@@ -32,7 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
@@ -100,7 +100,7 @@ func (k *kind) resolveTargets(ctx context.Context, r *reconciler.Resolver, resou
 }
 
 // Acquire implements reconciler.Kind.
-func (k *kind) Acquire(*informers.Set, func(parent.Key, v1alpha1.SyncReason)) {}
+func (k *kind) Acquire(*expectations.Informers, func(parent.Key, v1alpha1.SyncReason)) {}
 
 // Remember implements reconciler.Kind.
 func (k *kind) Remember(parent.Key, *object.Object) {}

@@ -20,7 +20,8 @@ limitations under the License.
 // A sync that started earlier would decide on the past: it would create children that exist, and its hook would be called
 // once for every event of its own writes. Each controller has its own Expectations and waits for its own writes only; the
 // wait is bounded by Limit, since an event may never arrive, for example when the object no longer matches an informer's
-// selector. Registry sums up how stale the informers of all controllers are. OwnWrites tells the events that a controller's
+// selector. Informers are those that a controller uses, whose progress its Expectations observe, for as long as something needs them.
+// Registry sums up how stale the informers of all controllers are. OwnWrites tells the events that a controller's
 // own writes of a parent cause from those of other clients.
 //
 // The Registry remembers the latest writes of all controllers with the parents that led to each, so that a parent can tell an answer to its own

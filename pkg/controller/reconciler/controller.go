@@ -38,7 +38,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
@@ -80,7 +79,7 @@ type Controller struct {
 	hooks      *hookclient.Set
 
 	parents      parents
-	informers    *informers.Set
+	informers    *expectations.Informers
 	watched      []*cache.Informer // as Config.Children
 	expectations *expectations.Expectations
 	children     *childcontrol.Control
@@ -191,7 +190,7 @@ func (c *Controller) assemble() {
 	c.metrics.CountParents(c.parents.len)
 	c.metrics.CountExpectations(c.expectations.Pending)
 	c.metrics.CountRemembered(c.remembered)
-	c.informers = informers.New(c.expectations)
+	c.informers = expectations.NewInformers(c.expectations)
 	c.informers.NotifyProblem(c.active)
 	c.guard = loopguard.NewDeletionGuard(c.countChildren)
 	c.customizer = related.New(related.Config{

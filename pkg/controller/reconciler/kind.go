@@ -27,7 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
@@ -38,7 +38,7 @@ import (
 type Kind interface {
 	// Acquire takes the informers that only this kind needs. It is called once, before the first sync. enqueue has a parent synced of which
 	// they show what its last syncs did not see, and ends its back-off; it does not block.
-	Acquire(set *informers.Set, enqueue func(parent.Key, v1alpha1.SyncReason))
+	Acquire(set *expectations.Informers, enqueue func(parent.Key, v1alpha1.SyncReason))
 	// Remember notes a parent that the controller handles, as it is now.
 	Remember(key parent.Key, o *object.Object)
 	// Forget drops a parent that was remembered, or was not.

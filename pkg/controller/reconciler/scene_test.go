@@ -42,7 +42,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
@@ -66,7 +65,7 @@ type kind struct {
 	parents map[parent.Key]string
 }
 
-func (k *kind) Acquire(*informers.Set, func(parent.Key, v1alpha1.SyncReason)) {}
+func (k *kind) Acquire(*expectations.Informers, func(parent.Key, v1alpha1.SyncReason)) {}
 
 func (k *kind) Remember(key parent.Key, o *object.Object) {
 	k.mu.Lock()

@@ -33,8 +33,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
@@ -53,7 +53,7 @@ type Config struct {
 	// Cluster has the related objects.
 	Cluster *cluster.Cluster
 	// Informers takes the informers of related objects.
-	Informers *informers.Set
+	Informers *expectations.Informers
 	// Access says whether hooks may be shown the related objects. Nil: they may.
 	Access *access.Access
 	// Enqueue asks for a sync of a parent to which an object is related that changed, and says how.

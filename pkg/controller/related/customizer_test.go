@@ -39,7 +39,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
@@ -105,7 +104,7 @@ func newSceneWith(t *testing.T, config related.Config, rules ...hook.RelatedReso
 	}
 	s.expectations = expectations.New(func(parent.Key) {}, nil)
 	t.Cleanup(s.expectations.Close)
-	set := informers.New(s.expectations)
+	set := expectations.NewInformers(s.expectations)
 	t.Cleanup(set.Close)
 	config.Hook, config.Cluster, config.Informers = hooks.Customize, s.cluster, set
 	config.Enqueue = func(key parent.Key, _ cache.Event, why trigger.Trigger) {

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package informers_test
+package expectations_test
 
 import (
 	"context"
@@ -32,7 +32,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/informers"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -104,7 +103,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 func TestInformersAreSharedAndReleasedTogether(t *testing.T) {
 	s, c := run(t)
-	set := informers.New(expectations.New(nil, nil))
+	set := expectations.NewInformers(expectations.New(nil, nil))
 	informer := set.Acquire(c, pods)
 	if set.Acquire(c, pods) != informer {
 		t.Error("one query has two informers")
@@ -126,7 +125,7 @@ func TestInformersAreSharedAndReleasedTogether(t *testing.T) {
 
 func TestAProblemNamesTheResource(t *testing.T) {
 	_, c := run(t)
-	set := informers.New(expectations.New(nil, nil))
+	set := expectations.NewInformers(expectations.New(nil, nil))
 	defer set.Close()
 	set.Acquire(c, pods)
 	set.Acquire(c, secrets)
@@ -151,7 +150,7 @@ func TestAProblemNamesTheResource(t *testing.T) {
 // TestLatecomersHoldNothing lets a sync that is still under way ask for an informer of a set that was released.
 func TestLatecomersHoldNothing(t *testing.T) {
 	s, c := run(t)
-	set := informers.New(expectations.New(nil, nil))
+	set := expectations.NewInformers(expectations.New(nil, nil))
 	set.Close()
 	informer := set.Acquire(c, pods)
 	set.Subscribe(informer, func(cache.Event) {})
@@ -184,7 +183,7 @@ func TestABusyHandlerHoldsUpOnlyItsInformer(t *testing.T) {
 	}
 	e := expectations.New(func(parent.Key) {}, nil)
 	defer e.Close()
-	set := informers.New(e)
+	set := expectations.NewInformers(e)
 	defer set.Close()
 	present := set.Acquire(c, pods)
 	busy := c.Acquire(secrets)
@@ -219,7 +218,7 @@ func TestABusyHandlerHoldsUpOnlyItsInformer(t *testing.T) {
 func TestOneQueryOfTwoCachesHasTwoInformers(t *testing.T) {
 	_, one := run(t)
 	_, two := run(t)
-	set := informers.New(expectations.New(nil, nil))
+	set := expectations.NewInformers(expectations.New(nil, nil))
 	defer set.Close()
 	if set.Acquire(one, pods) == set.Acquire(two, pods) {
 		t.Error("the informer of one cache was returned for another")
@@ -228,7 +227,7 @@ func TestOneQueryOfTwoCachesHasTwoInformers(t *testing.T) {
 
 func TestTheLastUseOfAnInformerGivesItBack(t *testing.T) {
 	s, c := run(t)
-	set := informers.New(expectations.New(nil, nil))
+	set := expectations.NewInformers(expectations.New(nil, nil))
 	defer set.Close()
 	ignore := func(cache.Event) {}
 	_, release := set.Watch(c, secrets, ignore)
@@ -257,7 +256,7 @@ func TestTheLastUseOfAnInformerGivesItBack(t *testing.T) {
 // TestAHandlerMayGiveItsOwnInformerBack is about a parent that is gone and whose kind is related.
 func TestAHandlerMayGiveItsOwnInformerBack(t *testing.T) {
 	_, c := run(t)
-	set := informers.New(expectations.New(nil, nil))
+	set := expectations.NewInformers(expectations.New(nil, nil))
 	_, release := set.Watch(c, pods, func(cache.Event) {})
 	within(t, "the handler", func() {
 		_, done := set.Watch(c, pods, func(cache.Event) { release() })

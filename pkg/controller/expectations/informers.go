@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package informers
+package expectations
 
 import (
 	"context"
@@ -24,14 +24,13 @@ import (
 	"sync"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// Set is a set of informers. It is safe for concurrent use. No method waits for handlers with the set locked, so that handlers, and
+// Informers are the informers that one controller uses, whose progress its expectations observe. It is safe for concurrent use. No method waits for handlers with the set locked, so that handlers, and
 // syncs that need other informers, do not wait for each other.
-type Set struct {
-	expectations *expectations.Expectations
+type Informers struct {
+	expectations *Expectations
 	// troubled is called when what Problem returns may have changed.
 	troubled func()
 
@@ -57,17 +56,17 @@ type held struct {
 
 type subscription struct{ cancel func() }
 
-// New returns an empty set, whose informers e observes.
-func New(e *expectations.Expectations) *Set {
-	return &Set{expectations: e, held: map[*cache.Informer]*held{}}
+// NewInformers returns an empty set, whose informers e observes.
+func NewInformers(e *Expectations) *Informers {
+	return &Informers{expectations: e, held: map[*cache.Informer]*held{}}
 }
 
 // NotifyProblem has changed called, from any goroutine, whenever what Problem returns may have changed, until Close. It must not block.
 // It is for a set without informers.
-func (s *Set) NotifyProblem(changed func()) { s.troubled = changed }
+func (s *Informers) NotifyProblem(changed func()) { s.troubled = changed }
 
 // Acquire returns the informer of a cache for q; of several calls with one cache and q, the same. The set holds it until Close.
-func (s *Set) Acquire(c *cache.Cache, q cache.Query) *cache.Informer {
+func (s *Informers) Acquire(c *cache.Cache, q cache.Query) *cache.Informer {
 	informer := c.Acquire(q)
 	if h := s.use(informer); h != nil {
 		h.observe()
@@ -77,7 +76,7 @@ func (s *Set) Acquire(c *cache.Cache, q cache.Query) *cache.Informer {
 
 // use counts a use of an informer that was acquired. It returns nil after Close, for a sync that is about to end: the informer is not
 // held then.
-func (s *Set) use(informer *cache.Informer) *held {
+func (s *Informers) use(informer *cache.Informer) *held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h, ok := s.held[informer]
@@ -100,17 +99,17 @@ func (s *Set) use(informer *cache.Informer) *held {
 }
 
 // Subscribe calls handle with the changes that an informer of the set sees, until the informer is given back.
-func (s *Set) Subscribe(informer *cache.Informer, handle cache.Handler) {
+func (s *Informers) Subscribe(informer *cache.Informer, handle cache.Handler) {
 	s.subscribe(informer, informer.Subscribe(handle))
 }
 
 // SubscribeTo calls handle with those changes after it that are of interest, as [cache.Informer.SubscribeTo] does.
-func (s *Set) SubscribeTo(informer *cache.Informer, interest cache.Interest, handle cache.Handler) {
+func (s *Informers) SubscribeTo(informer *cache.Informer, interest cache.Interest, handle cache.Handler) {
 	s.subscribe(informer, informer.SubscribeTo(interest, handle))
 }
 
 // subscribe keeps a subscription until the informer is given back.
-func (s *Set) subscribe(informer *cache.Informer, cancel func()) *subscription {
+func (s *Informers) subscribe(informer *cache.Informer, cancel func()) *subscription {
 	sub := &subscription{cancel: sync.OnceFunc(cancel)}
 	if !s.keep(informer, sub) {
 		sub.cancel()
@@ -118,7 +117,7 @@ func (s *Set) subscribe(informer *cache.Informer, cancel func()) *subscription {
 	return sub
 }
 
-func (s *Set) keep(informer *cache.Informer, sub *subscription) bool {
+func (s *Informers) keep(informer *cache.Informer, sub *subscription) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h, ok := s.held[informer]
@@ -130,13 +129,13 @@ func (s *Set) keep(informer *cache.Informer, sub *subscription) bool {
 
 // Watch acquires an informer and subscribes to it until release or Close is called. release must be called once at most. It waits for no
 // handler, so handlers may call it: what is given back is so a moment later.
-func (s *Set) Watch(c *cache.Cache, q cache.Query, handle cache.Handler) (informer *cache.Informer, release func()) {
+func (s *Informers) Watch(c *cache.Cache, q cache.Query, handle cache.Handler) (informer *cache.Informer, release func()) {
 	informer = s.Acquire(c, q)
 	sub := s.subscribe(informer, informer.Subscribe(handle))
 	return informer, func() { s.release(informer, sub) }
 }
 
-func (s *Set) release(informer *cache.Informer, sub *subscription) {
+func (s *Informers) release(informer *cache.Informer, sub *subscription) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h, ok := s.held[informer]
@@ -161,7 +160,7 @@ func (s *Set) release(informer *cache.Informer, sub *subscription) {
 }
 
 // Await waits until all informers of the set have synced. It returns false when ctx ends before.
-func (s *Set) Await(ctx context.Context) bool {
+func (s *Informers) Await(ctx context.Context) bool {
 	for _, informer := range s.informers() {
 		select {
 		case <-informer.Synced():
@@ -173,7 +172,7 @@ func (s *Set) Await(ctx context.Context) bool {
 }
 
 // Problem says why informers of the set cannot list or watch, in the order of their resources; nil if all can.
-func (s *Set) Problem() (problem error) {
+func (s *Informers) Problem() (problem error) {
 	failing := map[string]error{}
 	for _, informer := range s.informers() {
 		if err := informer.Err(); err != nil {
@@ -190,21 +189,21 @@ func (s *Set) Problem() (problem error) {
 	return problem
 }
 
-func (s *Set) informers() []*cache.Informer {
+func (s *Informers) informers() []*cache.Informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.held))
 }
 
 // Close gives all informers back, and returns when no handler runs any more.
-func (s *Set) Close() {
+func (s *Informers) Close() {
 	for _, h := range s.close() {
 		h.release()
 	}
 	s.releasing.Wait()
 }
 
-func (s *Set) close() map[*cache.Informer]*held {
+func (s *Informers) close() map[*cache.Informer]*held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	given := s.held
