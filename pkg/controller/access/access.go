@@ -29,11 +29,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
@@ -94,9 +94,6 @@ type Access struct {
 	reviewed time.Time
 	// denied are the rights that were wanted and missing then, and known those that were reviewed.
 	denied, known map[rights.Right]bool
-	// related are the rights on related objects by parent, and uses how many parents need each.
-	related map[parent.Key][]rights.Right
-	uses    map[rights.Right]int
 	// refused are writes that were refused and not allowed since, by when that was last.
 	refused map[rights.Right]time.Time
 	// paused says that nothing is written.
@@ -110,8 +107,7 @@ func New(c Config) *Access {
 	}
 	return &Access{
 		config: c, reads: c.Needs.Reads(), wake: make(chan struct{}, 1), state: State{Account: c.Account.String(), Held: true},
-		denied: map[rights.Right]bool{}, known: map[rights.Right]bool{}, related: map[parent.Key][]rights.Right{},
-		uses: map[rights.Right]int{}, refused: map[rights.Right]time.Time{},
+		denied: map[rights.Right]bool{}, known: map[rights.Right]bool{}, refused: map[rights.Right]time.Time{},
 	}
 }
 
@@ -136,16 +132,16 @@ func (a *Access) Pause(paused bool) {
 	a.paused = paused
 }
 
-// Run reviews until ctx ends, and calls changed, from its own goroutine, whenever something is permitted that was not before; released says
-// that the controller was held, and is not any more.
-func (a *Access) Run(ctx context.Context, changed func(released bool)) {
+// Run reviews until ctx ends: what the definition needs, and the related objects of the resources that related returns. It calls changed, from its own
+// goroutine, whenever something is permitted that was not before; released says that the controller was held, and is not any more.
+func (a *Access) Run(ctx context.Context, related func() sets.Set[schema.GroupResource], changed func(released bool)) {
 	if a == nil {
 		return
 	}
 	for ctx.Err() == nil {
 		delay, better, released := retry, false, false
 		err := recovery.Call(ctx, "reviewing the rights of a service account", func() (err error) {
-			better, released, err = a.review(ctx)
+			better, released, err = a.review(ctx, related())
 			return err
 		})
 		if ctx.Err() != nil {
@@ -182,10 +178,10 @@ func (a *Access) sleep(ctx context.Context, delay time.Duration) {
 
 // review asks for everything once. It reports whether something is permitted that was not before, and whether the controller was held and is
 // not any more.
-func (a *Access) review(ctx context.Context) (better, released bool, err error) {
+func (a *Access) review(ctx context.Context, related sets.Set[schema.GroupResource]) (better, released bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	wanted := a.wanted()
+	wanted := a.wanted(related)
 	found := finding{}
 	if found.exists, err = a.config.Cluster.Exists(ctx, a.config.Account); err == nil && found.exists {
 		found.impersonates, err = a.config.Cluster.Impersonates(ctx, a.config.Account)
@@ -210,21 +206,16 @@ type finding struct {
 }
 
 // wanted returns the rights to ask for.
-func (a *Access) wanted() []rights.Right {
+func (a *Access) wanted(related sets.Set[schema.GroupResource]) []rights.Right {
+	reads := readsOf(related.UnsortedList())
+	slices.SortFunc(reads, rights.Right.Compare)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.expire(time.Now())
 	wanted := slices.Clone(a.reads)
-	seen := make(map[rights.Right]bool, len(wanted))
-	for _, right := range wanted {
-		seen[right] = true
-	}
-	for _, more := range [][]rights.Right{sorted(a.uses), sorted(a.refused)} {
-		for _, right := range more {
-			if !seen[right] {
-				seen[right] = true
-				wanted = append(wanted, right)
-			}
+	for _, right := range slices.Concat(reads, slices.SortedFunc(maps.Keys(a.refused), rights.Right.Compare)) {
+		if !slices.Contains(wanted, right) {
+			wanted = append(wanted, right)
 		}
 	}
 	return wanted
@@ -279,15 +270,15 @@ func (e *NotPermittedError) Error() string {
 	return "the service account " + e.Account + " may not " + lines(e.Missing) + ", which the customize hook names as related; grant that to it"
 }
 
-// Relate says which resources a parent's related objects are of, in place of those said before. The error is a *NotPermittedError if the
-// account may not list and watch all of them, or one that says that the cluster could not be asked.
-func (a *Access) Relate(ctx context.Context, key parent.Key, resources []schema.GroupResource) error {
+// Relate says whether objects of resources may be related. The error is a *NotPermittedError if the account may not list and watch all of
+// them, or one that says that the cluster could not be asked. What it says is remembered until the next review if remember is true.
+func (a *Access) Relate(ctx context.Context, resources []schema.GroupResource, remember bool) error {
 	if a == nil {
 		return nil
 	}
 	wanted := readsOf(resources)
 	// A review that began before this may end at any time, and knows nothing of what is found out here.
-	unknown, denied := a.need(key, wanted)
+	unknown, denied := a.reviewedOf(wanted)
 	if len(unknown) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -295,7 +286,9 @@ func (a *Access) Relate(ctx context.Context, key parent.Key, resources []schema.
 		if err != nil {
 			return err
 		}
-		a.learn(unknown, missing)
+		if remember {
+			a.learn(unknown, missing)
+		}
 		denied = append(denied, missing...)
 	}
 	if len(denied) == 0 {
@@ -303,24 +296,6 @@ func (a *Access) Relate(ctx context.Context, key parent.Key, resources []schema.
 	}
 	missing := slices.DeleteFunc(wanted, func(right rights.Right) bool { return !slices.Contains(denied, right) })
 	return &NotPermittedError{Account: a.config.Account.String(), Missing: missing}
-}
-
-// Permits is Relate for a parent of which nothing is to be remembered.
-func (a *Access) Permits(ctx context.Context, resources []schema.GroupResource) error {
-	if a == nil || len(resources) == 0 {
-		return nil
-	}
-	wanted := readsOf(resources)
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	missing, err := a.config.Cluster.Missing(ctx, a.config.Account, wanted)
-	if err != nil {
-		return err
-	}
-	if len(missing) > 0 {
-		return &NotPermittedError{Account: a.config.Account.String(), Missing: missing}
-	}
-	return nil
 }
 
 // readsOf are the rights to list and watch resources.
@@ -334,43 +309,20 @@ func readsOf(resources []schema.GroupResource) []rights.Right {
 	return wanted
 }
 
-// Forget drops a parent's related objects.
-func (a *Access) Forget(key parent.Key) {
-	if a != nil {
-		a.need(key, nil)
-	}
-}
-
-// Len returns how many rights are remembered, and parents that need some. Nil remembers none.
+// Len returns how many rights are remembered. Nil remembers none.
 func (a *Access) Len() int {
 	if a == nil {
 		return 0
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.denied) + len(a.known) + len(a.related) + len(a.uses) + len(a.refused)
+	return len(a.denied) + len(a.known) + len(a.refused)
 }
 
-// need notes the rights that a parent needs, and returns those that were never reviewed, and those that were missing.
-func (a *Access) need(key parent.Key, wanted []rights.Right) (unknown, denied []rights.Right) {
+// reviewedOf returns those of some rights that were not reviewed, and those that were missing.
+func (a *Access) reviewedOf(wanted []rights.Right) (unknown, denied []rights.Right) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	former := a.related[key]
-	if slices.Equal(former, wanted) {
-		wanted = former
-	} else {
-		for _, right := range wanted {
-			a.uses[right]++
-		}
-		for _, right := range former {
-			if a.uses[right]--; a.uses[right] == 0 {
-				delete(a.uses, right)
-			}
-		}
-		if delete(a.related, key); len(wanted) > 0 {
-			a.related[key] = slices.Clone(wanted)
-		}
-	}
 	for _, right := range wanted {
 		switch {
 		case !a.known[right]:
@@ -572,17 +524,10 @@ func (a *Access) succeeded(r client.Request) {
 	if len(a.refused) == 0 {
 		return
 	}
-	// Of an application only the first verb is sure: the object may have been there.
-	for _, right := range used(r)[:1] {
-		if _, ok := a.refused[right]; ok {
-			delete(a.refused, right)
-			delete(a.denied, right)
-			a.state.Missing = slices.DeleteFunc(slices.Clone(a.state.Missing), func(m rights.Right) bool { return m == right })
-		}
+	right := used(r)[0] // Of an application only the first verb is sure: the object may have been there.
+	if _, ok := a.refused[right]; ok {
+		delete(a.refused, right)
+		delete(a.denied, right)
+		a.state.Missing = slices.DeleteFunc(slices.Clone(a.state.Missing), func(m rights.Right) bool { return m == right })
 	}
-}
-
-// sorted returns the keys of a set of rights in a lasting order.
-func sorted[V any](set map[rights.Right]V) []rights.Right {
-	return slices.SortedFunc(maps.Keys(set), rights.Right.Compare)
 }

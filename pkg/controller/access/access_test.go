@@ -28,8 +28,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
@@ -45,8 +45,6 @@ var (
 	readSecret  = rights.Right{Verb: rights.Watch, Resource: "secrets", Namespace: "ns", Name: "token"}
 	finalize    = rights.Right{Verb: rights.Update, Group: "example.com", Resource: "foos", Subresource: rights.SubresourceFinalizers}
 	listSecrets = rights.Right{Verb: rights.List, Resource: "secrets"}
-	key         = parent.NewKey(schema.GroupResource{Group: "example.com", Resource: "foos"}, "ns", "a")
-	other       = parent.NewKey(key.Resource(), "ns", "b")
 	forbidden   = apierrors.NewForbidden(pods.GroupResource(), "a", errors.New("no"))
 	secrets     = []schema.GroupResource{{Resource: "secrets"}}
 )
@@ -72,6 +70,8 @@ type cluster struct {
 	// released counts how many times that ended a hold.
 	released int
 	begin    time.Time
+	// related are the resources that parents have named.
+	related sets.Set[schema.GroupResource]
 }
 
 func (c *cluster) Exists(context.Context, rights.Account) (bool, error) {
@@ -154,7 +154,12 @@ func (s *scene) run(access *Access) {
 		case <-s.passing:
 		case <-s.t.Context().Done():
 		}
-		access.Run(s.t.Context(), func(released bool) {
+		related := func() sets.Set[schema.GroupResource] {
+			s.cluster.mu.Lock()
+			defer s.cluster.mu.Unlock()
+			return s.related.Clone()
+		}
+		access.Run(s.t.Context(), related, func(released bool) {
 			s.set(func(c *cluster) {
 				if c.changed = append(c.changed, time.Since(c.begin)); released {
 					c.released++
@@ -316,7 +321,8 @@ func TestRelatedObjects(t *testing.T) {
 	run(t, func(s *scene) {
 		s.take(alice, listSecrets)
 		s.pass(0)
-		err := s.Relate(s.t.Context(), key, secrets)
+		s.set(func(c *cluster) { c.related = sets.New(secrets...) })
+		err := s.Relate(s.t.Context(), secrets, true)
 		const want = "the service account team/alice may not list secrets, which the customize hook names as related; grant that to it"
 		if !IsNotPermitted(err) || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -324,30 +330,32 @@ func TestRelatedObjects(t *testing.T) {
 		// The others are served on.
 		s.shows(false, "list secrets")
 		asked := s.reviews
-		if err := s.Relate(s.t.Context(), other, secrets); !IsNotPermitted(err) || s.reviews != asked {
+		if err := s.Relate(s.t.Context(), secrets, true); !IsNotPermitted(err) || s.reviews != asked {
 			t.Errorf("got %v after %d more reviews", err, s.reviews-asked)
 		}
 		told := len(s.changed)
 		s.give(alice)
 		s.pass(half)
-		if err := s.Relate(s.t.Context(), key, secrets); err != nil || len(s.changed) == told {
+		if err := s.Relate(s.t.Context(), secrets, true); err != nil || len(s.changed) == told {
 			t.Errorf("the right is there again, and got %v, told %d times", err, len(s.changed)-told)
 		}
 		s.take(alice, listSecrets)
 		s.pass(half)
-		if err := s.Relate(s.t.Context(), key, secrets); !IsNotPermitted(err) {
+		if err := s.Relate(s.t.Context(), secrets, true); !IsNotPermitted(err) {
 			t.Errorf("the right was taken, and got %v", err)
 		}
-		s.Forget(key)
-		s.pass(half)
-		s.shows(false, "list secrets")
-		if err := s.Relate(s.t.Context(), other, nil); err != nil {
+		s.set(func(c *cluster) { c.related = nil })
+		if err := s.Relate(s.t.Context(), nil, true); err != nil {
 			t.Errorf("nothing is related any more, and got %v", err)
 		}
 		s.pass(half)
 		s.shows(false, "")
+		if err := s.Relate(s.t.Context(), secrets, false); !IsNotPermitted(err) {
+			t.Errorf("the right is missing, and got %v", err)
+		}
+		s.shows(false, "") // Nothing is remembered of a question that is no parent's.
 		s.set(func(c *cluster) { c.err = errors.New("no response") })
-		if err := s.Relate(s.t.Context(), key, secrets); err == nil || IsNotPermitted(err) {
+		if err := s.Relate(s.t.Context(), secrets, true); err == nil || IsNotPermitted(err) {
 			t.Errorf("the cluster does not respond, and got %v", err)
 		}
 	})
@@ -376,7 +384,7 @@ func TestAReviewThatBeganBeforeAParentNamedAResourcePermitsNothing(t *testing.T)
 	defer reviewing.Wait()
 	defer close(done)
 	for n := range 10_000 {
-		if err := a.Relate(t.Context(), key, secrets); !IsNotPermitted(err) {
+		if err := a.Relate(t.Context(), secrets, true); !IsNotPermitted(err) {
 			t.Fatalf("at attempt %d: got %v", n, err)
 		}
 	}
@@ -384,9 +392,8 @@ func TestAReviewThatBeganBeforeAParentNamedAResourcePermitsNothing(t *testing.T)
 
 func TestNoAccountIsNoLimit(t *testing.T) {
 	var none *Access
-	none.Run(t.Context(), func(bool) { t.Error("something changed") })
-	none.Forget(key)
-	if err := none.Relate(t.Context(), key, secrets); err != nil || none.Held() || none.State().Account != "" {
+	none.Run(t.Context(), nil, func(bool) { t.Error("something changed") })
+	if err := none.Relate(t.Context(), secrets, true); err != nil || none.Held() || none.State().Account != "" {
 		t.Errorf("held %v, %v", none.Held(), err)
 	}
 }

@@ -252,7 +252,7 @@ func (c *Controller) Run(ctx context.Context) {
 		reading, end := context.WithCancel(context.WithoutCancel(ctx))
 		defer end()
 		running.Go(func() { c.shared.Cluster.Credentials.Run(reading) })
-		running.Go(func() { c.shared.Access.Run(ctx, c.permitted) })
+		running.Go(func() { c.shared.Access.Run(ctx, c.customizer.Resources, c.permitted) })
 	}
 	if !c.informers.Await(ctx) || !c.expectations.AwaitFormer(ctx) {
 		return

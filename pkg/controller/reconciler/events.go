@@ -209,8 +209,8 @@ func (c *Controller) credentialsChanged(r credentials.Reference) {
 // something else now, and has it looked whether responses of the customize hook name kinds that are served in another way.
 func (c *Controller) kindsChanged() {
 	c.pool.RetryFailed(func(err error) bool {
-		_, unresolved := errors.AsType[*related.UnresolvedError](err)
-		return unresolved
+		rule, ok := errors.AsType[*related.RuleError](err)
+		return ok && rule.Unresolved
 	})
 	c.retryOutdated()
 	select {

@@ -161,7 +161,7 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 	}
 	confined := p.confined(s.Parent)
 	asking := related.Asking{
-		Hook: called, Given: given,
+		Hook: called, Given: given, Confined: confined,
 		Ask: func(ctx context.Context) (*wire.CustomizeResponse, error) {
 			if given {
 				return called.GivenRelated(body)
@@ -169,10 +169,8 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 			return called.Related(ctx, s.Root, wire.Customize(encoded, s.Parent))
 		},
 	}
-	if given && p.related != nil {
-		asking.Permit = func(ctx context.Context, reaches []related.Reach) error {
-			return p.related(ctx, placesOf(reaches, confined))
-		}
+	if given {
+		asking.Permit = p.related
 	}
 	found, err := c.customizer.Look(ctx, s.asked(encoded), asking)
 	groups := make([]wire.Group, len(found))
@@ -196,18 +194,6 @@ func (p *previewing) confined(parent *object.Object) string {
 		}
 	}
 	return parent.Namespace()
-}
-
-// placesOf returns of which places rules show objects.
-func placesOf(reaches []related.Reach, confined string) []inspection.Place {
-	places := make([]inspection.Place, len(reaches))
-	for i, r := range reaches {
-		places[i] = inspection.Place{GroupResource: r.GroupResource, Namespace: r.Namespace}
-		if r.Namespaced && r.Namespace == "" {
-			places[i].Namespace = confined
-		}
-	}
-	return places
 }
 
 // call is what Call does in a preview.
@@ -325,7 +311,7 @@ func (c *Controller) Open(ctx context.Context) (shut func(), err error) {
 	if c.shared.Access != nil {
 		running.Go(func() { c.shared.Cluster.Credentials.Run(reading) })
 		running.Go(func() {
-			c.shared.Access.Run(reading, func(bool) {
+			c.shared.Access.Run(reading, c.customizer.Resources, func(bool) {
 				select {
 				case permitted <- struct{}{}:
 				default:

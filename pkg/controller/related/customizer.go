@@ -17,7 +17,10 @@ limitations under the License.
 package related
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,6 +29,8 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
@@ -41,6 +46,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
@@ -66,25 +72,47 @@ type Config struct {
 
 // Customizer finds related objects. It is safe for concurrent use.
 type Customizer struct {
-	config    Config
-	responses *Responses[parent.Key]
-	index     *Index[parent.Key]
+	config Config
+	index  *Index[parent.Key]
 
 	// namespaces is the informer of namespaces, from before the index has rules that need it. Handlers use it, which must not acquire it.
 	namespaces atomic.Pointer[watching]
 
 	mu sync.Mutex
-	// watches are those of the resources that are in use, and parents has what each parent uses.
+	// watches are those of the resources that are in use.
 	watches map[schema.GroupVersionResource]*watch
-	parents map[parent.Key]uses
+	parents map[parent.Key]*record
+}
+
+// record is what is remembered of one parent.
+type record struct {
+	// response is the last one of the hook, nil if the hook has to be called.
+	response *response
+	// again says that the hook is to be asked again by a call that has not begun.
+	again bool
+	// posted are the rules by which changes of objects enqueue the parent, and uses the watches that these need.
+	posted Posted[parent.Key]
+	uses   uses
+}
+
+// response is a compiled response of the customize hook (docs/reference/compatibility.md#d16.1). It depends on
+//
+//   - the parent: it is valid until the spec, labels or annotations change; for kinds without a generation, until anything of the
+//     parent but its resourceVersion changes. An API server shows another spec under the same generation when defaults or conversions
+//     of the kind change;
+//   - the controller that the request held, of which any change counts;
+//   - the types that its rules name, as the cluster served them, see [Customizer.KindsChanged];
+//   - the hook itself, of whose changes nobody is told, see [Customizer.AskAgain].
+type response struct {
+	state state
+	// controller is that of the request. All responses since its last change share the bytes.
+	controller []byte
+	rules      Rules
 }
 
 // New returns a customizer.
 func New(c Config) *Customizer {
-	z := &Customizer{
-		config: c, responses: NewResponses[parent.Key](),
-		watches: map[schema.GroupVersionResource]*watch{}, parents: map[parent.Key]uses{},
-	}
+	z := &Customizer{config: c, watches: map[schema.GroupVersionResource]*watch{}, parents: map[parent.Key]*record{}}
 	z.index = NewIndex[parent.Key](z.namespaceLabels)
 	return z
 }
@@ -106,36 +134,33 @@ func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error)
 	if z.config.Hook == nil {
 		return nil, nil
 	}
-	rules, ok := z.responses.Get(a.Key, a.Controller, a.Parent)
+	rules, ok := z.remembered(a.Key, a.Controller, a.Parent)
 	if !ok {
-		z.responses.Asking(a.Key)
-		response, err := z.config.Hook.Related(ctx, a.Root, wire.Customize(a.Controller, a.Parent))
+		z.asking(a.Key)
+		called, err := z.config.Hook.Related(ctx, a.Root, wire.Customize(a.Controller, a.Parent))
 		if err != nil {
 			return nil, err
 		}
-		if rules, err = z.compile(ctx, z.config.Hook, a, response); err != nil {
+		if rules, err = z.compile(ctx, z.config.Hook, a, called); err != nil {
 			return nil, err
 		}
-		z.responses.Put(a.Key, a.Controller, a.Parent, rules)
+		z.remember(a.Key, a.Controller, a.Parent, rules)
 		if gone := rules.Gone(); len(gone) > 0 && z.config.Gone != nil {
 			z.config.Gone(a.Key, a.Parent, gone)
 		}
 	}
-	if err := z.config.Access.Relate(ctx, a.Key, groups(rules)); err != nil {
+	if err := z.config.Access.Relate(ctx, groups(rules), true); err != nil {
 		return nil, z.config.Hook.Failed(err)
 	}
 	used := z.use(rules)
 	// Last: informers stay while the index names them, and those of the present rules while they are read.
 	defer z.keep(a.Key, used)
 	// The index comes first: what changes from here on enqueues the parent.
-	z.index.Update(a.Key, rules)
-	groups, err := Select(rules, used.informers)
-	if missing, ok := errors.AsType[*NotSyncedError](err); ok {
-		return nil, &worker.WaitError{For: missing.Error(), Done: func(ctx context.Context) bool { return used.await(ctx, missing) }}
+	z.post(a.Key, rules)
+	if missing := unsynced(rules, used.informer); len(missing) > 0 {
+		return nil, &worker.WaitError{For: listing(missing), Done: func(ctx context.Context) bool { return used.await(ctx, missing) }}
 	}
-	if err != nil {
-		return nil, err
-	}
+	groups := Select(rules, used.informer)
 	result := make([]wire.Group, len(groups))
 	for i, g := range groups {
 		result[i] = wire.GroupOf(g.Key, g.Objects)
@@ -143,23 +168,108 @@ func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error)
 	return result, nil
 }
 
-// AskAgain has the next sync of a parent that begins after this ask the hook, which may have changed. The parent has to be enqueued.
+// remembered returns the rules of the response for the controller and the parent as they are; false when the hook must be called.
+func (z *Customizer) remembered(key parent.Key, controller []byte, parent *object.Object) (Rules, bool) {
+	z.mu.Lock()
+	var known *response
+	if r := z.parents[key]; r != nil && !r.again {
+		known = r.response
+	}
+	z.mu.Unlock()
+	if known == nil || known.state.uid != parent.UID() || known.state.generation != parent.Generation() ||
+		!bytes.Equal(known.controller, controller) || known.state != stateOf(parent) {
+		return nil, false
+	}
+	return known.rules, true
+}
+
+// Remembers reports whether a sync of a parent would not call the hook, because its response is remembered.
+func (z *Customizer) Remembers(key parent.Key, controller []byte, parent *object.Object) bool {
+	_, ok := z.remembered(key, controller, parent)
+	return ok
+}
+
+// remember keeps the response to a request that held the controller, whose bytes are not modified, and the parent as given. Of a call that
+// failed nothing is kept.
+func (z *Customizer) remember(key parent.Key, controller []byte, parent *object.Object, rules Rules) {
+	known := &response{state: stateOf(parent), controller: controller, rules: rules}
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.record(key).response = known
+}
+
+// record returns what is remembered of a parent. It is called with the lock held.
+func (z *Customizer) record(key parent.Key) *record {
+	r, ok := z.parents[key]
+	if !ok {
+		r = &record{}
+		z.parents[key] = r
+	}
+	return r
+}
+
+// AskAgain has the next sync of a parent that begins after this ask the hook, which may have changed: the response to a call that is under way
+// may come from the hook as it was. The parent has to be enqueued.
 func (z *Customizer) AskAgain(key parent.Key) {
-	if z.config.Hook != nil {
-		z.responses.AskAgain(key)
+	if z.config.Hook == nil {
+		return
+	}
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	z.record(key).again = true
+}
+
+// asking notes that a call of the hook begins for a parent.
+func (z *Customizer) asking(key parent.Key) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if r := z.parents[key]; r != nil && r.again {
+		r.again, r.response = false, nil // The call may fail.
 	}
 }
 
-// Len returns the number of parents of whose responses something is remembered.
-func (z *Customizer) Len() int { return z.responses.Len() }
+// post has changes of the objects that rules select enqueue the parent.
+func (z *Customizer) post(key parent.Key, rules Rules) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	r := z.record(key)
+	r.posted = z.index.Replace(r.posted, key, rules)
+}
+
+// Len returns the number of parents of which something is remembered.
+func (z *Customizer) Len() int {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return len(z.parents)
+}
+
+// Resources returns the resources that the remembered responses name.
+func (z *Customizer) Resources() sets.Set[schema.GroupResource] {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	named := sets.New[schema.GroupResource]()
+	for _, r := range z.parents {
+		if r.response != nil {
+			named.Insert(groups(r.response.rules)...)
+		}
+	}
+	return named
+}
 
 // Forget drops what is known of a parent that is gone, and gives back the informers that only it needed. Handlers may call it. A sync
 // that is under way may remember the parent again.
 func (z *Customizer) Forget(key parent.Key) {
-	z.index.Remove(key)
-	z.config.Access.Forget(key)
-	z.keep(key, nil)
-	z.responses.Remove(key)
+	z.mu.Lock()
+	r, ok := z.parents[key]
+	if !ok {
+		z.mu.Unlock()
+		return
+	}
+	delete(z.parents, key)
+	z.index.Replace(r.posted, key, nil)
+	unused := z.drop(r.uses)
+	z.mu.Unlock()
+	z.giveBack(unused)
 }
 
 // groups returns the resources that rules need, without their versions.
@@ -178,12 +288,12 @@ func (z *Customizer) compile(ctx context.Context, called *hookclient.Hook, a Ask
 		resolve = z.resolveOrGone
 	}
 	rules, err := Compile(ctx, response.Rules, Scope{Version: called.Version, Namespace: a.Parent.Namespace()}, resolve)
-	if refused, ok := errors.AsType[*RuleError](err); ok {
-		return Rules{}, called.Reject(a.Root, &hook.RejectedError{Detail: refused.Error()})
+	if wrong, ok := errors.AsType[*RuleError](err); ok && !wrong.Unresolved {
+		return nil, called.Reject(a.Root, &hook.RejectedError{Detail: wrong.Error()})
 	}
 	called.Used()
 	if err != nil {
-		return Rules{}, called.Failed(err)
+		return nil, called.Failed(err)
 	}
 	return rules, nil
 }
@@ -193,17 +303,16 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 	if e.Initial {
 		return
 	}
-	var keys []parent.Key
-	switch e.Type {
-	case cache.Added:
-		keys = z.index.Affected(r, e.New.Namespace(), e.New.Name(), e.New.Labels())
-	case cache.Deleted:
-		keys = z.index.Affected(r, e.Old.Namespace(), e.Old.Name(), e.Old.Labels())
-	case cache.Updated:
-		keys = z.index.Affected(r, e.New.Namespace(), e.New.Name(), e.Old.Labels(), e.New.Labels())
+	var o *object.Object
+	var states []map[string]string
+	for _, state := range []*object.Object{e.Old, e.New} {
+		if state != nil {
+			o, states = state, append(states, state.Labels())
+		}
 	}
+	keys := z.index.Affected(r, o.Namespace(), o.Name(), states...)
 	if r == namespaces {
-		keys = append(keys, z.namespaceChanged(e)...)
+		keys = append(keys, z.index.NamespaceChanged(states...)...)
 	}
 	if len(keys) == 0 {
 		return
@@ -215,18 +324,6 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 	for _, key := range keys {
 		z.config.Enqueue(key, e, why)
 	}
-}
-
-func (z *Customizer) namespaceChanged(e cache.Event) []parent.Key {
-	switch e.Type {
-	case cache.Added:
-		return z.index.NamespaceCameOrWent(e.New.Labels())
-	case cache.Updated:
-		return z.index.NamespaceChanged(e.Old.Labels(), e.New.Labels())
-	case cache.Deleted:
-		return z.index.NamespaceCameOrWent(e.Old.Labels())
-	}
-	return nil
 }
 
 func (z *Customizer) namespaceLabels(name string) (map[string]string, bool) {
@@ -254,18 +351,20 @@ type watching struct {
 	release  func()
 }
 
-// uses are the watches that a parent's rules need, by resource.
-type uses map[schema.GroupVersionResource]*watch
+// uses are the watches that a parent's rules need. They are replaced, not changed: a sync that waits for informers reads them.
+type uses []*watch
 
-func (u uses) informers(r schema.GroupVersionResource) Informer { return u.informer(r) }
+func (u uses) informer(r schema.GroupVersionResource) Informer { return u.of(r) }
 
-func (u uses) informer(r schema.GroupVersionResource) *cache.Informer { return u[r].start().informer }
+func (u uses) of(r schema.GroupVersionResource) *cache.Informer {
+	return u[slices.IndexFunc(u, func(w *watch) bool { return w.resource == r })].start().informer
+}
 
 // await waits until the informers are filled. It reports whether they are before ctx ends.
-func (u uses) await(ctx context.Context, missing *NotSyncedError) bool {
-	for _, r := range missing.Resources {
+func (u uses) await(ctx context.Context, missing []schema.GroupVersionResource) bool {
+	for _, r := range missing {
 		select {
-		case <-u.informer(r).Synced():
+		case <-u.of(r).Synced():
 		case <-ctx.Done():
 			return false
 		}
@@ -276,18 +375,9 @@ func (u uses) await(ctx context.Context, missing *NotSyncedError) bool {
 // use takes the informers that rules need. A declared child kind may be related too, so an informer may be there already for another
 // purpose.
 func (z *Customizer) use(rules Rules) uses {
-	u := z.count(rules.Resources())
-	for _, w := range u {
-		w.start()
-	}
-	return u
-}
-
-func (z *Customizer) count(resources []schema.GroupVersionResource) uses {
+	var u uses
 	z.mu.Lock()
-	defer z.mu.Unlock()
-	u := uses{}
-	for _, r := range resources {
+	for _, r := range rules.Resources() {
 		w, ok := z.watches[r]
 		if !ok {
 			w = &watch{resource: r}
@@ -295,7 +385,11 @@ func (z *Customizer) count(resources []schema.GroupVersionResource) uses {
 			z.watches[r] = w
 		}
 		w.uses++
-		u[r] = w
+		u = append(u, w)
+	}
+	z.mu.Unlock()
+	for _, w := range u {
+		w.start()
 	}
 	return u
 }
@@ -310,40 +404,34 @@ func (z *Customizer) start(w *watch) *watching {
 	return started
 }
 
-// keep holds the informers of a parent's present rules, nil for none, and gives back those that only its former rules needed.
+// keep holds the informers of a parent's present rules, and gives back those that only its former rules needed.
 func (z *Customizer) keep(key parent.Key, present uses) {
-	z.giveBack(z.unused(key, present))
+	z.mu.Lock()
+	r := z.record(key)
+	unused := z.drop(r.uses)
+	r.uses = present
+	z.mu.Unlock()
+	z.giveBack(unused)
 }
 
-func (z *Customizer) giveBack(unused []*watch) {
+// drop ends uses, and returns the watches that nothing uses any more. It is called with the lock held.
+func (z *Customizer) drop(former uses) (unused uses) {
+	for _, w := range former {
+		if w.uses--; w.uses == 0 {
+			delete(z.watches, w.resource)
+			unused = append(unused, w)
+		}
+	}
+	return unused
+}
+
+// giveBack gives informers back that nothing uses any more. It is called without the lock.
+func (z *Customizer) giveBack(unused uses) {
 	for _, w := range unused {
 		given := w.start()
 		z.namespaces.CompareAndSwap(given, nil)
 		given.release()
 	}
-}
-
-// unused returns the watches that no parent uses any more.
-func (z *Customizer) unused(key parent.Key, present uses) []*watch {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	former := z.parents[key]
-	delete(z.parents, key)
-	if len(present) > 0 {
-		z.parents[key] = present
-	}
-	return z.drop(former)
-}
-
-// drop ends uses, and returns the watches that nothing uses any more. It is called with the lock held.
-func (z *Customizer) drop(former uses) (unused []*watch) {
-	for r, w := range former {
-		if w.uses--; w.uses == 0 {
-			delete(z.watches, r)
-			unused = append(unused, w)
-		}
-	}
-	return unused
 }
 
 // Asking is how Look gets the response of the customize hook.
@@ -354,8 +442,10 @@ type Asking struct {
 	Ask func(ctx context.Context) (*wire.CustomizeResponse, error)
 	// Given says that Ask counts even where a response is remembered.
 	Given bool
-	// Permit is asked before objects are looked for by what Ask returned. Its error is that of Look. Nil: all is permitted.
-	Permit func(ctx context.Context, reaches []Reach) error
+	// Confined is the only namespace of which objects are shown, empty if it is not the only one.
+	Confined string
+	// Permit is asked before objects are looked for, in places, by what Ask returned. Its error is that of Look. Nil: all is permitted.
+	Permit func(ctx context.Context, places []inspection.Place) error
 }
 
 // Look returns the related objects of a parent as [Customizer.Related] does, and remembers nothing of it: neither the response, nor that
@@ -364,7 +454,7 @@ func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group, err
 	if z.config.Hook == nil {
 		return nil, nil
 	}
-	rules, ok := z.responses.Get(a.Key, a.Controller, a.Parent)
+	rules, ok := z.remembered(a.Key, a.Controller, a.Parent)
 	if !ok || by.Given {
 		response, err := by.Ask(ctx)
 		if err != nil {
@@ -374,39 +464,25 @@ func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group, err
 			return nil, err
 		}
 		if by.Permit != nil {
-			if err := by.Permit(ctx, rules.Reaches()); err != nil {
+			if err := by.Permit(ctx, rules.places(by.Confined)); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if err := z.config.Access.Permits(ctx, groups(rules)); err != nil {
+	if err := z.config.Access.Relate(ctx, groups(rules), false); err != nil {
 		return nil, by.Hook.Failed(err)
 	}
 	used := z.use(rules)
-	defer z.unuse(used)
-	groups, err := Select(rules, used.informers)
-	if missing, ok := errors.AsType[*NotSyncedError](err); ok {
-		if !used.await(ctx, missing) {
-			return nil, fmt.Errorf("%w: %w", missing, context.Cause(ctx))
-		}
-		groups, err = Select(rules, used.informers)
-	}
-	return groups, err
-}
-
-// Remembers reports whether a sync of a parent would not call the hook, because its response is remembered.
-func (z *Customizer) Remembers(key parent.Key, controller []byte, parent *object.Object) bool {
-	_, ok := z.responses.Get(key, controller, parent)
-	return ok
-}
-
-// unuse gives back what use took.
-func (z *Customizer) unuse(u uses) {
-	z.giveBack(func() []*watch {
+	defer func() {
 		z.mu.Lock()
-		defer z.mu.Unlock()
-		return z.drop(u)
-	}())
+		unused := z.drop(used)
+		z.mu.Unlock()
+		z.giveBack(unused)
+	}()
+	if missing := unsynced(rules, used.informer); !used.await(ctx, missing) {
+		return nil, fmt.Errorf("%s: %w", listing(missing), context.Cause(ctx))
+	}
+	return Select(rules, used.informer), nil
 }
 
 // KindsChanged compares the kinds that rules name with those that the cluster serves now. It drops the responses that name one that is not
@@ -414,23 +490,59 @@ func (z *Customizer) unuse(u uses) {
 // served any more are given back. It may wait for the API server.
 //
 // A sync that is under way may remember what it read before. Discovery notifies several times after a change, and the next call finds that.
-func (z *Customizer) KindsChanged(ctx context.Context) []parent.Key {
-	outdated := map[Type]struct{}{}
-	for _, t := range z.responses.Types() {
+func (z *Customizer) KindsChanged(ctx context.Context) (dropped []parent.Key) {
+	types, watched := z.inUse()
+	outdated := sets.New[Type]()
+	for t := range types {
 		if served, err := z.resolve(ctx, t.Resource.GroupVersion().String(), t.Resource.Resource); unserved(err) && !t.Gone || err == nil && served != t {
-			outdated[t] = struct{}{}
+			outdated.Insert(t)
 		}
 	}
-	gone := map[schema.GroupVersionResource]struct{}{}
-	for _, r := range z.watched() {
+	gone := sets.New[schema.GroupVersionResource]()
+	for _, r := range watched {
 		if _, err := z.resolve(ctx, r.GroupVersion().String(), r.Resource); unserved(err) {
-			gone[r] = struct{}{}
+			gone.Insert(r)
 		}
 	}
-	// The responses go first: a sync that begins after this asks the hook.
-	dropped := z.responses.Drop(outdated)
-	z.giveBack(z.abandoned(gone))
+	if len(outdated)+len(gone) == 0 {
+		return nil
+	}
+	var unused uses
+	z.mu.Lock()
+	for key, r := range z.parents {
+		if r.response != nil && slices.ContainsFunc(r.response.rules, func(named rule) bool { return outdated.Has(named.Type) }) {
+			r.response = nil // A sync that begins after this asks the hook.
+			dropped = append(dropped, key)
+		}
+		var kept, ended uses
+		for _, w := range r.uses {
+			if gone.Has(w.resource) {
+				ended = append(ended, w)
+			} else {
+				kept = append(kept, w)
+			}
+		}
+		r.uses = kept
+		unused = append(unused, z.drop(ended)...)
+	}
+	z.mu.Unlock()
+	z.giveBack(unused)
 	return dropped
+}
+
+// inUse returns the types that the rules of remembered responses name, and the resources whose informers are in use.
+func (z *Customizer) inUse() (types sets.Set[Type], watched []schema.GroupVersionResource) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	types = sets.New[Type]()
+	for _, r := range z.parents {
+		if r.response != nil {
+			for _, named := range r.response.rules {
+				types.Insert(named.Type)
+			}
+		}
+	}
+	return types, slices.Collect(maps.Keys(z.watches))
 }
 
 // errNotListed says that a rule names what is only written, such as the bindings of Pods.
@@ -470,37 +582,45 @@ func unserved(err error) bool {
 	return ok
 }
 
-// watched returns the resources whose informers are in use.
-func (z *Customizer) watched() []schema.GroupVersionResource {
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	return slices.Collect(maps.Keys(z.watches))
+// state identifies what of a parent a response depends on: equal states have the same response.
+type state struct {
+	uid        types.UID
+	generation int64
+	digest     [sha256.Size]byte
 }
 
-// abandoned ends what parents use of resources, and returns the watches that nothing uses any more.
-func (z *Customizer) abandoned(gone map[schema.GroupVersionResource]struct{}) (unused []*watch) {
-	if len(gone) == 0 {
-		return nil
-	}
-	z.mu.Lock()
-	defer z.mu.Unlock()
-	for key, used := range z.parents {
-		// A sync that waits for informers reads the uses: they are replaced, not changed.
-		kept, ended := uses{}, uses{}
-		for r, w := range used {
-			if _, is := gone[r]; is {
-				ended[r] = w
-			} else {
-				kept[r] = w
+// stateOf returns the state of a parent.
+func stateOf(parent *object.Object) state {
+	s := state{uid: parent.UID(), generation: parent.Generation()}
+	digest := sha256.New()
+	if s.generation > 0 {
+		for _, set := range []map[string]string{parent.Labels(), parent.Annotations()} {
+			for _, key := range slices.Sorted(maps.Keys(set)) {
+				writeString(digest.Write, key)
+				writeString(digest.Write, set[key])
+			}
+			writeString(digest.Write, "")
+		}
+		for name, value := range parent.Members() {
+			if name != "metadata" && name != "status" {
+				writeString(digest.Write, name)
+				writeString(digest.Write, value)
 			}
 		}
-		if len(ended) == 0 {
-			continue
+	} else {
+		// Within strings quotes are escaped, so this cuts out fields of this name only.
+		field := []byte(`"resourceVersion":"` + parent.ResourceVersion() + `"`)
+		for part := range bytes.SplitSeq(parent.JSON(), field) {
+			writeString(digest.Write, part)
 		}
-		if z.parents[key] = kept; len(kept) == 0 {
-			delete(z.parents, key)
-		}
-		unused = append(unused, z.drop(ended)...)
 	}
-	return unused
+	digest.Sum(s.digest[:0])
+	return s
+}
+
+// writeString writes the length before the string, so that different sequences of strings give different digests. Hashes do
+// not fail.
+func writeString[S string | []byte](write func([]byte) (int, error), s S) {
+	_, _ = write(binary.AppendUvarint(nil, uint64(len(s))))
+	_, _ = write([]byte(s))
 }

@@ -313,8 +313,8 @@ func TestRulesThatCannotBeUsed(t *testing.T) {
 			"The kind may be served later, so that a change of what is served retries the parent.",
 			hook.RelatedResourceRule{APIVersion: "example.com/v1", Resource: "gadgets", LabelSelector: labeled("app")},
 			func(err error) bool {
-				_, ok := errors.AsType[*related.UnresolvedError](err)
-				return ok && !hook.IsRejected(err)
+				wrong, ok := errors.AsType[*related.RuleError](err)
+				return ok && wrong.Unresolved && !hook.IsRejected(err)
 			},
 		},
 		"Invalid": {

@@ -35,18 +35,17 @@ import (
 type Index[K comparable] struct {
 	namespaceLabels func(name string) (map[string]string, bool)
 
-	mu      sync.RWMutex
-	parents map[K]indexed[K]
+	mu sync.RWMutex
 	// resources holds the entries by what an object must have to match.
 	resources map[schema.GroupVersionResource]*Postings[*entry[K]]
 	// namespaces holds the entries with a namespaceSelector by what a namespace must have.
 	namespaces *Postings[*entry[K]]
 }
 
-// indexed is what the index holds for one parent.
-type indexed[K comparable] struct {
-	fingerprint string
-	entries     []*entry[K]
+// Posted is what the index holds for one parent.
+type Posted[K comparable] struct {
+	rules   Rules
+	entries []*entry[K]
 }
 
 // entry is one rule of one parent.
@@ -61,47 +60,23 @@ type entry[K comparable] struct {
 // not hold it; it is called during lookups and must not call the index.
 func NewIndex[K comparable](namespaceLabels func(name string) (map[string]string, bool)) *Index[K] {
 	return &Index[K]{
-		namespaceLabels: namespaceLabels,
-		parents:         map[K]indexed[K]{},
-		resources:       map[schema.GroupVersionResource]*Postings[*entry[K]]{},
-		namespaces:      NewPostings[*entry[K]](),
+		namespaceLabels: namespaceLabels, resources: map[schema.GroupVersionResource]*Postings[*entry[K]]{}, namespaces: NewPostings[*entry[K]](),
 	}
 }
 
-// Update replaces the rules of the parent. It is cheap when they select the same as before.
-func (x *Index[K]) Update(parent K, rules Rules) {
+// Replace puts the rules of a parent in place of what the index holds for it. It is cheap when they are the same.
+func (x *Index[K]) Replace(former Posted[K], parent K, rules Rules) Posted[K] {
+	if former.rules.are(rules) {
+		return former
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if old, ok := x.parents[parent]; ok {
-		if old.fingerprint == rules.fingerprint {
-			return
-		}
-		x.remove(old)
+	x.remove(former)
+	posted := Posted[K]{rules: rules, entries: make([]*entry[K], len(rules))}
+	for n := range rules {
+		posted.entries[n] = x.insert(parent, &rules[n])
 	}
-	if rules.Empty() {
-		delete(x.parents, parent)
-		return
-	}
-	added := indexed[K]{fingerprint: rules.fingerprint, entries: make([]*entry[K], 0, len(rules.rules))}
-	for n := range rules.rules {
-		added.entries = append(added.entries, x.insert(parent, &rules.rules[n]))
-	}
-	x.parents[parent] = added
-}
-
-// Remove drops the parent and its rules.
-func (x *Index[K]) Remove(parent K) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.remove(x.parents[parent])
-	delete(x.parents, parent)
-}
-
-// Len returns the number of parents with rules.
-func (x *Index[K]) Len() int {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return len(x.parents)
+	return posted
 }
 
 // Type returns the type of a resource as a rule that is there has it, false if there is none.
@@ -126,51 +101,49 @@ func (x *Index[K]) Affected(resource schema.GroupVersionResource, namespace, nam
 	if !ok {
 		return nil
 	}
-	l := lookup[K]{found: func(e *entry[K]) bool {
-		return e.rule.labelsMatch(states) && x.namespaceMatches(e.rule, namespace)
-	}}
+	if len(states) == 2 && maps.Equal(states[0], states[1]) {
+		states = states[:1]
+	}
+	var found parentsOf[K]
+	visit := found.all(func(e *entry[K]) bool { return e.rule.labelsMatch(states) && x.namespaceMatches(e.rule, namespace) })
 	scopes := []string{namespace, ""}
 	if namespace == "" {
 		scopes = scopes[:1]
 	}
 	for _, scope := range scopes {
-		p.each(Post{kind: byName, namespace: scope, key: name}, l.visit)
-		p.each(Post{kind: byNamespace, namespace: scope}, l.visit)
-		for n, state := range states {
-			p.eachOf(scope, newIn(state, states[:n]), l.visit)
+		p.each(Post{kind: byName, namespace: scope, key: name}, visit)
+		p.each(Post{kind: byNamespace, namespace: scope}, visit)
+		for _, state := range states {
+			p.eachOf(scope, maps.All(state), visit)
 		}
 	}
-	if namespace != "" && p.ofNamespaces > 0 {
+	if namespace != "" {
 		if set, ok := x.namespaceLabels(namespace); ok {
-			p.Visit(anyNamespace, maps.All(set), l.visit)
+			p.Visit(anyNamespace, maps.All(set), visit)
 		}
 	}
-	return l.parents
+	return found.parents
 }
 
-// NamespaceCameOrWent returns the parents with a rule whose namespaceSelector selects a namespace that was added or deleted. Its objects are
-// watched apart: events of new ones may have come before it, and those of deleted ones, which were deleted first, may come after it.
-func (x *Index[K]) NamespaceCameOrWent(set map[string]string) []K {
-	return x.namespaceChange(func(selector labels.Selector) bool { return selector.Matches(labels.Set(set)) }, set)
-}
-
-// NamespaceChanged returns the parents with a rule whose namespaceSelector selects a namespace with either the old or the
-// new labels and not with both.
-func (x *Index[K]) NamespaceChanged(oldLabels, newLabels map[string]string) []K {
-	return x.namespaceChange(func(selector labels.Selector) bool {
-		return selector.Matches(labels.Set(oldLabels)) != selector.Matches(labels.Set(newLabels))
-	}, oldLabels, newLabels)
-}
-
-func (x *Index[K]) namespaceChange(changes func(labels.Selector) bool, states ...map[string]string) []K {
+// NamespaceChanged returns the parents with a rule whose namespaceSelector selects a namespace that was added or deleted, in its one state, or
+// one of the two states of a namespace and not both. The objects of a namespace are watched apart: events of new ones may have come before it, and
+// those of deleted ones, which were deleted first, may come after it.
+func (x *Index[K]) NamespaceChanged(states ...map[string]string) []K {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	l := lookup[K]{found: func(e *entry[K]) bool { return changes(e.rule.namespaces) }}
-	x.namespaces.each(Post{kind: byNamespace, namespace: anyNamespace}, l.visit)
-	for n, state := range states {
-		x.namespaces.eachOf(anyNamespace, newIn(state, states[:n]), l.visit)
+	var found parentsOf[K]
+	visit := found.all(func(e *entry[K]) bool {
+		selects := false
+		for _, state := range states {
+			selects = selects != e.rule.namespaces.Matches(labels.Set(state))
+		}
+		return selects
+	})
+	x.namespaces.each(Post{kind: byNamespace, namespace: anyNamespace}, visit)
+	for _, state := range states {
+		x.namespaces.eachOf(anyNamespace, maps.All(state), visit)
 	}
-	return l.parents
+	return found.parents
 }
 
 // labelsMatch reports whether the rule may select an object that has one of the label sets.
@@ -203,7 +176,7 @@ func (x *Index[K]) insert(parent K, r *rule) *entry[K] {
 	return e
 }
 
-func (x *Index[K]) remove(old indexed[K]) {
+func (x *Index[K]) remove(old Posted[K]) {
 	for _, e := range old.entries {
 		p := x.resources[e.rule.Resource]
 		p.Remove(e, e.object)
@@ -248,11 +221,7 @@ type Post struct {
 
 // Postings are entries, such as rules or selectors, by one property that they require: every object that an entry selects has a post of the
 // entry. The caller locks.
-type Postings[E comparable] struct {
-	lists map[Post][]E
-	// ofNamespaces counts the entries posted by the labels of namespaces.
-	ofNamespaces int
-}
+type Postings[E comparable] struct{ lists map[Post][]E }
 
 // NewPostings returns empty postings.
 func NewPostings[E comparable]() *Postings[E] { return &Postings[E]{lists: map[Post][]E{}} }
@@ -320,9 +289,7 @@ func requirementPosts(namespace string, r labels.Requirement) []Post {
 		return posts
 	case selection.Exists, selection.GreaterThan, selection.LessThan:
 		return []Post{{kind: byLabelKey, namespace: namespace, key: r.Key()}}
-	case selection.NotEquals, selection.NotIn, selection.DoesNotExist:
-		return nil
-	default:
+	default: // It requires that an object lacks something.
 		return nil
 	}
 }
@@ -331,9 +298,6 @@ func requirementPosts(namespace string, r labels.Requirement) []Post {
 func (p *Postings[E]) Add(e E, posts []Post) {
 	for _, at := range posts {
 		p.lists[at] = append(p.lists[at], e)
-		if at.namespace == anyNamespace {
-			p.ofNamespaces++
-		}
 	}
 }
 
@@ -352,9 +316,6 @@ func (p *Postings[E]) Remove(e E, posts []Post) {
 			delete(p.lists, at)
 		} else {
 			p.lists[at] = list[:last]
-		}
-		if at.namespace == anyNamespace {
-			p.ofNamespaces--
 		}
 	}
 }
@@ -379,58 +340,22 @@ func (p *Postings[E]) each(at Post, visit func(E)) {
 	}
 }
 
-// lookup collects the parents of entries under several posts.
-type lookup[K comparable] struct {
-	// found reports whether an entry under a post selects the object.
-	found   func(*entry[K]) bool
+// parentsOf collects the parents of entries, each once.
+type parentsOf[K comparable] struct {
 	parents []K
-	// seen holds the parents when they are more than a few.
-	seen map[K]struct{}
+	seen    map[K]struct{}
 }
 
-func (l *lookup[K]) visit(e *entry[K]) {
-	if !l.knows(e.parent) && l.found(e) {
-		l.add(e.parent)
-	}
-}
-
-// fewParents is how many parents are searched without a map.
-const fewParents = 8
-
-func (l *lookup[K]) knows(parent K) bool {
-	if len(l.parents) <= fewParents {
-		return slices.Contains(l.parents, parent)
-	}
-	_, ok := l.seen[parent]
-	return ok
-}
-
-func (l *lookup[K]) add(parent K) {
-	l.parents = append(l.parents, parent)
-	switch {
-	case len(l.parents) <= fewParents:
-		return
-	case l.seen == nil:
-		l.seen = make(map[K]struct{}, 2*len(l.parents))
-		for _, p := range l.parents {
-			l.seen[p] = struct{}{}
+// all returns a function that adds the parents of entries that select the object.
+func (f *parentsOf[K]) all(selects func(*entry[K]) bool) (visit func(*entry[K])) {
+	return func(e *entry[K]) {
+		if _, known := f.seen[e.parent]; known || !selects(e) {
+			return
 		}
-	default:
-		l.seen[parent] = struct{}{}
-	}
-}
-
-// newIn yields the labels of a state but for those that an earlier state has as well.
-func newIn(state map[string]string, earlier []map[string]string) iter.Seq2[string, string] {
-	return func(yield func(string, string) bool) {
-		for key, value := range state {
-			known := slices.ContainsFunc(earlier, func(s map[string]string) bool {
-				v, ok := s[key]
-				return ok && v == value
-			})
-			if !known && !yield(key, value) {
-				return
-			}
+		if f.seen == nil {
+			f.seen = map[K]struct{}{}
 		}
+		f.seen[e.parent] = struct{}{}
+		f.parents = append(f.parents, e.parent)
 	}
 }

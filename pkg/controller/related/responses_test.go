@@ -18,14 +18,17 @@ package related
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"iter"
-	"maps"
-	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
 var controller = []byte(`{"metadata":{"name":"c"}}`)
@@ -37,25 +40,42 @@ type subject struct {
 	labels, annotations map[string]string
 }
 
-func (p *subject) UID() types.UID                 { return p.uid }
-func (p *subject) Generation() int64              { return p.generation }
-func (p *subject) ResourceVersion() string        { return p.version }
-func (p *subject) Labels() map[string]string      { return p.labels }
-func (p *subject) Annotations() map[string]string { return p.annotations }
-func (p *subject) JSON() []byte                   { return []byte(p.json) }
-
-func (p *subject) Members() iter.Seq2[string, []byte] {
-	members := map[string]json.RawMessage{}
-	if err := json.Unmarshal([]byte(p.json), &members); p.json != "" && err != nil {
+// object returns the parent as informers have it.
+func (p *subject) object() *object.Object {
+	content := map[string]any{}
+	if err := json.Unmarshal([]byte(cmp.Or(p.json, "{}")), &content); err != nil {
 		panic(err)
 	}
-	return func(yield func(string, []byte) bool) {
-		for _, name := range slices.Sorted(maps.Keys(members)) {
-			if !yield(name, members[name]) {
-				return
-			}
-		}
+	metadata, _ := content["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{"resourceVersion": p.version, "labels": p.labels, "annotations": p.annotations}
 	}
+	metadata["name"], metadata["uid"], metadata["generation"] = "p", p.uid, p.generation
+	content["metadata"] = metadata
+	encoded, err := json.Marshal(content)
+	if err != nil {
+		panic(err)
+	}
+	o, err := object.Parse(encoded, object.ParseOptions{})
+	if err != nil {
+		panic(err)
+	}
+	return o
+}
+
+// memory is a customizer of which only the memory is used, with short names of parents.
+type memory struct{ *Customizer }
+
+func newMemory() memory { return memory{New(Config{Hook: &hookclient.Hook{}})} }
+
+func named(name string) parent.Key { return parent.NewKey(schema.GroupResource{}, "", name) }
+
+func (m memory) get(name string, controller []byte, p *subject) (Rules, bool) {
+	return m.remembered(named(name), controller, p.object())
+}
+
+func (m memory) put(name string, p *subject, rules Rules) {
+	m.remember(named(name), controller, p.object(), rules)
 }
 
 func TestResponsesAreValidUntilTheParentChanges(t *testing.T) {
@@ -82,13 +102,13 @@ func TestResponsesAreValidUntilTheParentChanges(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			a := NewResponses[string]()
+			a := newMemory()
 			before := tc.given
-			a.Put("k", controller, &before, mustCompile(t, v2Inside, relatedRule{APIVersion: "v1", Resource: "nodes"}))
+			a.put("k", &before, mustCompile(t, v2Inside, relatedRule{APIVersion: "v1", Resource: "nodes"}))
 			after := tc.given
 			tc.change(&after)
-			rules, ok := a.Get("k", controller, &after)
-			if ok != tc.want || rules.Empty() == tc.want {
+			rules, ok := a.get("k", controller, &after)
+			if ok != tc.want || len(rules) > 0 != tc.want {
 				t.Errorf("%s\nvalid: %t, want %t", tc.reason, ok, tc.want)
 			}
 		})
@@ -96,14 +116,14 @@ func TestResponsesAreValidUntilTheParentChanges(t *testing.T) {
 }
 
 func TestResponsesGoWithTheParent(t *testing.T) {
-	a, p := NewResponses[string](), &subject{uid: "u", generation: 1}
-	a.Put("k", controller, p, Rules{})
-	a.Put("l", controller, p, Rules{})
-	a.Remove("k")
-	if _, ok := a.Get("k", controller, p); ok || a.Len() != 1 {
+	a, p := newMemory(), &subject{uid: "u", generation: 1}
+	a.put("k", p, Rules{})
+	a.put("l", p, Rules{})
+	a.Forget(named("k"))
+	if _, ok := a.get("k", controller, p); ok || a.Len() != 1 {
 		t.Errorf("after Remove: valid=%t, %d responses; want false and 1", ok, a.Len())
 	}
-	if _, ok := a.Get("l", controller, p); !ok {
+	if _, ok := a.get("l", controller, p); !ok {
 		t.Error("the response of another parent went as well")
 	}
 }
@@ -122,28 +142,28 @@ func TestAHookIsAskedAgain(t *testing.T) {
 		"BeforeTheSecond": {"The second call succeeds.", func(call func(bool), again func()) { call(true); again(); call(false); call(true) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, p := NewResponses[string](), &subject{uid: "u", generation: 1}
+			a, p := newMemory(), &subject{uid: "u", generation: 1}
 			tc.happen(func(respond bool) {
-				a.Asking("k")
+				a.asking(named("k"))
 				if respond {
-					a.Put("k", controller, p, Rules{})
+					a.put("k", p, Rules{})
 				}
-			}, func() { a.AskAgain("k") })
-			if _, ok := a.Get("k", controller, p); ok != tc.want {
+			}, func() { a.AskAgain(named("k")) })
+			if _, ok := a.get("k", controller, p); ok != tc.want {
 				t.Errorf("%s\nvalid: %t, want %t", tc.reason, ok, tc.want)
 			}
 		})
 	}
-	a, p := NewResponses[string](), &subject{uid: "u", generation: 1}
-	a.Asking("k")
-	a.AskAgain("k")
-	if a.Put("k", controller, p, Rules{}); a.Len() != 1 {
+	a, p := newMemory(), &subject{uid: "u", generation: 1}
+	a.asking(named("k"))
+	a.AskAgain(named("k"))
+	if a.put("k", p, Rules{}); a.Len() != 1 {
 		t.Errorf("something is remembered of %d parents, want 1", a.Len())
 	}
-	if _, ok := a.Get("k", controller, p); ok {
+	if _, ok := a.get("k", controller, p); ok {
 		t.Error("the response to a call that began before the hook was to be asked again is valid")
 	}
-	if a.Remove("k"); a.Len() != 0 {
+	if a.Forget(named("k")); a.Len() != 0 {
 		t.Error("something is remembered of a parent that is gone")
 	}
 }
@@ -159,52 +179,28 @@ func TestResponsesAreValidForTheControllerOfTheirRequest(t *testing.T) {
 		"Changed": {"The hook is shown another controller.", []byte(`{"metadata":{"name":"c","annotations":{"a":"b"}}}`), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, p := NewResponses[string](), &subject{uid: "u", generation: 1}
-			a.Put("k", controller, p, Rules{})
-			if _, ok := a.Get("k", tc.now, p); ok != tc.want {
+			a, p := newMemory(), &subject{uid: "u", generation: 1}
+			a.put("k", p, Rules{})
+			if _, ok := a.get("k", tc.now, p); ok != tc.want {
 				t.Errorf("%s\nvalid: %t, want %t", tc.reason, ok, tc.want)
 			}
 		})
 	}
 }
 
-func TestResponsesAreDroppedByTheTypesThatTheirRulesName(t *testing.T) {
-	of := func(resource schema.GroupVersionResource) relatedRule {
-		return relatedRule{APIVersion: resource.GroupVersion().String(), Resource: resource.Resource}
+func TestTheResourcesOfAllResponsesAreNamed(t *testing.T) {
+	a, p := newMemory(), &subject{uid: "u", generation: 1}
+	a.put("a", p, mustCompile(t, v2Inside, relatedRule{APIVersion: "v1", Resource: "nodes"}, relatedRule{APIVersion: "v1", Resource: "configmaps"}))
+	a.put("b", p, mustCompile(t, v2Inside, relatedRule{APIVersion: "v1", Resource: "nodes"}))
+	if got, want := a.Resources(), sets.New(nodes.GroupResource(), configMaps.GroupResource()); !got.Equal(want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
-	deployment, node := Type{Resource: deploys, Kind: "Deployment", Namespaced: true}, Type{Resource: nodes, Kind: "Node", Namespaced: false}
-	moved := Type{Resource: deploys, Kind: "Deployment", Namespaced: false}
-	for name, tc := range map[string]struct {
-		reason string
-		types  []Type
-		want   []string
-	}{
-		"None":       {"Most changes are about other types.", nil, nil},
-		"One":        {"The other rules of a response do not keep it.", []Type{deployment}, []string{"both", "deployments"}},
-		"Two":        {"Each parent is named once.", []Type{deployment, node}, []string{"both", "deployments", "nodes"}},
-		"OtherScope": {"A type is named as it was when the rule was read.", []Type{moved}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, p := NewResponses[string](), &subject{uid: "u", generation: 1}
-			for key, rules := range map[string][]relatedRule{"both": {of(deploys), of(nodes)}, "deployments": {of(deploys)}, "nodes": {of(nodes)}, "nothing": nil} {
-				a.Put(key, controller, p, mustCompile(t, v2Inside, rules...))
-			}
-			if types := a.Types(); len(types) != 2 || !slices.Contains(types, deployment) || !slices.Contains(types, node) {
-				t.Errorf("the types are %v, want each once", types)
-			}
-			types := map[Type]struct{}{}
-			for _, one := range tc.types {
-				types[one] = struct{}{}
-			}
-			dropped := a.Drop(types)
-			if slices.Sort(dropped); !slices.Equal(dropped, tc.want) {
-				t.Errorf("%s\nDropped: %v, want %v", tc.reason, dropped, tc.want)
-			}
-			for _, key := range []string{"both", "deployments", "nodes", "nothing"} {
-				if _, ok := a.Get(key, controller, p); ok == slices.Contains(tc.want, key) {
-					t.Errorf("%s\nThe response of %s is remembered: %t", tc.reason, key, ok)
-				}
-			}
-		})
+	a.Forget(named("a"))
+	if got, want := a.Resources(), sets.New(nodes.GroupResource()); !got.Equal(want) {
+		t.Errorf("one of the parents is gone: got %v, want %v", got, want)
+	}
+	a.AskAgain(named("b"))
+	if a.asking(named("b")); len(a.Resources()) != 0 {
+		t.Errorf("the hook is being asked again: got %v", a.Resources())
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 // Type is a type of related objects, as the cluster serves it.
@@ -59,13 +60,8 @@ type Scope struct {
 // confined reports whether rules reach the objects of the parent's namespace only.
 func (s Scope) confined() bool { return s.Namespace != "" && s.Version != v1alpha1.HookVersionV2 }
 
-// Rules is a compiled response of a customize hook. It is immutable and safe for concurrent use; the zero value selects
-// nothing.
-type Rules struct {
-	rules []rule
-	// fingerprint is equal for rules that select the same.
-	fingerprint string
-}
+// Rules is a compiled response of a customize hook. It is immutable and safe for concurrent use; nil selects nothing.
+type Rules []rule
 
 // rule is one compiled rule. Without names it selects by labels.
 type rule struct {
@@ -79,18 +75,20 @@ type rule struct {
 	namespaces labels.Selector
 }
 
-// Empty reports whether there is no rule.
-func (r Rules) Empty() bool { return len(r.rules) == 0 }
+// are reports whether two responses are one and the same.
+func (r Rules) are(other Rules) bool {
+	return len(r) == len(other) && (len(r) == 0 || &r[0] == &other[0])
+}
 
 // selectsNamespaces reports whether a rule selects by the labels of namespaces.
 func (r Rules) selectsNamespaces() bool {
-	return slices.ContainsFunc(r.rules, func(r rule) bool { return r.namespaces != nil })
+	return slices.ContainsFunc(r, func(r rule) bool { return r.namespaces != nil })
 }
 
 // Gone returns the types that rules name and the cluster does not serve, each once, in the order of the rules.
 func (r Rules) Gone() []Type {
 	var out []Type
-	for _, rule := range r.rules {
+	for _, rule := range r {
 		if rule.Gone && !slices.Contains(out, rule.Type) {
 			out = append(out, rule.Type)
 		}
@@ -101,7 +99,7 @@ func (r Rules) Gone() []Type {
 // Resources returns the resources whose informers Select needs, each once: in the order of the rules, and namespaces if these are selected by.
 func (r Rules) Resources() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
-	for _, rule := range r.rules {
+	for _, rule := range r {
 		if !rule.Gone && !slices.Contains(out, rule.Resource) {
 			out = append(out, rule.Resource)
 		}
@@ -112,52 +110,49 @@ func (r Rules) Resources() []schema.GroupVersionResource {
 	return out
 }
 
-// Reach is where a rule looks for objects.
-type Reach struct {
-	schema.GroupResource
-
-	// Namespaced reports whether the objects live in namespaces.
-	Namespaced bool
-	// Namespace is empty for cluster-scoped objects, and for those of all namespaces.
-	Namespace string
-}
-
-// Reaches returns where the rules look for objects, namespaces among them if labels of these are selected by.
-func (r Rules) Reaches() []Reach {
-	var out []Reach
-	for _, rule := range r.rules {
-		if !rule.Gone {
-			out = append(out, Reach{rule.Resource.GroupResource(), rule.Namespaced, rule.namespace})
+// places returns where the rules look for objects, namespaces among them if labels of these are selected by. Confined is the only namespace of
+// which objects are shown, empty if it is not the only one.
+func (r Rules) places(confined string) []inspection.Place {
+	var out []inspection.Place
+	for _, rule := range r {
+		if rule.Gone {
+			continue
 		}
+		place := inspection.Place{GroupResource: rule.Resource.GroupResource(), Namespace: rule.namespace}
+		if rule.Namespaced && rule.namespace == "" {
+			place.Namespace = confined
+		}
+		out = append(out, place)
 	}
 	if r.selectsNamespaces() {
-		out = append(out, Reach{GroupResource: namespaces.GroupResource()})
+		out = append(out, inspection.Place{GroupResource: namespaces.GroupResource()})
 	}
 	return out
 }
 
-// Compile validates the rules of a response and resolves their types. An invalid rule gives a *RuleError, a type that cannot be
-// resolved an *UnresolvedError; the response is rejected as a whole.
+// Compile validates the rules of a response and resolves their types. The error is a *RuleError; the response is rejected as a whole.
 func Compile(ctx context.Context, response []hook.RelatedResourceRule, scope Scope, resolve ResolveFunc) (Rules, error) {
-	compiled := Rules{rules: make([]rule, 0, len(response))}
-	var fingerprint strings.Builder
+	compiled := make(Rules, len(response))
 	for n := range response {
 		r := &response[n]
+		wrong := func(err error, unresolved bool) *RuleError {
+			name := fmt.Sprintf("relatedResources[%d]", n)
+			if named := strings.TrimSpace(r.APIVersion + " " + r.Resource); named != "" {
+				name += " (" + named + ")"
+			}
+			return &RuleError{Rule: name, Unresolved: unresolved, Err: err}
+		}
 		if err := r.Validate(); err != nil {
-			return Rules{}, newRuleError(n, r, err)
+			return nil, wrong(err, false)
 		}
 		t, err := resolve(ctx, r.APIVersion, r.Resource)
 		if err != nil {
-			return Rules{}, &UnresolvedError{Index: n, APIVersion: r.APIVersion, Resource: r.Resource, Err: err}
+			return nil, wrong(fmt.Errorf("resolving the resource: %w", err), true)
 		}
-		c, err := compile(r, t, scope)
-		if err != nil {
-			return Rules{}, newRuleError(n, r, err)
+		if compiled[n], err = compile(r, t, scope); err != nil {
+			return nil, wrong(err, false)
 		}
-		compiled.rules = append(compiled.rules, c)
-		c.describe(&fingerprint)
 	}
-	compiled.fingerprint = fingerprint.String()
 	return compiled, nil
 }
 
@@ -200,77 +195,22 @@ func compile(r *hook.RelatedResourceRule, t Type, scope Scope) (rule, error) {
 	return c, nil
 }
 
-// describe writes the rule's part of the fingerprint.
-func (r *rule) describe(b *strings.Builder) {
-	namespaces := "-"
-	if r.namespaces != nil {
-		namespaces = "+" + r.namespaces.String()
-	}
-	fmt.Fprintf(b, "%q %q %q %q %q %q\n", r.Resource.String(), r.Kind, r.namespace, r.labels.String(), namespaces, r.names)
-}
-
-// RuleError means that a rule in a customize hook's response is invalid. A retry helps only when the hook returns another rule.
+// RuleError means that a rule in a customize hook's response cannot be used.
 type RuleError struct {
-	// Index of the rule in the response.
-	Index int
-	// APIVersion and Resource as the rule names them.
-	APIVersion, Resource string
+	// Rule names the rule.
+	Rule string
+	// Unresolved says that the cluster does not serve the type of the rule now. Else the rule is invalid, and a retry helps only when the hook
+	// returns another one.
+	Unresolved bool
 	// Err says what is wrong and what to do.
 	Err error
 }
 
-func newRuleError(index int, r *hook.RelatedResourceRule, err error) *RuleError {
-	return &RuleError{Index: index, APIVersion: r.APIVersion, Resource: r.Resource, Err: err}
-}
-
 // Error names the rule and what is wrong with it.
-func (e *RuleError) Error() string {
-	return fmt.Sprintf("relatedResources[%d]%s: %v", e.Index, typeName(e.APIVersion, e.Resource), e.Err)
-}
+func (e *RuleError) Error() string { return e.Rule + ": " + e.Err.Error() }
 
 // Unwrap returns Err.
 func (e *RuleError) Unwrap() error { return e.Err }
-
-// UnresolvedError means that the cluster does not serve the type of a rule now.
-type UnresolvedError struct {
-	// Index of the rule in the response.
-	Index int
-	// APIVersion and Resource as the rule names them.
-	APIVersion, Resource string
-	// Err is the error of the ResolveFunc.
-	Err error
-}
-
-// Error names the rule and the type.
-func (e *UnresolvedError) Error() string {
-	return fmt.Sprintf("relatedResources[%d]%s: resolving the resource: %v", e.Index, typeName(e.APIVersion, e.Resource), e.Err)
-}
-
-// Unwrap returns Err.
-func (e *UnresolvedError) Unwrap() error { return e.Err }
-
-// typeName returns the type of a rule in parentheses; empty when the rule names none.
-func typeName(apiVersion, resource string) string {
-	if apiVersion == "" && resource == "" {
-		return ""
-	}
-	return " (" + strings.TrimSpace(apiVersion+" "+resource) + ")"
-}
-
-// NotSyncedError means that informers have not synced. It is no failure: the parent is synced again when they have.
-type NotSyncedError struct {
-	// Resources whose informers have not synced.
-	Resources []schema.GroupVersionResource
-}
-
-// Error names the resources.
-func (e *NotSyncedError) Error() string {
-	names := make([]string, len(e.Resources))
-	for n, r := range e.Resources {
-		names[n] = strings.TrimPrefix(r.GroupVersion().String()+"/"+r.Resource, "/")
-	}
-	return "related objects are still being listed: " + strings.Join(names, ", ")
-}
 
 // Informer holds the observed objects of one resource.
 type Informer interface {
@@ -298,17 +238,14 @@ type Group struct {
 	Objects []*object.Object
 }
 
-// Select returns the objects that the rules select (docs/reference/contract.md#s16.2), in groups by type, sorted by key. The error is a
-// *NotSyncedError when an informer that is needed has not synced.
+// Select returns the objects that the rules select (docs/reference/contract.md#s16.2), in groups by type, sorted by key. All informers that are
+// needed have synced.
 //
 // Names are lookups, in one namespace or in each; what selectors cost is the informer's affair.
-func Select(rules Rules, informers Informers) ([]Group, error) {
-	if err := checkSynced(rules, informers); err != nil {
-		return nil, err
-	}
+func Select(rules Rules, informers Informers) []Group {
 	var groups []Group
-	for n := range rules.rules {
-		r := &rules.rules[n]
+	for n := range rules {
+		r := &rules[n]
 		if r.Kind == "" {
 			continue
 		}
@@ -327,15 +264,21 @@ func Select(rules Rules, informers Informers) ([]Group, error) {
 		groups[n].Objects = slices.CompactFunc(groups[n].Objects, func(a, b *object.Object) bool { return compareObjects(a, b) == 0 })
 	}
 	slices.SortFunc(groups, func(a, b Group) int { return cmp.Compare(a.Key, b.Key) })
-	return groups, nil
+	return groups
 }
 
-func checkSynced(rules Rules, informers Informers) error {
-	missing := slices.DeleteFunc(rules.Resources(), func(r schema.GroupVersionResource) bool { return informers(r).HasSynced() })
-	if len(missing) > 0 {
-		return &NotSyncedError{Resources: missing}
+// unsynced returns the resources whose informers have not synced. That is no failure: the parent is synced again when they have.
+func unsynced(rules Rules, informers Informers) []schema.GroupVersionResource {
+	return slices.DeleteFunc(rules.Resources(), func(r schema.GroupVersionResource) bool { return informers(r).HasSynced() })
+}
+
+// listing says which informers have not synced.
+func listing(missing []schema.GroupVersionResource) string {
+	names := make([]string, len(missing))
+	for n, r := range missing {
+		names[n] = r.GroupVersion().String() + "/" + r.Resource
 	}
-	return nil
+	return "related objects are still being listed: " + strings.Join(names, ", ")
 }
 
 func appendSelected(out []*object.Object, r *rule, informers Informers) []*object.Object {

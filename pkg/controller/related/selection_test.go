@@ -158,12 +158,8 @@ func TestSelect(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s\ncompiling: %v", tc.reason, err)
 			}
-			groups, err := Select(rules, informers)
-			if err != nil {
-				t.Fatalf("%s\nselecting: %v", tc.reason, err)
-			}
 			got := found{}
-			for _, g := range groups {
+			for _, g := range Select(rules, informers) {
 				got[g.Key] = nil
 				for _, o := range g.Objects {
 					got[g.Key] = append(got[g.Key], place(o))
@@ -222,13 +218,12 @@ func TestCompileRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			rules, err := Compile(t.Context(), tc.rules, tc.scope, served)
-			if err == nil || err.Error() != tc.want || !rules.Empty() {
+			if err == nil || err.Error() != tc.want || len(rules) > 0 {
 				t.Errorf("%s\ngot  %v\nwant %s", tc.reason, err, tc.want)
 			}
-			_, unresolved := errors.AsType[*UnresolvedError](err)
-			_, refused := errors.AsType[*RuleError](err)
-			if _, missing := errors.AsType[*missingError](err); missing != unresolved || refused == unresolved {
-				t.Errorf("unresolved=%t refused=%t; the type of the error must tell a missing type from a bad rule", unresolved, refused)
+			wrong, ok := errors.AsType[*RuleError](err)
+			if _, missing := errors.AsType[*missingError](err); !ok || wrong.Unresolved != missing {
+				t.Errorf("got %#v; the error must tell a missing type from a bad rule", err)
 			}
 		})
 	}
@@ -240,7 +235,7 @@ func TestCompileRefusesInvalidSelector(t *testing.T) {
 		{APIVersion: "v1", Resource: "configmaps", NamespaceSelector: expression("a", metav1.LabelSelectorOpIn)},
 	} {
 		_, err := Compile(t.Context(), []relatedRule{r}, v2Inside, served)
-		if refused, ok := errors.AsType[*RuleError](err); !ok || refused.Index != 0 {
+		if wrong, ok := errors.AsType[*RuleError](err); !ok || wrong.Unresolved {
 			t.Errorf("rule %+v: got %v, want a RuleError", r, err)
 		}
 	}
@@ -257,10 +252,9 @@ func TestSelectReportsWhatHasNotSynced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Select(rules, informers)
-	want := "related objects are still being listed: apps/v1/deployments, v1/namespaces"
-	if _, ok := errors.AsType[*NotSyncedError](err); !ok || err.Error() != want {
-		t.Errorf("got %v, want a NotSyncedError: %s", err, want)
+	const want = "related objects are still being listed: apps/v1/deployments, v1/namespaces"
+	if got := listing(unsynced(rules, informers)); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -273,9 +267,7 @@ func TestNamesInANamespaceAreNotSearched(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Select(rules, informers); err != nil {
-		t.Fatal(err)
-	}
+	Select(rules, informers)
 	if got := byResource[configMaps].lists + byResource[nodes].lists; got != 0 {
 		t.Errorf("the informers were walked %d times; names must be looked up", got)
 	}
