@@ -19,11 +19,15 @@ package parent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -260,4 +264,121 @@ func (f Finalizer) write(ctx context.Context, c *client.Client, t client.Target,
 		return o, false, fmt.Errorf("writing finalizer %s: %w", f.Name, err)
 	}
 	return written, true, nil
+}
+
+// large is the size of a patch, in bytes, from which on an error says it.
+const large = 100 << 10
+
+// failed says of the error of a patch what was to be written, and what the author of the hook can do.
+func (c Changes) failed(o *object.Object, operations []operation, size int, err error) error {
+	fields := make([]string, len(operations))
+	for i, each := range operations {
+		fields[i] = path.Base(each.Path)
+	}
+	shown := ""
+	if size >= large {
+		shown = fmt.Sprintf(", %.1f MB", float64(size)/1e6)
+	}
+	return fmt.Errorf("writing the %s of %s%s: %w%s", strings.Join(fields, " and "), o, shown, err, c.advice(fields, err))
+}
+
+// advice says how a hook can return what the API server takes.
+func (c Changes) advice(fields []string, err error) string {
+	last := fields[len(fields)-1]
+	switch {
+	case last == "finalizers":
+		return ""
+	case tooLarge(err) && last == "status":
+		return "; return a smaller status"
+	case tooLarge(err):
+		return "; return smaller " + last
+	case !apierrors.IsInvalid(err):
+		return ""
+	case c.Status == nil:
+		return "; return valid " + strings.Join(fields, " and ")
+	case c.BuiltIn:
+		return "; this status is that of a controller of Kubernetes: have the hook return none"
+	}
+	return "; return a status that the kind allows"
+}
+
+// tooLarge reports whether an API server, or its store, says that an object is too large.
+func tooLarge(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(err.Error(), "request is too large") ||
+		strings.Contains(err.Error(), "larger than max") || strings.Contains(err.Error(), "may not be more than")
+}
+
+const strictly = "strict decoding error: "
+
+var unknownField = regexp.MustCompile(`unknown field "([^"]+)"`)
+
+// UnknownFields returns the fields, such as status.phase or status itself, for which the API server refused a status as that of a kind which does not have
+// them; none if that is not what the error says.
+func UnknownFields(err error) (fields []string) {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
+		return nil
+	}
+	// Before it stands the whole object, in which anything may be.
+	at := strings.LastIndex(status.ErrStatus.Message, strictly)
+	if at < 0 {
+		return nil
+	}
+	for _, found := range unknownField.FindAllStringSubmatch(status.ErrStatus.Message[at:], -1) {
+		if found[1] != "status" && !strings.HasPrefix(found[1], "status.") {
+			return nil
+		}
+		fields = append(fields, found[1])
+	}
+	return fields
+}
+
+// LostOfStatus returns the paths, such as status.phase, of fields that were sent as the status of an object and that it lacks as the API
+// server returned it, in order. A field stands for all that was in it; one of elements of a list has a path such as status.nodes[].ready, as
+// often as it is missing. Values that are empty are not missed: kinds that are built in leave them out.
+func LostOfStatus(sent map[string]any, written *object.Object) []string {
+	stored, _, err := StatusOf(written)
+	if err != nil {
+		return nil
+	}
+	found := lost(nil, "status", sent, stored)
+	slices.Sort(found)
+	return found
+}
+
+func lost(found []string, path string, sent, stored any) []string {
+	switch s := sent.(type) {
+	case map[string]any:
+		now, _ := stored.(map[string]any)
+		for name, value := range s {
+			at := path + "." + name
+			if kept, there := now[name]; there {
+				found = lost(found, at, value, kept)
+			} else if !isEmpty(value) {
+				found = append(found, at)
+			}
+		}
+	case []any:
+		now, _ := stored.([]any)
+		for i := range min(len(s), len(now)) {
+			found = lost(found, path+"[]", s[i], now[i])
+		}
+	}
+	return found
+}
+
+// isEmpty reports whether a value, or everything in it, is the zero value of its type.
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, each := range v {
+			if !isEmpty(each) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(v) == 0
+	}
+	return value == nil || value == false || value == "" || value == int64(0) || value == float64(0)
 }
