@@ -88,15 +88,22 @@ func redact(encoded []byte) []byte {
 
 // redactContent gives a Secret other values.
 func redactContent(content map[string]any) {
-	hide(content["data"], base64.StdEncoding.EncodeToString([]byte(plan.Hidden)))
-	hide(content["stringData"], plan.Hidden)
-	if metadata, ok := content["metadata"].(map[string]any); ok {
-		if annotations, ok := metadata["annotations"].(map[string]any); ok {
-			for _, name := range lastApplied {
-				if _, ok := annotations[name]; ok {
-					annotations[name] = plan.Hidden
-				}
-			}
+	eachSecret(content, func(_ string, values map[string]any, key, shown string) { values[key] = shown })
+}
+
+// eachSecret calls do with each value of a Secret that people may not see: with the part of the Secret, the values of that, the key, and what is
+// shown in place of the value.
+func eachSecret(content map[string]any, do func(part string, values map[string]any, key, shown string)) {
+	for part, shown := range map[string]string{"data": base64.StdEncoding.EncodeToString([]byte(plan.Hidden)), "stringData": plan.Hidden} {
+		values, _ := content[part].(map[string]any)
+		for key := range values {
+			do(part, values, key, shown)
+		}
+	}
+	annotations := annotationsOf(content)
+	for _, name := range lastApplied {
+		if _, ok := annotations[name]; ok {
+			do("annotations", annotations, name, plan.Hidden)
 		}
 	}
 }
@@ -123,14 +130,6 @@ func ResponseWithoutSecrets(body []byte) ([]byte, error) {
 		return body, nil
 	}
 	return json.Marshal(content)
-}
-
-func hide(values any, by string) {
-	if m, ok := values.(map[string]any); ok {
-		for key := range m {
-			m[key] = by
-		}
-	}
 }
 
 // Decoder decodes the response of a sync or finalize hook.
@@ -186,41 +185,32 @@ func observedSecret(child map[string]any, namespace string, observed []*object.O
 
 // reveal puts the values of a Secret in place of the hidden ones of another. It reports whether there were any.
 func reveal(secret, by map[string]any) (changed bool) {
-	values, _ := by["data"].(map[string]any)
-	changed = replace(secret["data"], base64.StdEncoding.EncodeToString([]byte(plan.Hidden)), values)
-	plain := map[string]any{}
-	for key, value := range values {
-		encoded, _ := value.(string)
-		if decoded, err := base64.StdEncoding.DecodeString(encoded); err == nil {
-			plain[key] = string(decoded)
-		}
-	}
-	changed = replace(secret["stringData"], plan.Hidden, plain) || changed
+	data, _ := by["data"].(map[string]any)
 	annotations := annotationsOf(by)
-	copies := map[string]any{}
-	for _, name := range lastApplied {
-		if value, ok := annotations[name]; ok {
-			copies[name] = value
+	eachSecret(secret, func(part string, values map[string]any, key, shown string) {
+		if values[key] != shown {
+			return
 		}
-	}
-	return replace(annotationsOf(secret), plan.Hidden, copies) || changed
+		value, known := data[key]
+		switch part {
+		case "stringData":
+			encoded, _ := value.(string)
+			decoded, err := base64.StdEncoding.DecodeString(encoded)
+			value, known = string(decoded), known && err == nil
+		case "annotations":
+			value, known = annotations[key]
+		}
+		if known {
+			values[key], changed = value, true
+		}
+	})
+	return changed
 }
 
 func annotationsOf(content map[string]any) map[string]any {
 	metadata, _ := content["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	return annotations
-}
-
-// replace replaces a value in a map by those of the same keys.
-func replace(in any, value string, by map[string]any) (changed bool) {
-	values, _ := in.(map[string]any)
-	for key := range values {
-		if other, ok := by[key]; ok && values[key] == value {
-			values[key], changed = other, true
-		}
-	}
-	return changed
 }
 
 // Response returns a function that returns the body of a response of a sync or finalize hook as people may see it: with the fields alone
