@@ -58,8 +58,8 @@ func TestAnEventOfARevisionInDoubtWakesItsParentOnce(t *testing.T) {
 		"lost twice":             {"The event shows both.", func(d *doubts) { d.wrote(r("r"), a, lost); d.wrote(r("r"), a, lost) }, v1alpha1.SyncOwnWrite},
 		"lost, of another one":   {"The event says nothing of it.", func(d *doubts) { d.wrote(r("other"), a, lost) }, ""},
 		"the parent is gone":     {"There is nothing to sync.", func(d *doubts) { d.wrote(r("r"), a, lost); d.forget(a) }, ""},
-		"unreadable":             {"It may be readable, or gone.", func(d *doubts) { d.unreadable(r("r"), a) }, v1alpha1.SyncRetry},
-		"unreadable, then gone":  {"There is nothing to sync.", func(d *doubts) { d.unreadable(r("r"), a); d.forget(a) }, ""},
+		"unreadable":             {"It may be readable, or gone.", func(d *doubts) { d.begin(r("r"), doubt{a, v1alpha1.SyncRetry}) }, v1alpha1.SyncRetry},
+		"unreadable, then gone":  {"There is nothing to sync.", func(d *doubts) { d.begin(r("r"), doubt{a, v1alpha1.SyncRetry}); d.forget(a) }, ""},
 		"another parent is gone": {"It is not of that one.", func(d *doubts) { d.wrote(r("r"), a, lost); d.wrote(r("other"), b, lost); d.forget(b) }, v1alpha1.SyncOwnWrite},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,12 +80,12 @@ func TestAnUnreadableRevisionIsReadAgainUnlessItsEventsAreAwaited(t *testing.T) 
 	var d doubts
 	revision, a := types.NamespacedName{Namespace: "ns", Name: "r"}, parent.Key{Namespace: "ns", Name: "a"}
 	for _, want := range []bool{true, false} {
-		if got := d.unreadable(revision, a); got != want {
+		if got := d.begin(revision, doubt{a, v1alpha1.SyncRetry}); got != want {
 			t.Errorf("it is news: %t, want %t", got, want)
 		}
 	}
 	d.end(revision)
-	if !d.unreadable(revision, a) {
+	if !d.begin(revision, doubt{a, v1alpha1.SyncRetry}) {
 		t.Error("it is no news after an event")
 	}
 }

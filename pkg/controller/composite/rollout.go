@@ -202,7 +202,8 @@ func (k *kind) readRevisions(s *reconciler.Sync, content map[string]any) ([]roll
 		}
 		revisions, err := k.planner.Revisions(content, stored)
 		broken, ok := errors.AsType[*rollout.UnreadableError](err)
-		if !ok || !s.Remembers() || !k.doubts.unreadable(types.NamespacedName{Namespace: broken.Namespace, Name: broken.Name}, s.Key) {
+		if !ok || !s.Remembers() ||
+			!k.doubts.begin(types.NamespacedName{Namespace: broken.Namespace, Name: broken.Name}, doubt{s.Key, v1alpha1.SyncRetry}) {
 			return revisions, err
 		}
 		// An event between the reading and the note has woken nobody.
@@ -330,39 +331,30 @@ type doubt struct {
 	reason v1alpha1.SyncReason
 }
 
-// wrote says how a write of a parent's revision ended.
+// wrote says how a write of a parent's revision ended. One that was done would be a conflict if one before it had been done and not been shown.
 func (d *doubts) wrote(revision types.NamespacedName, key parent.Key, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err == nil {
-		// It would be a conflict if one before it had been done and not been shown.
-		delete(d.list, revision)
-		return
+	if err != nil {
+		d.begin(revision, doubt{key, v1alpha1.SyncOwnWrite})
+	} else {
+		d.end(revision)
 	}
-	d.put(revision, doubt{key, v1alpha1.SyncOwnWrite})
 }
 
-// unreadable says that a parent's revision was shown and cannot be read. It returns false if there was a doubt about it, so that no event of it has
-// been missed since it was shown.
-func (d *doubts) unreadable(revision types.NamespacedName, key parent.Key) bool {
+// begin begins a doubt about a revision. It returns false if there is one.
+func (d *doubts) begin(revision types.NamespacedName, of doubt) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, ok := d.list[revision]; ok {
+	if _, known := d.list[revision]; known {
 		return false
 	}
-	d.put(revision, doubt{key, v1alpha1.SyncRetry})
-	return true
-}
-
-// put is called with the lock held.
-func (d *doubts) put(revision types.NamespacedName, of doubt) {
 	if d.list == nil {
 		d.list = map[types.NamespacedName]doubt{}
 	}
 	d.list[revision] = of
+	return true
 }
 
-// end ends the doubt about a revision of which there is an event. It returns false if there was none.
+// end ends the doubt about a revision. It returns false if there was none.
 func (d *doubts) end(revision types.NamespacedName) (doubt, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
