@@ -111,8 +111,8 @@ func TestGeneratedSelectorsFindTheirParent(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", step.what, got, step.want)
 		}
 	}
-	if s.len()+len(s.parents) > 0 {
-		t.Errorf("left behind: %v, %v", s.generated, s.parents)
+	if s.len()+len(s.generated) > 0 {
+		t.Errorf("left behind: %v, %v", s.entries, s.generated)
 	}
 	selector, err := s.of(parent.Key{Namespace: "ns", Name: "b"}, b)
 	if err != nil || selector.String() != rollout.LabelControllerUID+"=2" {
