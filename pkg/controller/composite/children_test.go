@@ -17,30 +17,36 @@ limitations under the License.
 package composite
 
 import (
-	"context"
+	"encoding/json"
+	"net/http"
 	"slices"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 )
 
-// kindsOf are the kinds of the resources that a cluster serves.
+// kindsOf are the kinds of the resources that a cluster serves, in each group-version.
 type kindsOf map[string]string
 
-// Resource implements reconciler.Served.
-func (k kindsOf) Resource(_ context.Context, apiVersion, resource string) (discovery.Resource, error) {
-	version, err := schema.ParseGroupVersion(apiVersion)
-	kind, ok := k[resource]
-	if err != nil || !ok {
-		return discovery.Resource{}, &discovery.NotFoundError{APIVersion: apiVersion, Resource: resource}
+// RoundTrip implements http.RoundTripper.
+func (k kindsOf) RoundTrip(r *http.Request) (*http.Response, error) {
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
+	for resource, kind := range k {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: resource, Kind: kind, Namespaced: true})
 	}
-	return discovery.Resource{GroupVersionResource: version.WithResource(resource), Kind: kind, Namespaced: true}, nil
+	body, err := json.Marshal(list)
+	if err != nil {
+		return nil, err
+	}
+	return responses{http.StatusOK, string(body)}.RoundTrip(r)
 }
 
 // TestChildrenOfAnUnservedKindStayOnTheirRevision plans for a controller of which the kind B is not served, with an older revision that has a
@@ -69,7 +75,11 @@ func TestChildrenOfAnUnservedKindStayOnTheirRevision(t *testing.T) {
 					UpdateStrategy: &v1alpha1.CompositeControllerChildUpdateStrategy{Method: method},
 				}
 			}
-			k := &kind{shared: &reconciler.Shared{Served: tc.served}, selectors: newSelectors(false), spec: &v1alpha1.CompositeControllerSpec{
+			served, err := cluster.New(cluster.Options{Config: &rest.Config{Host: "http://api", Transport: tc.served}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			k := &kind{shared: &reconciler.Shared{Cluster: served}, selectors: newSelectors(false), spec: &v1alpha1.CompositeControllerSpec{
 				ChildResources: []v1alpha1.CompositeControllerChildResourceRule{rule("a/v1", "as", tc.a), rule("g/v1", "bs", tc.b), rule("g/v1", "cs", tc.c)},
 			}}
 			if err := k.resolveChildren(t.Context(), &reconciler.Resolver{Shared: k.shared}); err != nil {

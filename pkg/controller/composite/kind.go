@@ -17,12 +17,11 @@ limitations under the License.
 package composite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -30,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -44,7 +44,7 @@ type kind struct {
 
 	shared    *reconciler.Shared
 	spec      *v1alpha1.CompositeControllerSpec
-	source    reconciler.Source
+	resource  discovery.Resource
 	planner   *rollout.Planner
 	revisions *cache.Informer // nil unless something rolls
 	doubts    doubts
@@ -57,42 +57,22 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 	if !ok {
 		return nil, fmt.Errorf("building a CompositeController from a %T", d.Spec)
 	}
-	k := &kind{
-		shared: shared, spec: spec,
-		selectors: newSelectors(spec.GenerateSelector != nil && *spec.GenerateSelector),
+	k := &kind{shared: shared, spec: spec, selectors: newSelectors(ptr.Deref(spec.GenerateSelector, false))}
+	r, rule := &reconciler.Resolver{Shared: shared}, &spec.ParentResource
+	source, err := r.Source(ctx, "spec.parentResource", rule.ResourceRule, rule.LabelSelector, nil, rule.IgnoreStatusChanges)
+	if err == nil && source == nil {
+		err = r.NotFound()
 	}
-	if err := k.resolveParents(ctx); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("parent resource: %w", err)
 	}
-	resolver := &reconciler.Resolver{Shared: shared}
-	if err := k.resolveChildren(ctx, resolver); err != nil {
+	source.ReportsGeneration, k.resource = source.Resource.HasStatus, source.Resource
+	if err := k.resolveChildren(ctx, r); err != nil {
 		return nil, err
 	}
 	return reconciler.New(reconciler.Config{
-		Dependencies: shared, Definition: d, Kind: k, Sources: []*reconciler.Source{&k.source},
-		Children: resolver.Children, Missing: resolver.Missing,
+		Dependencies: shared, Definition: d, Kind: k, Sources: r.Sources, Children: r.Children, Missing: r.Missing, Fingerprint: r.Fingerprint,
 	})
-}
-
-// resolveParents finds the kind of the parents.
-func (k *kind) resolveParents(ctx context.Context) error {
-	rule := &k.spec.ParentResource
-	resource, err := k.shared.Resource(ctx, rule.ResourceRule)
-	if err != nil {
-		return fmt.Errorf("parent resource: %w", err)
-	}
-	selector := labels.Everything()
-	if rule.LabelSelector != nil {
-		if selector, err = metav1.LabelSelectorAsSelector(rule.LabelSelector); err != nil {
-			return &reconciler.InvalidError{Reason: fmt.Sprintf("spec.parentResource.labelSelector: %v", err)}
-		}
-	}
-	k.source = reconciler.Source{
-		Resource: resource, Labels: selector, ReportsGeneration: resource.HasStatus,
-		Selected:     func(o *object.Object) bool { return selector.Matches(o.LabelSet()) },
-		IgnoreStatus: rule.IgnoreStatusChanges != nil && *rule.IgnoreStatusChanges,
-	}
-	return nil
 }
 
 // resolveChildren finds the kinds of the children, and how those that roll do so. Of two rules for one kind the last one counts.
@@ -120,7 +100,7 @@ func (k *kind) resolveChildren(ctx context.Context, r *reconciler.Resolver) erro
 	}
 	config := rollout.Config{
 		HistoryLimit: rollout.DefaultHistoryLimit,
-		Resource:     k.source.Resource.GroupVersionResource, GenerateSelector: k.generate,
+		Resource:     k.resource.GroupVersionResource, GenerateSelector: k.generate,
 		Namespace: k.shared.Options.ServerNamespace, Rules: rolling, Unserved: children.NewRules(r.Children, missing...).MayBeMissing,
 	}
 	if history := k.spec.ParentResource.RevisionHistory; history != nil {
@@ -139,15 +119,12 @@ func (k *kind) Acquire(set *expectations.Informers, enqueue func(parent.Key, v1a
 		return
 	}
 	k.revisions = set.Acquire(k.shared.Own.Cache, cache.Query{Resource: revisionResource})
-	set.Subscribe(k.revisions, func(e cache.Event) {
-		revision := e.New
-		if revision == nil {
-			revision = e.Old
-		}
+	set.Keep(k.revisions, k.revisions.Subscribe(func(e cache.Event) {
+		revision := cmp.Or(e.New, e.Old)
 		if ended, ok := k.doubts.end(types.NamespacedName{Namespace: revision.Namespace(), Name: revision.Name()}); ok {
 			enqueue(ended.parent, ended.reason)
 		}
-	})
+	}))
 }
 
 // Forget implements reconciler.Kind.
@@ -170,7 +147,7 @@ func (k *kind) Selects(p, o *object.Object) bool {
 		uid, labelled := o.Label(rollout.LabelControllerUID)
 		return labelled && uid == string(p.UID())
 	}
-	selector, err := k.of(parent.KeyOf(k.source.Resource.GroupResource(), p), p)
+	selector, err := k.of(parent.KeyOf(k.resource.GroupResource(), p), p)
 	return err == nil && selector.Matches(o.LabelSet())
 }
 

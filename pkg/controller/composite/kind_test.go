@@ -119,17 +119,14 @@ func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions
 	}
 	k := &kind{
 		selectors: newSelectors(true), shared: shared,
-		planner: rollout.New(rollout.Config{Rules: map[schema.GroupKind]rollout.Rule{{Kind: "Pod"}: {}}}),
-		source: reconciler.Source{
-			Resource: discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "things"}, Kind: "Thing"},
-			Labels:   labels.Everything(), Selected: func(*object.Object) bool { return true },
-		},
+		planner:  rollout.New(rollout.Config{Rules: map[schema.GroupKind]rollout.Rule{{Kind: "Pod"}: {}}}),
+		resource: discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "things"}, Kind: "Thing"},
 	}
 	var decides reconciler.Kind = k
 	if r.decides != nil {
 		decides = r.decides(k)
 	}
-	parents = host.Cache.Acquire(cache.Query{Resource: k.source.Resource.GroupVersionResource})
+	parents = host.Cache.Acquire(cache.Query{Resource: k.resource.GroupVersionResource})
 	revisions = host.Cache.Acquire(cache.Query{Resource: revisionResource})
 	lists := map[*cache.Informer][]any{parents: {r.parent}, revisions: r.stored}
 	var rules []children.Rule
@@ -143,7 +140,8 @@ func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions
 		}
 	}
 	c, err = reconciler.New(reconciler.Config{
-		Dependencies: shared, Kind: decides, Sources: []*reconciler.Source{&k.source}, Children: rules,
+		Dependencies: shared, Kind: decides, Children: rules,
+		Sources: []*reconciler.Source{{Resource: k.resource, Labels: labels.Everything(), Selected: func(*object.Object) bool { return true }}},
 		Definition: reconciler.OfComposite(&v1alpha1.CompositeController{
 			ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.CompositeControllerSpec{Hooks: &r.hooks},
 		}),

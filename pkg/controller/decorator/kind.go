@@ -14,6 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package decorator is what DecoratorControllers do differently from CompositeControllers.
+//
+// A target belongs to others: the controller adds labels, annotations, a status and attachments to it by patches that hold what
+// changes and nothing else, and never rewrites it. The controller itself is package reconciler's, which calls targets parents and
+// attachments children.
 package decorator
 
 import (
@@ -22,7 +27,6 @@ import (
 	"fmt"
 	"maps"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
@@ -30,7 +34,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -39,11 +42,7 @@ import (
 )
 
 // kind implements reconciler.Kind for one DecoratorController.
-type kind struct {
-	name      string
-	sources   []*reconciler.Source
-	selectors map[*reconciler.Source]selector
-}
+type kind struct{ name string }
 
 // New builds the controller of a DecoratorController. It resolves the kinds that the definition names. The error is a
 // *discovery.NotFoundError if no kind of targets is served, and a *reconciler.InvalidError if the definition has to be changed.
@@ -52,51 +51,34 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 	if !ok {
 		return nil, fmt.Errorf("building a DecoratorController from a %T", d.Spec)
 	}
-	k := &kind{name: d.Meta.Name, selectors: map[*reconciler.Source]selector{}}
-	resolver := &reconciler.Resolver{Shared: shared}
-	if err := k.resolveTargets(ctx, resolver, spec.Resources); err != nil {
-		return nil, err
+	r := &reconciler.Resolver{Shared: shared}
+	for i := range spec.Resources {
+		rule := &spec.Resources[i]
+		source, err := r.Source(ctx, fmt.Sprintf("spec.resources[%d]", i), rule.ResourceRule, rule.LabelSelector, rule.AnnotationSelector, rule.IgnoreStatusChanges)
+		if err != nil {
+			return nil, fmt.Errorf("resource: %w", err)
+		}
+		if source != nil {
+			source.AllowDelete = ptr.Deref(rule.AllowDelete, false)
+		}
+	}
+	if len(spec.Resources) == 0 {
+		return nil, &reconciler.InvalidError{Reason: "no resources defined; set spec.resources"}
+	}
+	if len(r.Sources) == 0 {
+		return nil, fmt.Errorf("resource: %w", r.NotFound())
 	}
 	for i := range spec.Attachments {
 		declared := &spec.Attachments[i]
 		strategy := ptr.Deref(declared.UpdateStrategy, v1alpha1.DecoratorControllerAttachmentUpdateStrategy{})
-		if _, _, err := resolver.Child(ctx, declared.ResourceRule, strategy.Method, strategy.Apply, strategy.Force); err != nil {
+		if _, _, err := r.Child(ctx, declared.ResourceRule, strategy.Method, strategy.Apply, strategy.Force); err != nil {
 			return nil, fmt.Errorf("attachment: %w", err)
 		}
 	}
 	return reconciler.New(reconciler.Config{
-		Dependencies: shared, Definition: d, Kind: k, Sources: k.sources, Children: resolver.Children, Missing: resolver.Missing,
+		Dependencies: shared, Definition: d, Kind: &kind{d.Meta.Name},
+		Sources: r.Sources, Children: r.Children, Missing: r.Missing, Fingerprint: r.Fingerprint,
 	})
-}
-
-// resolveTargets finds the kinds of the targets, of which one at least must be served.
-func (k *kind) resolveTargets(ctx context.Context, r *reconciler.Resolver, resources []v1alpha1.DecoratorControllerResourceRule) error {
-	for i := range resources {
-		declared := &resources[i]
-		selector, err := newSelector(declared)
-		if err != nil {
-			return &reconciler.InvalidError{Reason: fmt.Sprintf("spec.resources[%d].%v", i, err)}
-		}
-		resource, found, err := r.Find(ctx, declared.ResourceRule)
-		if err != nil {
-			return fmt.Errorf("resource: %w", err)
-		}
-		if found {
-			source := &reconciler.Source{
-				Resource: resource, Selected: selector.matches, Labels: selector.labels,
-				IgnoreStatus: declared.IgnoreStatusChanges != nil && *declared.IgnoreStatusChanges,
-				AllowDelete:  declared.AllowDelete != nil && *declared.AllowDelete,
-			}
-			k.sources, k.selectors[source] = append(k.sources, source), selector
-		}
-	}
-	if len(k.sources) > 0 {
-		return nil
-	}
-	if len(r.Missing) == 0 {
-		return &reconciler.InvalidError{Reason: "no resources defined; set spec.resources"}
-	}
-	return fmt.Errorf("resource: %w", &discovery.NotFoundError{APIVersion: r.Missing[0].APIVersion, Resource: r.Missing[0].Resource})
 }
 
 // Acquire implements reconciler.Kind.
@@ -216,7 +198,7 @@ func (k *kind) deselects(s *reconciler.Sync) bool {
 	if s.Decision.Delete || s.Decision.Finalized || len(s.Decision.Labels)+len(s.Decision.Annotations) == 0 || !s.Source.Selected(s.Parent) {
 		return false
 	}
-	return !k.selectors[s.Source].match(changed(s.Parent.Labels(), s.Decision.Labels), changed(s.Parent.Annotations(), s.Decision.Annotations))
+	return !s.Source.SelectedWith(changed(s.Parent.Labels(), s.Decision.Labels), changed(s.Parent.Annotations(), s.Decision.Annotations))
 }
 
 // changed returns labels or annotations with changes, of which those that are nil remove.
@@ -248,42 +230,4 @@ func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync, deferrable b
 		return reconciler.InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
 	}
 	return nil
-}
-
-// selector selects targets (docs/reference/contract.md#s17.1). Both parts must match.
-type selector struct {
-	labels, annotations labels.Selector
-}
-
-// newSelector compiles the selectors of a rule. Those that are absent select everything.
-func newSelector(r *v1alpha1.DecoratorControllerResourceRule) (selector, error) {
-	s := selector{labels: labels.Everything(), annotations: labels.Everything()}
-	var err error
-	if r.LabelSelector != nil {
-		if s.labels, err = metav1.LabelSelectorAsSelector(r.LabelSelector); err != nil {
-			return s, fmt.Errorf("labelSelector: %w", err)
-		}
-	}
-	if r.AnnotationSelector != nil {
-		s.annotations, err = metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
-			MatchLabels: r.AnnotationSelector.MatchAnnotations, MatchExpressions: r.AnnotationSelector.MatchExpressions,
-		})
-		if err != nil {
-			return s, fmt.Errorf("annotationSelector: %w", err)
-		}
-	}
-	return s, nil
-}
-
-// matches reports whether o is selected.
-func (s selector) matches(o *object.Object) bool {
-	if !s.labels.Matches(o.LabelSet()) {
-		return false
-	}
-	return s.annotations.Empty() || s.annotations.Matches(labels.Set(o.Annotations()))
-}
-
-// match is matches for an object with some labels and annotations.
-func (s selector) match(l, annotations labels.Set) bool {
-	return s.labels.Matches(l) && s.annotations.Matches(annotations)
 }

@@ -65,73 +65,55 @@ func NewInformers(e *Expectations) *Informers {
 // It is for a set without informers.
 func (s *Informers) NotifyProblem(changed func()) { s.troubled = changed }
 
-// Acquire returns the informer of a cache for q; of several calls with one cache and q, the same. The set holds it until Close.
+// Acquire returns the informer of a cache for q; of several calls with one cache and q, the same. It is held until Close. After Close it is not,
+// for a sync that is about to end.
 func (s *Informers) Acquire(c *cache.Cache, q cache.Query) *cache.Informer {
 	informer := c.Acquire(q)
-	if h := s.use(informer); h != nil {
+	s.mu.Lock()
+	h, known := s.held[informer]
+	if known || s.closed {
+		informer.Release() // The cache counts one use for the whole set.
+	}
+	if !known && !s.closed {
+		h = &held{informer: informer, ignore: func() {}, subscriptions: map[*subscription]struct{}{}}
+		h.observe = sync.OnceValue(func() func() { return s.expectations.Observe(informer) })
+		if s.troubled != nil {
+			h.ignore = informer.NotifyErr(s.troubled)
+		}
+		s.held[informer] = h
+	}
+	if h != nil {
+		h.uses++
+	}
+	s.mu.Unlock()
+	if h != nil {
 		h.observe()
 	}
 	return informer
 }
 
-// use counts a use of an informer that was acquired. It returns nil after Close, for a sync that is about to end: the informer is not
-// held then.
-func (s *Informers) use(informer *cache.Informer) *held {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h, ok := s.held[informer]
-	if ok || s.closed {
-		informer.Release() // The cache counts one use for the whole set.
-	}
-	if s.closed {
-		return nil
-	}
-	if !ok {
-		h = &held{informer: informer, subscriptions: map[*subscription]struct{}{}}
-		h.observe = sync.OnceValue(func() func() { return s.expectations.Observe(informer) })
-		if h.ignore = func() {}; s.troubled != nil {
-			h.ignore = informer.NotifyErr(s.troubled)
-		}
-		s.held[informer] = h
-	}
-	h.uses++
-	return h
-}
+// Keep keeps a subscription to an informer until that is given back, and calls cancel then.
+func (s *Informers) Keep(informer *cache.Informer, cancel func()) { s.keep(informer, cancel) }
 
-// Subscribe calls handle with the changes that an informer of the set sees, until the informer is given back.
-func (s *Informers) Subscribe(informer *cache.Informer, handle cache.Handler) {
-	s.subscribe(informer, informer.Subscribe(handle))
-}
-
-// SubscribeTo calls handle with those changes after it that are of interest, as [cache.Informer.SubscribeTo] does.
-func (s *Informers) SubscribeTo(informer *cache.Informer, interest cache.Interest, handle cache.Handler) {
-	s.subscribe(informer, informer.SubscribeTo(interest, handle))
-}
-
-// subscribe keeps a subscription until the informer is given back.
-func (s *Informers) subscribe(informer *cache.Informer, cancel func()) *subscription {
+func (s *Informers) keep(informer *cache.Informer, cancel func()) *subscription {
 	sub := &subscription{cancel: sync.OnceFunc(cancel)}
-	if !s.keep(informer, sub) {
-		sub.cancel()
-	}
-	return sub
-}
-
-func (s *Informers) keep(informer *cache.Informer, sub *subscription) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	h, ok := s.held[informer]
 	if ok {
 		h.subscriptions[sub] = struct{}{}
 	}
-	return ok
+	s.mu.Unlock()
+	if !ok {
+		sub.cancel()
+	}
+	return sub
 }
 
 // Watch acquires an informer and subscribes to it until release or Close is called. release must be called once at most. It waits for no
 // handler, so handlers may call it: what is given back is so a moment later.
 func (s *Informers) Watch(c *cache.Cache, q cache.Query, handle cache.Handler) (informer *cache.Informer, release func()) {
 	informer = s.Acquire(c, q)
-	sub := s.subscribe(informer, informer.Subscribe(handle))
+	sub := s.keep(informer, informer.Subscribe(handle))
 	return informer, func() { s.release(informer, sub) }
 }
 
@@ -197,18 +179,14 @@ func (s *Informers) informers() []*cache.Informer {
 
 // Close gives all informers back, and returns when no handler runs any more.
 func (s *Informers) Close() {
-	for _, h := range s.close() {
+	s.mu.Lock()
+	given := s.held
+	s.held, s.closed = nil, true
+	s.mu.Unlock()
+	for _, h := range given {
 		h.release()
 	}
 	s.releasing.Wait()
-}
-
-func (s *Informers) close() map[*cache.Informer]*held {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	given := s.held
-	s.held, s.closed = nil, true
-	return given
 }
 
 // release gives an informer back that is in the set no more.

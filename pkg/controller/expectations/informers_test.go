@@ -115,7 +115,7 @@ func TestInformersAreSharedAndReleasedTogether(t *testing.T) {
 		t.Errorf("there is a problem: %v", err)
 	}
 	var seen []string
-	set.Subscribe(informer, func(e cache.Event) { seen = append(seen, e.New.Name()) })
+	set.Keep(informer, informer.Subscribe(func(e cache.Event) { seen = append(seen, e.New.Name()) }))
 	if len(seen) != 1 || seen[0] != "a" {
 		t.Errorf("the subscriber was told of %v, want what is there", seen)
 	}
@@ -153,7 +153,7 @@ func TestLatecomersHoldNothing(t *testing.T) {
 	set := expectations.NewInformers(expectations.New(nil, nil))
 	set.Close()
 	informer := set.Acquire(c, pods)
-	set.Subscribe(informer, func(cache.Event) {})
+	set.Keep(informer, informer.Subscribe(func(cache.Event) {}))
 	eventually(t, "no watch to be open", func() bool { return s.count(0) == 0 })
 	if again := set.Acquire(c, pods); again == informer {
 		t.Error("the set still has an informer that nobody runs")
@@ -212,7 +212,7 @@ func TestABusyHandlerHoldsUpOnlyItsInformer(t *testing.T) {
 	}
 	within(t, "who asks for problems", func() { _ = set.Problem() })
 	within(t, "who asks for another informer", func() { set.Acquire(c, pods) })
-	within(t, "who subscribes to another informer", func() { set.Subscribe(present, func(cache.Event) {}) })
+	within(t, "who subscribes to another informer", func() { set.Keep(present, present.Subscribe(func(cache.Event) {})) })
 }
 
 func TestOneQueryOfTwoCachesHasTwoInformers(t *testing.T) {

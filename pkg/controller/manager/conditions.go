@@ -25,11 +25,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
-
-// maxConditions is the number of conditions with those that a supervisor adds.
-const maxConditions = 8
 
 // state decides what is true of a controller, under which reason, and what people are told to do. It is pure: when conditions are written is
 // the business of report.
@@ -37,8 +35,7 @@ type state struct{ *reconciler.State }
 
 // conditions returns the conditions of a running controller, without generation and time: Ready is the first.
 func (s state) conditions() []metav1.Condition {
-	list := make([]metav1.Condition, 0, maxConditions)
-	return append(list, s.ready(), s.established(), s.hooksHealthy(), s.permitted(), s.progressing())
+	return []metav1.Condition{s.ready(), s.established(), s.hooksHealthy(), s.permitted(), s.progressing()}
 }
 
 // conditionsNotRunning returns the conditions of a controller that does not run, and why: Ready is the first. Releasing says how far the release
@@ -239,7 +236,7 @@ func condition(name string, status metav1.ConditionStatus, reason, message strin
 }
 
 // asking reports whether the cluster has not responded for the first time.
-func asking(p *reconciler.Permission) bool { return p.Account != "" && !p.Known && p.Problem == nil }
+func asking(p *access.State) bool { return p.Account != "" && !p.Known && p.Problem == nil }
 
 // untilThen ends a message about a controller that is held.
 const untilThen = " No parent is synced until then."
@@ -264,22 +261,19 @@ func (s state) permitted() metav1.Condition {
 			"or change spec.serviceAccountRef."+untilThen, p.Account))
 	case p.NotImpersonated:
 		return is(metav1.ConditionFalse, v1alpha1.ReasonRightMissing, fmt.Sprintf("The server lacks: impersonate serviceaccounts %s. Grant it to the "+
-			"server; \"metacontroller-apiserver rbac %s\" prints how."+untilThen, p.Account, p.Controller))
-	case p.Lacks != "":
+			"server; \"metacontroller-apiserver rbac %s\" prints how."+untilThen, p.Account, s.Object))
+	case len(p.Missing) > 0:
 		until := ""
 		if p.Held {
 			until = " No parent is synced before the account may list and watch what hooks are shown."
 		}
 		return is(metav1.ConditionFalse, v1alpha1.ReasonRightMissing, fmt.Sprintf("The service account %s lacks, in all namespaces unless one is "+
 			"named: %s. Grant that to it; \"metacontroller-apiserver rbac %s\" prints all that the controller needs. The server looks again "+
-			"every 30 seconds."+until, p.Account, p.Lacks, p.Controller))
+			"every 30 seconds."+until, p.Account, p.Lacks(), s.Object))
 	}
 	return is(metav1.ConditionTrue, v1alpha1.ReasonPermitted, fmt.Sprintf("The service account %s has the rights that the controller is known to need.",
 		s.Permission.Account))
 }
-
-// brakes returns the conditions about what the definition keeps the controller from. They are of interest once they held.
-func (s state) brakes() []metav1.Condition { return []metav1.Condition{s.pausing(), s.holding()} }
 
 // holding returns the condition DeletionsHeld.
 func (s state) holding() metav1.Condition {

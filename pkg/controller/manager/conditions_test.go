@@ -26,7 +26,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
 var since = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -107,7 +109,7 @@ func TestConditions(t *testing.T) {
 		},
 		"MayNotReadWhatHooksAreShown": {
 			"Nothing goes on, whatever was under way.", func(s *reconciler.State) {
-				s.Permission = reconciler.Permission{Account: "a/b", Known: true, Held: true, Lacks: "list pods"}
+				s.Permission = access.State{Account: "a/b", Known: true, Held: true, Missing: []rights.Right{{Verb: rights.List, Resource: "pods"}}}
 				s.Rolling, s.Outdated, s.Finalizing = 1, 2, 1
 			},
 			"False RightMissing", "True Established", "True Responding",
@@ -250,7 +252,7 @@ func TestBrakes(t *testing.T) {
 		"Held":      {reconciler.State{Held: "5 deletions are held."}, "False NotPaused", "True LimitPassed 5 deletions are held."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conditions := state{&tc.state}.brakes()
+			conditions := []metav1.Condition{state{&tc.state}.pausing(), state{&tc.state}.holding()}
 			for condition, want := range map[string]string{v1alpha1.ConditionPaused: tc.paused, v1alpha1.ConditionDeletionsHeld: tc.held} {
 				if got := show(t, conditions, condition); !strings.HasPrefix(got, want) {
 					t.Errorf("%s is %q, want %q…", condition, got, want)

@@ -58,9 +58,8 @@ type server struct {
 	*Manager
 	*store
 
-	name    string
-	stop    context.CancelFunc
-	running sync.WaitGroup
+	name string
+	stop context.CancelFunc
 
 	mu        sync.Mutex
 	instances []types.UID
@@ -88,13 +87,14 @@ func (s *store) serve(name, selector string) *server {
 		s.t.Fatal(err)
 	}
 	v := &server{store: s, name: name}
-	v.Manager = &Manager{selector: parsed, exclusions: newExclusions(selector, objects{}), controllers: newControllers(v.config())}
-	v.exclusions.apply = func(_ context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
+	v.Manager = &Manager{selector: parsed, controllers: v.supervised()}
+	excluder := &excluder{selector: selector, await: v.controllers.await, writing: make(chan struct{}, 1)}
+	excluder.apply = func(_ context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
 		return s.publish(name+" excludes", d, version, status)
 	}
+	v.exclusions = newControllers(excluder.start)
 	ctx, stop := context.WithCancel(s.t.Context())
 	v.stop = stop
-	v.running.Go(func() { v.exclusions.run(ctx) })
 	s.mu.Lock()
 	s.servers = append(s.servers, v)
 	object := s.object.DeepCopy()
@@ -104,19 +104,22 @@ func (s *store) serve(name, selector string) *server {
 	return v
 }
 
-func (v *server) config() supervisorConfig {
-	return supervisorConfig{Builder: v, Recorder: v, Objects: v, Parents: v, Changes: func(func()) func() { return func() {} }}
+// supervised are controllers with supervisors.
+func (v *server) supervised() *controllers {
+	config := supervisorConfig{Builder: v, Recorder: v, Objects: v, Finalized: v.Finalized, Changes: func(func()) func() { return func() {} }}
+	return newControllers(func(d reconciler.Definition) runner { return newSupervisor(config, d) })
 }
 
 func (v *server) end() {
 	v.stop()
-	v.running.Wait()
-	v.controllers.mu.Lock()
-	for _, c := range v.controllers.all {
-		c.end()
+	for _, some := range []*controllers{v.controllers, v.exclusions} {
+		some.mu.Lock()
+		for _, c := range some.all {
+			c.end()
+		}
+		some.mu.Unlock()
+		some.wait()
 	}
-	v.controllers.mu.Unlock()
-	v.controllers.wait()
 }
 
 // change changes the object, and tells all servers.
@@ -230,7 +233,7 @@ func (v *server) PublishStatus(_ context.Context, d reconciler.Definition, statu
 // SetFinalizers implements Objects.
 func (*server) SetFinalizers(context.Context, reconciler.Definition, []string) error { return nil }
 
-// Finalized implements Parents.
+// Finalized implements supervisorConfig.Finalized.
 func (*server) Finalized(context.Context, schema.GroupResource, reconciler.Definition) ([]FinalizedParent, error) {
 	return nil, nil
 }
@@ -306,8 +309,8 @@ func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 		s.wantReady("True Running")
 		v.remove(reconciler.OfComposite(s.object))
 		after(10 * time.Second)
-		if got := v.runs(); len(got) > 0 || len(v.controllers.all) > 0 || len(v.exclusions.excluded) > 0 {
-			t.Errorf("of an object that is gone there is left: %v %v %v", got, v.controllers.all, v.exclusions.excluded)
+		if got := v.runs(); len(got) > 0 || len(v.controllers.all) > 0 || len(v.exclusions.all) > 0 {
+			t.Errorf("of an object that is gone there is left: %v %v %v", got, v.controllers.all, v.exclusions.all)
 		}
 	})
 }

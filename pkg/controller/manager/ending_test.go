@@ -27,7 +27,7 @@ import (
 // that any more.
 func TestControllerObjectsThatComeAfterTheEnd(t *testing.T) {
 	s := newStore(t)
-	c := newControllers((&server{store: s, name: "server"}).config())
+	c := (&server{store: s, name: "server"}).supervised()
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	c.wait()

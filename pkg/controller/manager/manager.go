@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -53,15 +54,14 @@ const maxStaleness = 50 * time.Millisecond
 
 // Manager runs a supervisor for every controller object that the target label selector selects.
 type Manager struct {
-	shared      *reconciler.Shared
-	informers   externalversions.SharedInformerFactory
-	selector    labels.Selector
-	controllers *controllers
-	exclusions  *exclusions
-	elected     <-chan struct{}
-	standby     *standby
-	// shutDown tells what the controllers share that the process is to end. It is called once.
-	shutDown func()
+	shared    *reconciler.Shared
+	informers externalversions.SharedInformerFactory
+	selector  labels.Selector
+	// controllers are those that run, exclusions those that are not selected, and standby those that wait for the election.
+	controllers, exclusions, standby *controllers
+	elected                          <-chan struct{}
+	// shuttingDown is closed when the process is to end.
+	shuttingDown chan struct{}
 }
 
 // Config is what a manager needs.
@@ -105,7 +105,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		return nil, err
 	}
 	waiting, shuttingDown := &expectations.Registry{}, make(chan struct{})
-	m := &Manager{elected: c.Elected, informers: externalversions.NewSharedInformerFactory(own.Client, 0), selector: selector, shared: &reconciler.Shared{
+	m := &Manager{elected: c.Elected, shuttingDown: shuttingDown, informers: externalversions.NewSharedInformerFactory(own.Client, 0), selector: selector, shared: &reconciler.Shared{
 		Options: options, Cluster: reached, Own: own, Expectations: waiting,
 		Applier: apply.New(apply.Options{
 			Client: reached.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness },
@@ -119,18 +119,20 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		EtagBudget:     webhook.NewBudget(options.HookEtagBudget),
 		ShuttingDown:   shuttingDown,
 	}}
-	m.shutDown = func() { close(shuttingDown) }
 	writer := objects{client: own.Client.MetacontrollerV1alpha1()}
-	m.exclusions = newExclusions(options.TargetLabelSelector, writer)
-	m.controllers = newControllers(supervisorConfig{
-		Builder:  builder{shared: m.shared, resources: reached.Discovery},
-		Recorder: recorder,
-		Objects:  writer,
-		Parents:  parents{cluster: reached},
-		Changes:  reached.Discovery.Subscribe,
-	})
-	m.standby = newStandby(m.open, reached.Discovery.Subscribe)
+	supervised := supervisorConfig{
+		Builder: builder{m.shared}, Recorder: recorder, Objects: writer, Changes: reached.Discovery.Subscribe,
+		Finalized: func(ctx context.Context, resource schema.GroupResource, d reconciler.Definition) ([]FinalizedParent, error) {
+			return finalizedParents(ctx, reached, resource, d)
+		},
+	}
+	m.controllers = newControllers(func(d reconciler.Definition) runner { return newSupervisor(supervised, d) })
 	m.controllers.ended = func(id identity, uid types.UID) { m.shared.History.Close(id.kind+" "+id.name, uid) }
+	excluding := &excluder{
+		selector: options.TargetLabelSelector, apply: writer.applyStatus, await: m.controllers.await, writing: make(chan struct{}, 1),
+	}
+	m.exclusions = newControllers(excluding.start)
+	m.standby = newStandby(m.open, reached.Discovery.Subscribe)
 	return m, nil
 }
 
@@ -148,7 +150,7 @@ func reachOwn(loopback *rest.Config) (own reconciler.Own, err error) {
 
 // Run runs controllers until ctx ends, and returns when all of them have ended and their last events are sent. It is called once.
 func (m *Manager) Run(ctx context.Context) error {
-	defer context.AfterFunc(ctx, m.shutDown)()
+	defer context.AfterFunc(ctx, func() { close(m.shuttingDown) })()
 	// What the controllers use must outlive them.
 	base, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var serving sync.WaitGroup
@@ -174,10 +176,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		return err
 	}
 	defer metrics.EngineRuns()()
-	var excluding sync.WaitGroup
-	defer excluding.Wait()
-	defer cancel()
-	excluding.Go(func() { m.exclusions.run(ctx) })
+	defer m.exclusions.wait()
 	defer m.controllers.wait()
 	for _, informer := range informers {
 		if _, err := informer.AddEventHandler(m.handler(ctx, func(d reconciler.Definition) { m.put(ctx, d) }, m.remove)); err != nil {
@@ -213,17 +212,17 @@ func (m *Manager) handler(ctx context.Context, put, remove func(reconciler.Defin
 
 // put takes note of the latest state of a controller object.
 func (m *Manager) put(ctx context.Context, d reconciler.Definition) {
-	if m.selector.Matches(labels.Set(d.Meta.Labels)) {
-		m.exclusions.forget(identityOf(d))
-		m.controllers.put(ctx, d)
-		return
+	run, leave := m.controllers, m.exclusions
+	if !m.selector.Matches(labels.Set(d.Meta.Labels)) {
+		run, leave = leave, run
 	}
-	m.exclusions.put(d, m.controllers.remove(identityOf(d)))
+	leave.remove(identityOf(d))
+	run.put(ctx, d)
 }
 
 // remove takes note that a controller object is gone.
 func (m *Manager) remove(d reconciler.Definition) {
-	m.exclusions.forget(identityOf(d))
+	m.exclusions.remove(identityOf(d))
 	m.controllers.remove(identityOf(d))
 }
 

@@ -18,8 +18,6 @@ package manager
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"testing"
 
@@ -27,7 +25,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/fake"
 )
@@ -49,22 +46,22 @@ func TestObjectsAreWrittenByPatches(t *testing.T) {
 		"the status of a composite": {
 			func(ctx context.Context, o objects) error { return o.PublishStatus(ctx, composite, status) },
 			"compositecontrollers", "status", "application/apply-patch+yaml",
-			`{"kind":"CompositeController",` + group + `,"metadata":{"name":"c","uid":"u"},` + observed + `}`,
+			`{` + group + `,"kind":"CompositeController","metadata":{"name":"c","uid":"u"},` + observed + `}`,
 		},
 		"the status of a decorator in a version": {
 			func(ctx context.Context, o objects) error { return o.applyStatus(ctx, decorator, "7", status) },
 			"decoratorcontrollers", "status", "application/apply-patch+yaml",
-			`{"kind":"DecoratorController",` + group + `,"metadata":{"name":"c","uid":"u","resourceVersion":"7"},` + observed + `}`,
+			`{` + group + `,"kind":"DecoratorController","metadata":{"name":"c","resourceVersion":"7","uid":"u"},` + observed + `}`,
 		},
 		"finalizers": {
 			func(ctx context.Context, o objects) error { return o.SetFinalizers(ctx, decorator, []string{"a"}) },
 			"decoratorcontrollers", "", "application/merge-patch+json",
-			`{"kind":"DecoratorController",` + group + `,"metadata":{"name":"c","uid":"u","resourceVersion":"7","finalizers":["a"]}}`,
+			`{` + group + `,"kind":"DecoratorController","metadata":{"finalizers":["a"],"name":"c","resourceVersion":"7","uid":"u"}}`,
 		},
 		"no finalizers": {
 			func(ctx context.Context, o objects) error { return o.SetFinalizers(ctx, composite, nil) },
 			"compositecontrollers", "", "application/merge-patch+json",
-			`{"kind":"CompositeController",` + group + `,"metadata":{"name":"c","uid":"u","resourceVersion":"7","finalizers":[]}}`,
+			`{` + group + `,"kind":"CompositeController","metadata":{"finalizers":[],"name":"c","resourceVersion":"7","uid":"u"}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,50 +81,17 @@ func TestObjectsAreWrittenByPatches(t *testing.T) {
 	}
 }
 
-// kinds is what a cluster serves by apiVersion/resource.
-type kinds map[string]error
-
-func (k kinds) Resource(_ context.Context, apiVersion, resource string) (discovery.Resource, error) {
-	err, known := k[apiVersion+"/"+resource]
-	if !known {
-		err = &discovery.NotFoundError{APIVersion: apiVersion, Resource: resource}
-	}
-	return discovery.Resource{Kind: resource}, err
-}
-
-// TestAControllerIsFingerprintedWithWhatItIsBuiltWith is about a kind that is served again, or no more, while a controller is built.
-func TestAControllerIsFingerprintedWithWhatItIsBuiltWith(t *testing.T) {
-	served := kinds{"v1/goes": nil, "v1/unknown": errors.New("the API server is not ready")}
-	b := &built{served: served, found: map[v1alpha1.ResourceRule]discovered{}}
-	read := func() (texts []string) {
-		for _, name := range []string{"goes", "comes", "unknown"} {
-			_, err := b.Resource(t.Context(), "v1", name)
-			texts = append(texts, fmt.Sprint(name, ": ", err))
-		}
-		return texts
-	}
-	before := read()
-	delete(served, "v1/goes")
-	served["v1/comes"], served["v1/unknown"] = nil, nil
-	after := read()
-	if !slices.Equal(after[:2], before[:2]) {
-		t.Errorf("first %q, then %q", before[:2], after[:2])
-	}
-	if after[2] != "unknown: <nil>" {
-		t.Errorf("what the cluster did not say is not asked for again: %q", after[2])
-	}
-}
-
 func TestFingerprintsTellWhatIsMissingFromWhatIsNotKnown(t *testing.T) {
+	p, _ := serveCluster(t, map[string]string{
+		"/api/v1":              `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":"served","kind":"Served"}]}`,
+		"/apis/example.com/v1": "", // It is not available.
+	})
 	c := &v1alpha1.CompositeController{}
 	c.Spec.ParentResource.ResourceRule = v1alpha1.ResourceRule{APIVersion: "v1", Resource: "served"}
-	for _, name := range []string{"missing", "unknown"} {
-		c.Spec.ChildResources = append(c.Spec.ChildResources, v1alpha1.CompositeControllerChildResourceRule{
-			ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: name},
-		})
+	for _, rule := range []v1alpha1.ResourceRule{{APIVersion: "v1", Resource: "missing"}, {APIVersion: "example.com/v1", Resource: "unknown"}} {
+		c.Spec.ChildResources = append(c.Spec.ChildResources, v1alpha1.CompositeControllerChildResourceRule{ResourceRule: rule})
 	}
-	served := kinds{"v1/served": nil, "v1/unknown": errors.New("the API server is not ready")}
-	got := builder{resources: served}.Fingerprint(t.Context(), reconciler.OfComposite(c))
+	got := builder{&reconciler.Shared{Cluster: p}}.Fingerprint(t.Context(), reconciler.OfComposite(c))
 	if len(got) != 3 || got[0] == "" || got[1] != "missing" || got[2] != "" {
 		t.Errorf("got %q", got)
 	}

@@ -44,7 +44,7 @@ const (
 )
 
 // serveCluster serves paths with bodies; all else is not found. It returns what was written.
-func serveCluster(t *testing.T, paths map[string]string) (parents, *[]string) {
+func serveCluster(t *testing.T, paths map[string]string) (*cluster.Cluster, *[]string) {
 	t.Helper()
 	var written []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func serveCluster(t *testing.T, paths map[string]string) (parents, *[]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parents{cluster: window}, &written
+	return window, &written
 }
 
 func TestFinalizedParentsAreFoundInAnyVersion(t *testing.T) {
@@ -101,7 +101,7 @@ func TestFinalizedParentsAreFoundInAnyVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, _ := serveCluster(t, tc.paths)
-			list, err := p.Finalized(t.Context(), schema.GroupResource{Group: "example.com", Resource: "things"}, reconciler.Definition{Finalizer: "f"})
+			list, err := finalizedParents(t.Context(), p, schema.GroupResource{Group: "example.com", Resource: "things"}, reconciler.Definition{Finalizer: "f"})
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Errorf("the error is %v, want %q in it", err, tc.err)
@@ -127,7 +127,7 @@ func TestReleaseTakesOneFinalizerOff(t *testing.T) {
 		"/api": `{"kind":"APIVersions","versions":["v1"]}`, "/api/v1": strings.ReplaceAll(things, "example.com/v1", "v1"),
 		"/api/v1/things": thingList, "/api/v1/namespaces/ns/things/a": `{"kind":"Thing","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","uid":"ua"}}`,
 	})
-	list, err := p.Finalized(t.Context(), schema.GroupResource{Resource: "things"}, reconciler.Definition{Finalizer: "f"})
+	list, err := finalizedParents(t.Context(), p, schema.GroupResource{Resource: "things"}, reconciler.Definition{Finalizer: "f"})
 	if err != nil || len(list) != 2 {
 		t.Fatalf("got %v, %v", list, err)
 	}
@@ -152,7 +152,7 @@ func TestFinalizersAreReleasedByTheServiceAccount(t *testing.T) {
 		"/api/v1/things": thingList, "/api/v1/namespaces/ns/things/a": `{"kind":"Thing","apiVersion":"v1","metadata":{"name":"a","namespace":"ns","uid":"ua"}}`,
 	})
 	d := reconciler.Definition{Finalizer: "f", Account: &rights.Account{Namespace: "team", Name: "alice"}}
-	list, err := p.Finalized(t.Context(), schema.GroupResource{Resource: "things"}, d)
+	list, err := finalizedParents(t.Context(), p, schema.GroupResource{Resource: "things"}, d)
 	if err != nil || len(list) == 0 {
 		t.Fatalf("got %v, %v", list, err)
 	}

@@ -18,6 +18,7 @@ package manager
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -28,21 +29,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
-
-// Parents reads and writes the objects that carry a controller's finalizer.
-type Parents interface {
-	// Finalized returns the objects of a resource that carry the finalizer now, not what a cache shows: none if the cluster
-	// serves no version of the resource. The definition says which finalizer, and who releases.
-	Finalized(ctx context.Context, resource schema.GroupResource, d reconciler.Definition) ([]FinalizedParent, error)
-}
 
 // FinalizedParent is an object that carries a controller's finalizer.
 type FinalizedParent struct {
@@ -56,13 +54,59 @@ type FinalizedParent struct {
 	Release func(ctx context.Context) error
 }
 
+// finalizedParents implements supervisorConfig.Finalized. The resource may be served in another version than the definition named. Objects are
+// listed by the server, since no hook is shown them, and released by the controller's service account.
+func finalizedParents(ctx context.Context, c *cluster.Cluster, resource schema.GroupResource, d reconciler.Definition) ([]FinalizedParent, error) {
+	served, err := c.Discovery.Serving(ctx, resource)
+	if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
+		// Of an aggregated API that comes back this is untrue: see docs/design/0014-finalizers-level-triggered.md.
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	// A version that is served no more is an error: until discovery knows, it cannot be told which other one is.
+	all, err := c.Cache.ListMetadata(ctx, served.GroupVersionResource)
+	if err != nil {
+		return nil, err
+	}
+	f, api := parent.Finalizer{Name: d.Finalizer}, c.Client
+	if d.Account != nil {
+		api = api.As(client.Identity{User: d.Account.User()})
+	}
+	var list []FinalizedParent
+	for _, o := range all {
+		if !f.On(o) {
+			continue
+		}
+		target := client.Target{Resource: served.GroupVersionResource, Namespace: o.Namespace(), Name: o.Name()}
+		var finalizing *corev1.ObjectReference
+		if o.Deleting() {
+			finalizing = &corev1.ObjectReference{
+				APIVersion: served.GroupVersion().String(), Kind: served.Kind, Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(),
+			}
+		}
+		list = append(list, FinalizedParent{
+			Key:        parent.NewKey(resource, o.Namespace(), o.Name()),
+			UID:        o.UID(),
+			Finalizing: finalizing,
+			Release: func(ctx context.Context) error {
+				if _, _, err := f.Remove(ctx, api, target, o); !client.IsGone(err) {
+					return err
+				}
+				return nil
+			},
+		})
+	}
+	return list, nil
+}
+
 // releaser takes the controller's finalizer off the objects of its targets: the resources that are recorded but neither
 // declared by the latest definition nor claimed by the running instance.
 type releaser struct {
-	parents  Parents
-	recorder Recorder
-	report   *report
-	latest   func() reconciler.Definition
+	config supervisorConfig
+	report *report
+	latest func() reconciler.Definition
 	// progressed is called when a resource has left the record, or what progress returns changed.
 	progressed func()
 	wake       chan struct{}
@@ -90,9 +134,7 @@ type release struct {
 }
 
 func newReleaser(c supervisorConfig, r *report, latest func() reconciler.Definition, progressed func()) *releaser {
-	return &releaser{
-		parents: c.Parents, recorder: c.Recorder, report: r, latest: latest, progressed: progressed, wake: make(chan struct{}, 1),
-	}
+	return &releaser{config: c, report: r, latest: latest, progressed: progressed, wake: make(chan struct{}, 1)}
 }
 
 // targets returns the resources to release. It is called with the lock held.
@@ -190,26 +232,17 @@ func sameAccount(a, b *rights.Account) bool { return a == b || a != nil && b != 
 
 // await waits until next, never if it is zero, or until there is something else to do, which changed reports with the lock held.
 func (r *releaser) await(ctx context.Context, next time.Time, changed func() bool) {
-	var due <-chan time.Time
-	if !next.IsZero() {
-		timer := time.NewTimer(time.Until(next))
-		defer timer.Stop()
-		due = timer.C
-	}
-	for {
-		select {
-		case <-ctx.Done():
+	for done := false; !done; {
+		var after time.Duration
+		if !next.IsZero() {
+			after = max(time.Until(next), 1)
+		}
+		if !pause(ctx, r.wake, after) {
 			return
-		case <-due:
-			return
-		case <-r.wake:
 		}
 		r.mu.Lock()
-		done := changed()
+		done = changed()
 		r.mu.Unlock()
-		if done {
-			return
-		}
 	}
 }
 
@@ -381,7 +414,7 @@ func (p *pass) resource(ctx context.Context, resource schema.GroupResource) {
 	}
 	var list []FinalizedParent
 	err := recovery.Call(ctx, "listing "+id, func() (err error) {
-		list, err = p.parents.Finalized(ctx, resource, p.latest())
+		list, err = p.config.Finalized(ctx, resource, p.latest())
 		return err
 	})
 	if ctx.Err() != nil {
@@ -413,18 +446,9 @@ func (p *pass) objects(ctx context.Context, list []FinalizedParent) bool {
 		p.publish(p.left+len(due), attempt{})
 	}
 	errs := make([]error, len(due))
-	slots := make(chan struct{}, releases)
-	var releasing sync.WaitGroup
-	for i, o := range due {
-		slots <- struct{}{}
-		releasing.Go(func() {
-			defer func() { <-slots }()
-			if errs[i] = ctx.Err(); errs[i] == nil {
-				errs[i] = recovery.Call(ctx, "releasing "+o.Key.String(), func() error { return o.Release(ctx) })
-			}
-		})
-	}
-	releasing.Wait()
+	workqueue.ParallelizeUntil(ctx, releases, len(due), func(i int) {
+		errs[i] = recovery.Call(ctx, "releasing "+due[i].Key.String(), func() error { return due[i].Release(ctx) })
+	})
 	if ctx.Err() != nil {
 		return false
 	}
@@ -447,7 +471,7 @@ func (p *pass) notFinalized(object *corev1.ObjectReference) {
 	if d.Meta.DeletionTimestamp != nil {
 		why = "was deleted"
 	}
-	p.recorder.WarningOfParent(object, d.Reference(), eventrecorder.ReasonFinalizeSkipped, eventrecorder.FinalizeSkipped(d.Kind+" "+d.Meta.Name, why))
+	p.config.Recorder.WarningOfParent(object, d.Reference(), eventrecorder.ReasonFinalizeSkipped, eventrecorder.FinalizeSkipped(d.Kind+" "+d.Meta.Name, why))
 }
 
 // waiting returns the former attempt at an object or resource, and whether the next one is not due yet.
@@ -475,45 +499,41 @@ func (p *pass) keep(id string, a attempt) {
 // publishPause publishes that nothing is released while the controller is paused.
 func (r *releaser) publishPause() {
 	d := r.latest()
-	message := fmt.Sprintf("Objects may carry the finalizer %s that the definition does not finalize any more. It is taken off them when the "+
-		"controller is not paused any more.", d.Finalizer)
-	r.mu.Lock()
-	changed := r.message != message
-	r.message = message
-	r.mu.Unlock()
-	r.report.set(d, metav1.Condition{
-		Type: v1alpha1.ConditionFinalizersReleased, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPaused, Message: message,
-	})
-	if changed {
-		r.progressed()
-	}
+	r.show(d, metav1.ConditionFalse, v1alpha1.ReasonPaused, fmt.Sprintf("Objects may carry the finalizer %s that the definition does not finalize any "+
+		"more. It is taken off them when the controller is not paused any more.", d.Finalizer))
 }
 
 // publish publishes how many objects are left, and which one could not be released.
 func (r *releaser) publish(left int, failed attempt) {
 	d := r.latest()
-	status, reason, failure := metav1.ConditionFalse, v1alpha1.ReasonReleasing, ""
-	message := fmt.Sprintf("Taking the finalizer %s off objects that the definition does not finalize any more; %d left.", d.Finalizer, left)
+	failure := ""
 	switch {
 	case failed.err != nil:
-		reason, failure = v1alpha1.ReasonReleaseFailed, fmt.Sprintf("%s: %v", failed.name, failed.err)
-		message = fmt.Sprintf("Cannot take the finalizer %s off %s. Objects known to be left: %d. The server tries again, at least every "+
+		failure = fmt.Sprintf("%s: %v", failed.name, failed.err)
+		message := fmt.Sprintf("Cannot take the finalizer %s off %s. Objects known to be left: %d. The server tries again, at least every "+
 			"5 minutes. Let it read and write the objects, or take the finalizer off by hand.", d.Finalizer, failure, left)
+		if failure != r.failure {
+			r.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonReleaseError, message)
+		}
+		r.show(d, metav1.ConditionFalse, v1alpha1.ReasonReleaseFailed, message)
 	case left == 0:
-		status, reason = metav1.ConditionTrue, v1alpha1.ReasonReleased
-		message = "No object carries the controller's finalizer that the definition does not finalize."
+		r.show(d, metav1.ConditionTrue, v1alpha1.ReasonReleased, "No object carries the controller's finalizer that the definition does not finalize.")
+	default:
+		r.show(d, metav1.ConditionFalse, v1alpha1.ReasonReleasing, fmt.Sprintf(
+			"Taking the finalizer %s off objects that the definition does not finalize any more; %d left.", d.Finalizer, left))
 	}
+	r.failure = failure
+}
+
+// show publishes how far the release is. That it is done is of interest once it was not.
+func (r *releaser) show(d reconciler.Definition, status metav1.ConditionStatus, reason, message string) {
 	r.mu.Lock()
 	changed := r.message != message
 	r.message = message
 	r.mu.Unlock()
 	if shown := r.report.shows(v1alpha1.ConditionFinalizersReleased); shown != "" && shown != metav1.ConditionTrue || status == metav1.ConditionFalse {
-		r.report.set(d, metav1.Condition{Type: v1alpha1.ConditionFinalizersReleased, Status: status, Reason: reason, Message: message})
+		r.report.set(d, condition(v1alpha1.ConditionFinalizersReleased, status, reason, message))
 	}
-	if failure != "" && failure != r.failure {
-		r.recorder.Warning(d.Reference(), eventrecorder.ReasonReleaseError, message)
-	}
-	r.failure = failure
 	if changed {
 		r.progressed()
 	}

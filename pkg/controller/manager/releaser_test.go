@@ -33,7 +33,7 @@ import (
 // lists counts the lists of parents, none of which carries the finalizer.
 type lists struct{ n int }
 
-// Finalized implements Parents.
+// Finalized implements supervisorConfig.Finalized.
 func (l *lists) Finalized(context.Context, schema.GroupResource, reconciler.Definition) ([]FinalizedParent, error) {
 	l.n++
 	return nil, nil
@@ -57,7 +57,7 @@ func TestWhatAnInstanceGaveBackIsReleasedAgain(t *testing.T) {
 		record.record(services)
 		var r *releaser
 		ran := false
-		r = newReleaser(supervisorConfig{Parents: l, Recorder: l}, record, func() reconciler.Definition { return d }, func() {
+		r = newReleaser(supervisorConfig{Finalized: l.Finalized, Recorder: l}, record, func() reconciler.Definition { return d }, func() {
 			if r.progress() == "" || ran {
 				return // The release has not ended.
 			}

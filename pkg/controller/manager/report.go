@@ -116,10 +116,10 @@ func (r *report) running(s state) []metav1.Condition {
 	return append(append(s.conditions(), conditionServed(s.Missing)), r.brakes(s)...)
 }
 
-// brakes returns the conditions about brakes that are there to see, or were.
+// brakes returns the conditions about what the definition keeps the controller from. They are of interest once they held.
 func (r *report) brakes(s state) []metav1.Condition {
 	var list []metav1.Condition
-	for _, c := range s.brakes() {
+	for _, c := range []metav1.Condition{s.pausing(), s.holding()} {
 		if r.shows(c.Type) != "" || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonPausing {
 			list = append(list, c)
 		}

@@ -18,7 +18,10 @@ package manager
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,13 +30,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/composite"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/decorator"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -62,8 +70,9 @@ type supervisorConfig struct {
 	Recorder Recorder
 	// Objects writes the controller object.
 	Objects Objects
-	// Parents reads and writes the objects that carry the controller's finalizer.
-	Parents Parents
+	// Finalized returns the objects of a resource that carry the controller's finalizer now, not what a cache shows: none if the cluster
+	// serves no version of the resource. The definition says which finalizer, and who releases.
+	Finalized func(ctx context.Context, resource schema.GroupResource, d reconciler.Definition) ([]FinalizedParent, error)
 	// Changes calls a function whenever the kinds that the cluster serves may have changed, until cancel is called.
 	Changes func(changed func()) (cancel func())
 }
@@ -85,24 +94,21 @@ type Supervisor struct {
 	wake     chan struct{}
 	// rediscovered says that the kinds served may have changed since the last attempt to build.
 	rediscovered atomic.Bool
-
-	mu         sync.Mutex
-	definition reconciler.Definition
-	instance   Instance
+	definition   atomic.Pointer[reconciler.Definition]
+	instance     atomic.Pointer[Instance] // nil while none runs
 }
 
 // newSupervisor returns a supervisor for the object of d. It starts nothing before Run.
 func newSupervisor(c supervisorConfig, d reconciler.Definition) *Supervisor {
-	s := &Supervisor{config: c, definition: d, report: newReport(c.Objects, d), wake: make(chan struct{}, 1)}
+	s := &Supervisor{config: c, report: newReport(c.Objects, d), wake: make(chan struct{}, 1)}
+	s.definition.Store(&d)
 	s.releaser = newReleaser(c, s.report, s.latest, s.poke)
 	return s
 }
 
 // Redefine gives the supervisor the latest state of its object, which has the same UID.
 func (s *Supervisor) Redefine(d reconciler.Definition) {
-	s.mu.Lock()
-	s.definition = d
-	s.mu.Unlock()
+	s.definition.Store(&d)
 	s.report.observe(d)
 	s.releaser.redefined()
 	s.poke()
@@ -110,18 +116,30 @@ func (s *Supervisor) Redefine(d reconciler.Definition) {
 
 // Instance returns the instance that runs, nil if none does.
 func (s *Supervisor) Instance() Instance {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.instance
-}
-
-func (s *Supervisor) runs(instance Instance) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.instance = instance
+	if running := s.instance.Load(); running != nil {
+		return *running
+	}
+	return nil
 }
 
 func (s *Supervisor) poke() { poke(s.wake) }
+
+// pause waits until wake has an element, which it reports, some time has passed, or ctx ends. Of no time it waits for the others.
+func pause(ctx context.Context, wake <-chan struct{}, after time.Duration) (woken bool) {
+	var due <-chan time.Time
+	if after > 0 {
+		timer := time.NewTimer(after)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-due:
+	case <-wake:
+		return true
+	}
+	return false
+}
 
 // poke lets the receiver of wake, a channel with one place, look again.
 func poke(wake chan<- struct{}) {
@@ -131,11 +149,7 @@ func poke(wake chan<- struct{}) {
 	}
 }
 
-func (s *Supervisor) latest() reconciler.Definition {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.definition
-}
+func (s *Supervisor) latest() reconciler.Definition { return *s.definition.Load() }
 
 // Run keeps the controller running until ctx ends, and returns when everything that it started has ended.
 func (s *Supervisor) Run(ctx context.Context) {
@@ -152,50 +166,44 @@ func (s *Supervisor) Run(ctx context.Context) {
 		s.poke()
 	})()
 
-	delays, former := newDelays(), noError
+	delays, former := newDelays(), ""
 	for ctx.Err() == nil {
 		d, begin := s.latest(), time.Now()
 		s.rediscovered.Store(false)
 		err := recovery.Call(ctx, "supervising the controller", func() error { return s.supervise(ctx, d) })
 		// How long the cluster has not served a kind, for one, says nothing of how long a conflict lasts.
-		class := classOf(err)
-		if class != former || time.Since(begin) > maxDelay {
+		reason := reasonOf(err)
+		if reason != former || time.Since(begin) > maxDelay {
 			delays = newDelays()
 		}
-		if former = class; err != nil {
-			s.failed(ctx, d, err, class)
+		if former = reason; err != nil {
+			s.failed(ctx, d, err, reason)
 			s.sleep(ctx, d, err, delays.Step())
 		}
 	}
 }
 
-// errorClass is what an error says of how long a controller will not run.
-type errorClass int
+// reasonConflict is the reason of an error that says that there is a newer definition, which is on its way.
+const reasonConflict = "Conflict"
 
-const (
-	noError errorClass = iota
-	// missingResource and invalidDefinition last until somebody does something about them.
-	missingResource
-	invalidDefinition
-	// conflictingWrite and otherError may pass at any moment.
-	conflictingWrite
-	otherError
-)
-
-func classOf(err error) errorClass {
+// reasonOf is why a controller does not run after an error, empty if there is none.
+func reasonOf(err error) string {
 	_, missing := errors.AsType[*discovery.NotFoundError](err)
 	_, invalid := errors.AsType[*reconciler.InvalidError](err)
+	_, panicked := errors.AsType[*recovery.PanicError](err)
 	switch {
 	case err == nil:
-		return noError
+		return ""
 	case missing:
-		return missingResource
+		return v1alpha1.ReasonResourceNotFound
 	case invalid:
-		return invalidDefinition
+		return v1alpha1.ReasonInvalidDefinition
 	case apierrors.IsConflict(err):
-		return conflictingWrite
+		return reasonConflict
+	case panicked || errors.Is(err, errEnded):
+		return v1alpha1.ReasonInternalError
 	}
-	return otherError
+	return v1alpha1.ReasonStarting
 }
 
 // newDelays paces attempts to build.
@@ -205,16 +213,7 @@ func newDelays() wait.Backoff {
 
 // sleep waits until it is time for another attempt after err. What the supervisor itself writes does not end the wait.
 func (s *Supervisor) sleep(ctx context.Context, d reconciler.Definition, err error, delay time.Duration) {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-			return
-		case <-s.wake:
-		}
+	for end := time.Now().Add(delay); pause(ctx, s.wake, max(time.Until(end), 1)); {
 		latest := s.latest()
 		if s.rediscovered.Load() || !latest.SameSpec(d) || latest.Meta.Generation != d.Meta.Generation || latest.Meta.DeletionTimestamp != nil && d.Meta.DeletionTimestamp == nil ||
 			apierrors.IsConflict(err) && latest.Meta.ResourceVersion != d.Meta.ResourceVersion {
@@ -255,34 +254,27 @@ func (s *Supervisor) terminate(ctx context.Context, d reconciler.Definition) err
 		releasing = s.releaser.progress()
 	}
 	s.report.notRunning(d, v1alpha1.ReasonTerminating, strings.TrimSpace(message+" "+releasing), releasing)
-	select {
-	case <-ctx.Done():
-	case <-s.wake:
-	}
+	pause(ctx, s.wake, 0)
 	return nil
 }
 
 // failed publishes why no instance runs.
-func (s *Supervisor) failed(ctx context.Context, d reconciler.Definition, err error, class errorClass) {
-	if ctx.Err() != nil || class == conflictingWrite || apierrors.IsNotFound(err) {
-		// A conflict says that there is a newer definition, which is on its way; NotFound that the object is gone.
-		return
+func (s *Supervisor) failed(ctx context.Context, d reconciler.Definition, err error, reason string) {
+	if ctx.Err() != nil || reason == reasonConflict || apierrors.IsNotFound(err) {
+		return // There is a newer definition, or the object is gone.
 	}
-	reason, message, releasing := v1alpha1.ReasonStarting, err.Error(), ""
+	message, releasing := err.Error(), ""
 	if d.Meta.DeletionTimestamp != nil {
 		reason = v1alpha1.ReasonTerminating
-	} else if class == missingResource {
-		reason = v1alpha1.ReasonResourceNotFound
+	}
+	switch reason {
+	case v1alpha1.ReasonResourceNotFound:
 		message += ". The controller starts by itself when the cluster serves the resource. Install it, or change spec."
 		s.report.set(d, metav1.Condition{Type: v1alpha1.ConditionResourcesServed, Status: metav1.ConditionFalse, Reason: reason, Message: message})
-	} else if class == invalidDefinition {
-		reason = v1alpha1.ReasonInvalidDefinition
-	} else if _, panicked := errors.AsType[*recovery.PanicError](err); panicked || errors.Is(err, errEnded) {
-		reason = v1alpha1.ReasonInternalError
-		message += "; the server tries again, at first after a second and at least every 5 minutes; a change of spec makes it try at once"
-	}
-	if class == invalidDefinition {
+	case v1alpha1.ReasonInvalidDefinition:
 		s.report.set(d, conditionNotServing())
+	case v1alpha1.ReasonInternalError:
+		message += "; the server tries again, at first after a second and at least every 5 minutes; a change of spec makes it try at once"
 	}
 	if s.report.shows(v1alpha1.ConditionFinalizersReleased) == metav1.ConditionFalse {
 		releasing = s.releaser.progress()
@@ -337,11 +329,9 @@ func changed(before, now []string) bool {
 	return false
 }
 
-const (
-	// failingAfter is how long the last syncs of all parents must have failed before the controller counts as not ready: two intervals,
-	// less what the third check may come early.
-	failingAfter = 2*checkInterval - 100*time.Millisecond
-)
+// failingAfter is how long the last syncs of all parents must have failed before the controller counts as not ready: two intervals,
+// less what the third check may come early.
+const failingAfter = 2*checkInterval - 100*time.Millisecond
 
 // errEnded says that an instance ended before its context did.
 var errEnded = errors.New("the controller ended by itself")
@@ -362,7 +352,7 @@ func (s *Supervisor) run(ctx context.Context, d reconciler.Definition, fingerpri
 		})
 	})
 	defer func() {
-		s.runs(nil)
+		s.instance.Store(nil)
 		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStopping, "Stopping controller: "+name)
 		stop(reconciler.ErrReplaced)
 		instances.Wait()
@@ -385,7 +375,7 @@ func (s *Supervisor) run(ctx context.Context, d reconciler.Definition, fingerpri
 			started = nil
 			logger.V(2).Info("Controller runs", "generation", d.Meta.Generation)
 			s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarted, "Started controller: "+name)
-			s.runs(instance)
+			s.instance.Store(&instance)
 			failing, _ = s.check(ctx, d, instance, failing)
 			checks.active()
 		case <-instance.Activity():
@@ -496,18 +486,103 @@ func (c *checks) active() {
 
 // next is called after a check. An instance that is starting is active, and one that is sound does not change with time alone.
 func (c *checks) next(starting, sound bool) {
-	now := time.Now()
-	switch {
-	case starting || now.Before(c.until):
-		c.reset(now, checkInterval)
-	case sound:
-		c.reset(now, soundInterval)
-	default:
-		c.reset(now, idleInterval)
+	now, after := time.Now(), idleInterval
+	if starting || now.Before(c.until) {
+		after = checkInterval
+	} else if sound {
+		after = soundInterval
 	}
+	c.reset(now, after)
 }
 
 func (c *checks) reset(now time.Time, after time.Duration) {
 	c.due = now.Add(after)
 	c.timer.Reset(after)
+}
+
+// builder implements Builder for both kinds.
+type builder struct{ shared *reconciler.Shared }
+
+// Build implements Builder.
+func (b builder) Build(ctx context.Context, d reconciler.Definition) (Instance, []string, error) {
+	c, err := b.build(ctx, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, c.Fingerprint(), nil
+}
+
+func (b builder) build(ctx context.Context, d reconciler.Definition) (*reconciler.Controller, error) {
+	shared, err := b.shared.For(d)
+	if err != nil {
+		return nil, err
+	}
+	if d.Kind == v1alpha1.KindDecorator {
+		return decorator.New(ctx, shared, d)
+	}
+	return composite.New(ctx, shared, d)
+}
+
+// Fingerprint implements Builder.
+func (b builder) Fingerprint(ctx context.Context, d reconciler.Definition) []string {
+	r := reconciler.Resolver{Shared: b.shared}
+	for _, rule := range slices.Concat(d.Parents, d.Children) {
+		_, _, _ = r.Find(ctx, rule) // What the cluster does not say has no text.
+	}
+	return r.Fingerprint
+}
+
+// fieldManager owns the status of controller objects.
+const fieldManager = "metacontroller-apiserver"
+
+// objects writes controller objects. It implements Objects.
+type objects struct {
+	client typedv1alpha1.MetacontrollerV1alpha1Interface
+}
+
+// PublishStatus implements Objects by server-side apply, which needs no read before and writes nothing when
+// nothing changed.
+func (o objects) PublishStatus(ctx context.Context, d reconciler.Definition, status *v1alpha1.ControllerStatus) error {
+	return o.applyStatus(ctx, d, "", status)
+}
+
+// applyStatus applies a status if the object is in a version still, in any if it is empty.
+func (o objects) applyStatus(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
+	metadata := map[string]any{}
+	if version != "" {
+		metadata["resourceVersion"] = version
+	}
+	return o.patch(ctx, d, types.ApplyPatchType, metadata, status, metav1.PatchOptions{Force: new(true)}, "status")
+}
+
+// SetFinalizers implements Objects.
+func (o objects) SetFinalizers(ctx context.Context, d reconciler.Definition, finalizers []string) error {
+	metadata := map[string]any{"resourceVersion": d.Meta.ResourceVersion, "finalizers": append([]string{}, finalizers...)}
+	return o.patch(ctx, d, types.MergePatchType, metadata, nil, metav1.PatchOptions{})
+}
+
+// patch writes metadata of a controller object, and its status unless that is nil.
+func (o objects) patch(
+	ctx context.Context, d reconciler.Definition, patchType types.PatchType, metadata map[string]any, status *v1alpha1.ControllerStatus,
+	options metav1.PatchOptions, subresources ...string,
+) error {
+	metadata["name"], metadata["uid"] = d.Meta.Name, d.Meta.UID
+	parts := map[string]any{"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": d.Kind, "metadata": metadata}
+	if status != nil {
+		parts["status"] = status
+	}
+	body, err := json.Marshal(parts)
+	if err != nil {
+		return fmt.Errorf("encoding %s %s: %w", d.Kind, d.Meta.Name, err)
+	}
+	options.FieldManager = fieldManager
+	if d.Kind == v1alpha1.KindDecorator {
+		_, err = o.client.DecoratorControllers().Patch(ctx, d.Meta.Name, patchType, body, options, subresources...)
+	} else {
+		_, err = o.client.CompositeControllers().Patch(ctx, d.Meta.Name, patchType, body, options, subresources...)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s %s: %w", d.Kind, d.Meta.Name, err)
+	}
+	return nil
 }

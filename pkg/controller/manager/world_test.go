@@ -108,7 +108,7 @@ func rules(resources ...string) []v1alpha1.DecoratorControllerResourceRule {
 // run starts a supervisor. It returns when nothing happens any more, with a function that ends it.
 func (w *world) run() (stop func()) {
 	w.t.Helper()
-	s := newSupervisor(supervisorConfig{Builder: w, Recorder: w, Objects: w, Parents: w, Changes: w.subscribe}, w.definition())
+	s := newSupervisor(supervisorConfig{Builder: w, Recorder: w, Objects: w, Finalized: w.Finalized, Changes: w.subscribe}, w.definition())
 	w.mu.Lock()
 	w.supervisor = s
 	w.mu.Unlock()
@@ -264,7 +264,7 @@ func (w *world) SetFinalizers(_ context.Context, d reconciler.Definition, finali
 	return nil
 }
 
-// Finalized implements Parents.
+// Finalized implements supervisorConfig.Finalized.
 func (w *world) Finalized(_ context.Context, r schema.GroupResource, d reconciler.Definition) ([]FinalizedParent, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

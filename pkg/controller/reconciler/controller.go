@@ -65,6 +65,8 @@ type Config struct {
 	Children []children.Rule
 	// Missing are the declared kinds that the cluster does not serve at present.
 	Missing []v1alpha1.ResourceRule
+	// Fingerprint is what the cluster said of the declared kinds.
+	Fingerprint []string
 }
 
 // Controller runs one controller object. It implements the supervisor's Instance.
@@ -259,7 +261,7 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	// Parents first: the event of a child is for a parent that is known.
 	for _, s := range c.config.Sources {
-		c.informers.Subscribe(s.informer, func(e cache.Event) { c.parentEvent(s, e) }) //nolint:contextcheck // Handlers have none.
+		c.informers.Keep(s.informer, s.informer.Subscribe(func(e cache.Event) { c.parentEvent(s, e) })) //nolint:contextcheck // Handlers have none.
 	}
 	c.history.Keep(c.parents.has) // A former definition may have selected others.
 	// Every parent is synced at the start anyway, after the children have been listed.
@@ -268,7 +270,7 @@ func (c *Controller) Run(ctx context.Context) {
 	for _, informer := range c.watched {
 		if !subscribed[informer] {
 			subscribed[informer] = true
-			c.informers.SubscribeTo(informer, interest, c.childEvent) //nolint:contextcheck // Likewise.
+			c.informers.Keep(informer, informer.SubscribeTo(interest, c.childEvent)) //nolint:contextcheck // Likewise.
 		}
 	}
 	running.Go(func() { c.resyncPeriodically(ctx) })
@@ -309,6 +311,9 @@ func (c *Controller) Started() <-chan struct{} { return c.started }
 
 // Problem says why an informer cannot list or watch, nil if all can.
 func (c *Controller) Problem() error { return c.informers.Problem() }
+
+// Fingerprint is what the cluster said of the declared kinds when the controller was built.
+func (c *Controller) Fingerprint() []string { return c.config.Fingerprint }
 
 // Missing returns the declared kinds that the cluster did not serve when the controller was built.
 func (c *Controller) Missing() []string {

@@ -65,7 +65,7 @@ func (c *Controller) active() {
 func (c *Controller) Health() State {
 	s := State{
 		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Troubled: c.hooks.Troubled(), Parents: c.parents.len(), Failing: c.pool.Failing(),
-		Permission: c.permission(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay(),
+		Permission: c.shared.Access.State(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay(),
 		Object: c.config.Definition.KubectlName(),
 	}
 	if held, ok := c.guard.Held(); ok {
@@ -266,15 +266,6 @@ func onlyUnserved(err error) bool {
 		return onlyUnserved(e.Unwrap())
 	}
 	return false
-}
-
-// permission returns what the service account may do, for the status.
-func (c *Controller) permission() Permission {
-	s, d := c.shared.Access.State(), c.config.Definition
-	return Permission{
-		Account: s.Account, Controller: strings.ToLower(d.Kind) + "/" + d.Meta.Name, Known: s.Known, Problem: s.Problem, Held: s.Held,
-		NotFound: s.NotFound, NotImpersonated: s.NotImpersonated, Lacks: s.Lacks(),
-	}
 }
 
 // notices remember what was said about the definition of a controller, which only responses show. Each is said once.

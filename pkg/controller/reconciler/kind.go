@@ -84,6 +84,8 @@ type Source struct {
 	// Selected reports whether an object is selected as a parent. An object that is not selected and carries the controller's finalizer
 	// is a parent still.
 	Selected func(*object.Object) bool
+	// SelectedWith is Selected for an object with some labels and annotations. Only decorators need it.
+	SelectedWith func(l, annotations labels.Set) bool
 	// Labels restricts the informer at the API server where no object that does not match can carry the controller's finalizer.
 	Labels labels.Selector
 	// IgnoreStatus says that changes of nothing but the status do not enqueue the parent.

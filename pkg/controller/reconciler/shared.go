@@ -30,7 +30,10 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-base/version"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -40,6 +43,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
@@ -56,8 +60,6 @@ type Shared struct {
 	Options Options
 	// Cluster reaches the cluster whose objects are reconciled.
 	Cluster *cluster.Cluster
-	// Served says what the cluster serves to a controller that is built. Nil: the cluster's discovery.
-	Served Served
 	// Own reaches the objects that this server stores.
 	Own Own
 	// Applier writes children, under one limit for all controllers, of which each has its share.
@@ -80,12 +82,6 @@ type Shared struct {
 	// RequestBudget, ResponseBudget and EtagBudget bound what is sent to the hooks of all controllers at once, and the responses of them
 	// that are held and remembered. Nil: no bound.
 	RequestBudget, ResponseBudget, EtagBudget *webhook.Budget
-}
-
-// Served says what a cluster serves, as *discovery.Discovery does.
-type Served interface {
-	// Resource returns what is known of a resource. A *discovery.NotFoundError says that it is not served.
-	Resource(ctx context.Context, apiVersion, resource string) (discovery.Resource, error)
 }
 
 // Own reaches the objects that this server stores, without the aggregation layer.
@@ -212,14 +208,6 @@ func (s *Shared) For(d Definition) (*Shared, error) {
 	return &own, nil
 }
 
-// Resource returns what is known of a kind that a definition names. A *discovery.NotFoundError says that it is not served.
-func (s *Shared) Resource(ctx context.Context, rule v1alpha1.ResourceRule) (discovery.Resource, error) {
-	if s.Served != nil {
-		return s.Served.Resource(ctx, rule.APIVersion, rule.Resource)
-	}
-	return s.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)
-}
-
 // HookConfig returns what the hooks of a controller have in common.
 func (s *Shared) HookConfig(kind, name string, endpoints []v1alpha1.EndpointConfig, workers int) webhook.Config {
 	return webhook.Config{
@@ -280,20 +268,89 @@ func (o Options) childRule(
 type Resolver struct {
 	// Shared has the cluster and the defaults.
 	Shared *Shared
-	// Children are the kinds of children that Child found, in order.
+	// Sources are the kinds of parents that Source found, and Children those of children that Child found, in order.
+	Sources  []*Source
 	Children []children.Rule
 	// Missing are the kinds that the cluster does not serve at present.
 	Missing []v1alpha1.ResourceRule
+	// Fingerprint has a text for each kind that was looked for. It changes when the resource appears, disappears or gets another scope; it is
+	// empty if the cluster does not say.
+	Fingerprint []string
 }
 
 // Find finds a declared kind. If it is not served it is noted as missing, and found is false.
 func (r *Resolver) Find(ctx context.Context, rule v1alpha1.ResourceRule) (resource discovery.Resource, found bool, err error) {
-	resource, err = r.Shared.Resource(ctx, rule)
-	if _, missing := errors.AsType[*discovery.NotFoundError](err); missing {
+	resource, err = r.Shared.Cluster.Discovery.Resource(ctx, rule.APIVersion, rule.Resource)
+	text := ""
+	_, missing := errors.AsType[*discovery.NotFoundError](err)
+	switch {
+	case missing:
+		text, err = "missing", nil
 		r.Missing = append(r.Missing, rule)
-		return resource, false, nil
+	case err == nil:
+		text = fmt.Sprintln(resource.GroupVersionResource, resource.Kind, resource.Namespaced, resource.HasStatus)
 	}
-	return resource, err == nil, err
+	r.Fingerprint = append(r.Fingerprint, text)
+	return resource, err == nil && !missing, err
+}
+
+// Source finds a declared kind of parents, nil if it is not served. The selectors, nil for all objects, are those of the field of the spec.
+func (r *Resolver) Source(
+	ctx context.Context, field string, rule v1alpha1.ResourceRule, byLabels *metav1.LabelSelector, byAnnotations *v1alpha1.AnnotationSelector,
+	ignoreStatus *bool,
+) (*Source, error) {
+	selected, err := newSelector(byLabels, byAnnotations)
+	if err != nil {
+		return nil, &InvalidError{Reason: field + "." + err.Error()}
+	}
+	resource, found, err := r.Find(ctx, rule)
+	if !found {
+		return nil, err
+	}
+	source := &Source{
+		Resource: resource, Selected: selected.selects, SelectedWith: selected.matches, Labels: selected.labels, IgnoreStatus: ptr.Deref(ignoreStatus, false),
+	}
+	r.Sources = append(r.Sources, source)
+	return source, nil
+}
+
+// NotFound is the error about the first kind that is missing.
+func (r *Resolver) NotFound() error {
+	return &discovery.NotFoundError{APIVersion: r.Missing[0].APIVersion, Resource: r.Missing[0].Resource}
+}
+
+// selector selects parents (docs/reference/contract.md#s17.1). Both parts must match.
+type selector struct {
+	labels, annotations labels.Selector
+}
+
+// newSelector compiles selectors. Those that are nil select everything.
+func newSelector(byLabels *metav1.LabelSelector, byAnnotations *v1alpha1.AnnotationSelector) (s selector, err error) {
+	s = selector{labels: labels.Everything(), annotations: labels.Everything()}
+	if byLabels != nil {
+		if s.labels, err = metav1.LabelSelectorAsSelector(byLabels); err != nil {
+			return s, fmt.Errorf("labelSelector: %w", err)
+		}
+	}
+	if byAnnotations != nil {
+		s.annotations, err = metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
+			MatchLabels: byAnnotations.MatchAnnotations, MatchExpressions: byAnnotations.MatchExpressions,
+		})
+		if err != nil {
+			return s, fmt.Errorf("annotationSelector: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// selects reports whether an object is selected.
+func (s selector) selects(o *object.Object) bool {
+	return s.labels.Matches(o.LabelSet()) && (s.annotations.Empty() || s.annotations.Matches(labels.Set(o.Annotations())))
+}
+
+// matches reports whether an object with some labels and annotations is selected.
+func (s selector) matches(l, annotations labels.Set) bool {
+	return s.labels.Matches(l) && s.annotations.Matches(annotations)
 }
 
 // Child finds a declared kind of children. The method, apply and force are those of its update strategy; empty and nil mean the defaults.

@@ -16,7 +16,11 @@ limitations under the License.
 
 package reconciler
 
-import "time"
+import (
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
+)
 
 // State is what a running controller knows of how it is doing. Package manager publishes the conditions that follow from it.
 type State struct {
@@ -54,7 +58,7 @@ type State struct {
 	Differing, ChangedBack   int
 	DiffersAt, ChangedBackAt string
 	// Permission is what the controller's service account may do.
-	Permission Permission
+	Permission access.State
 	// Releasing says how far the release of finalizers is, empty if none is under way.
 	Releasing string
 	// Paused says that the definition pauses the controller, UnderWay how many syncs, and releases of a finalizer, are under way, and Object
@@ -91,22 +95,4 @@ func (s *State) AllFailing() bool { return s.Parents > 0 && s.Failing-s.Unserved
 func (s *State) Sound() bool {
 	return s.Started && s.Problem == nil && len(s.Hooks) == 0 && !s.Troubled && s.Failing+s.Unsynced+s.Rolling+s.Finalizing+s.Differing+s.ChangedBack+s.UnderWay == 0 &&
 		s.Permission.Account == "" && s.Releasing == "" && s.Held == ""
-}
-
-// Permission is what the service account of a controller may do, as far as the controller needs it.
-type Permission struct {
-	// Account is the service account, as namespace/name. Empty: the controller acts as the server, and the rest says nothing.
-	Account string
-	// Controller names the controller to the subcommand rbac, as in compositecontroller/name.
-	Controller string
-	// Known says that the cluster was asked what the account may do.
-	Known bool
-	// Problem says why it could not be asked lately, nil if it could.
-	Problem error
-	// Held says that no parent is synced, because it is not known that the account may read what hooks would be shown.
-	Held bool
-	// NotFound says that the account does not exist, NotImpersonated that the server may not act as it.
-	NotFound, NotImpersonated bool
-	// Lacks are the rights that the account lacks, for people; empty if there are none.
-	Lacks string
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
@@ -54,7 +55,7 @@ func (s *scene) use(t *testing.T, way strategy) {
 	if !way.flag {
 		field = map[bool]v1alpha1.ChildApplyStrategy{false: v1alpha1.ChildApplyMerge, true: v1alpha1.ChildApplyServerSide}[way.serverSide]
 	}
-	resolver := &reconciler.Resolver{Shared: &reconciler.Shared{Options: options, Served: s.discovery}}
+	resolver := &reconciler.Resolver{Shared: &reconciler.Shared{Options: options, Cluster: &cluster.Cluster{Discovery: s.discovery}}}
 	for i := range s.rules {
 		declared := v1alpha1.ResourceRule{APIVersion: s.rules[i].Resource.GroupVersion().String(), Resource: s.rules[i].Resource.Resource}
 		resolved, found, err := resolver.Child(t.Context(), declared, s.rules[i].Method, field, nil)

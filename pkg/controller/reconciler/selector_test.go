@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package decorator
+package reconciler
 
 import (
 	"testing"
@@ -62,7 +62,7 @@ func TestBothSelectorsOfARuleMustMatch(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s, err := newSelector(&tc.rule)
+			s, err := newSelector(tc.rule.LabelSelector, tc.rule.AnnotationSelector)
 			if err != nil {
 				t.Fatalf("%s\nunexpected error: %v", tc.reason, err)
 			}
@@ -71,7 +71,7 @@ func TestBothSelectorsOfARuleMustMatch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := s.matches(o); got != want {
+				if got := s.selects(o); got != want {
 					t.Errorf("%s\n%s matches: %v, want %v", tc.reason, metadata, got, want)
 				}
 			}
@@ -86,7 +86,7 @@ func TestASelectorThatCannotMatchIsRefused(t *testing.T) {
 		"Annotations": {AnnotationSelector: &v1alpha1.AnnotationSelector{MatchExpressions: bad}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := newSelector(&rule); err == nil {
+			if _, err := newSelector(rule.LabelSelector, rule.AnnotationSelector); err == nil {
 				t.Error("there is no error")
 			}
 		})
