@@ -18,7 +18,7 @@ limitations under the License.
 // that customize hooks return (docs/reference/contract.md#s16).
 //
 // A Customizer calls the customize hook when a parent is synced, never in an event handler, and keeps the response until the parent,
-// the controller or a kind that its rules name changes: Responses has it. Compile validates the rules of a response for the parent's
+// the controller or a kind that its rules name changes. Compile validates the rules of a response for the parent's
 // scope and resolves their types; Select finds their objects in informers for one parent; Index, the inverse, finds the parents whose
 // rules select an object that changed.
 package related
