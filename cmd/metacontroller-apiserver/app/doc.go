@@ -23,7 +23,7 @@ limitations under the License.
 // before the embedded etcd closes. The order of shutdown of the rest:
 //
 //  1. The engine stops (engineRunner.shutdown, before the API server stops to serve): its controllers take no more work, and
-//     syncs under way end, by themselves within worker.DefaultGrace or canceled after it. Then the Lease is released, if this process was
+//     syncs under way end, by themselves within queue.Grace or canceled after it. Then the Lease is released, if this process was
 //     elected to run controllers. Both are waited for engineGrace at most.
 //  2. The API server sends Retry-After to new requests, ends watches and drains what is left.
 //  3. The embedded etcd closes. When it ends first, the API server gets lostStorageGrace, because no request can succeed.

@@ -46,15 +46,15 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/leaderelection"
 )
 
 // engineGrace is how long the engine may take to stop before the API server begins to stop. It is longer than the grace of the
 // syncs, so that these end by themselves or canceled, and their last writes reach an API server that still serves.
-const engineGrace = worker.DefaultGrace + time.Second
+const engineGrace = queue.Grace + time.Second
 
 // Engine runs controllers.
 type Engine interface {

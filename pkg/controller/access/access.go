@@ -34,7 +34,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/review"
@@ -54,7 +54,7 @@ const (
 	// lasting is how long a write counts that was refused and is not refused again: clearly longer than between two tries. A parent whose sync
 	// failed is tried again within DefaultMaxDelay; one that does not settle is held back, and the release of finalizers is retried, within
 	// as long.
-	lasting = 3 * workqueue.DefaultMaxDelay
+	lasting = 3 * queue.MaxBackoff
 	// maxRefused is how many different writes that were refused are remembered.
 	maxRefused = 100
 )

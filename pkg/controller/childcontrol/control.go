@@ -43,7 +43,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 )
 
 // Recorder records what happened to children on their parent. Related is the child, nil if there are several.
@@ -266,7 +266,7 @@ func (c *Control) Reconcile(
 	err = errors.Join(append(errConflicts, errPlan, errApply, errStale)...)
 	c.countConflicts(err)
 	return Result{
-		Again: worker.Earliest(p.Again(), again), Outcomes: outcomes, Plan: made, Held: held, Overwrote: overwrote(in.Records, outcomes), ChangedBackBy: by,
+		Again: queue.Earliest(p.Again(), again), Outcomes: outcomes, Plan: made, Held: held, Overwrote: overwrote(in.Records, outcomes), ChangedBackBy: by,
 	}, err
 }
 

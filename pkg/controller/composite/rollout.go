@@ -37,9 +37,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
@@ -166,7 +166,7 @@ func (k *kind) callRevisions(
 			continue
 		}
 		// It counts whatever fails after this (docs/reference/contract.md#s6).
-		s.Decision.ResyncAfter = worker.Earliest(s.Decision.ResyncAfter, response.ResyncAfter)
+		s.Decision.ResyncAfter = queue.Earliest(s.Decision.ResyncAfter, response.ResyncAfter)
 		desired, unserved, err := s.Validate(response)
 		// The next call waits for room among all responses that are held.
 		response.Release()

@@ -22,7 +22,7 @@ import (
 	"sync"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 )
 
 // OwnWrites distinguishes the events that a controller's own writes of one parent cause from those of other clients. An event may be seen
@@ -182,13 +182,13 @@ func (e *OwnWrites) Quiet(shown *object.Object) bool {
 
 // Urgency returns the priority of the sync that an event asks for, which shows the parent as given. A deletion never waits
 // behind the changes of other clients. Own says that it is known to be that of the last own write.
-func (e *OwnWrites) Urgency(shown *object.Object) (p workqueue.Priority, own bool) {
+func (e *OwnWrites) Urgency(shown *object.Object) (p queue.Priority, own bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if is, known := e.is(shown); is && !shown.Deleting() {
-		return workqueue.SelfTriggered, known
+		return queue.SelfTriggered, known
 	}
-	return workqueue.Live, false
+	return queue.Live, false
 }
 
 // Pending reports whether there is a write of which not both the response and the event were seen.

@@ -23,7 +23,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 )
 
 type store map[string]*object.Object
@@ -46,7 +46,7 @@ func at(t *testing.T, version int) *object.Object {
 
 func own(e *expectations.OwnWrites, shown *object.Object) bool {
 	priority, _ := e.Urgency(shown)
-	return priority == workqueue.SelfTriggered
+	return priority == queue.SelfTriggered
 }
 
 func TestOwnWrites(t *testing.T) {

@@ -40,11 +40,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -86,7 +85,7 @@ type Controller struct {
 	expectations *expectations.Expectations
 	children     *childcontrol.Control
 	customizer   *related.Customizer
-	pool         *worker.Pool
+	queue        *queue.Queue
 
 	recorder  *eventrecorder.Controller
 	settling  loopguard.Tracker
@@ -148,7 +147,7 @@ func New(c Config) (*Controller, error) {
 	if d.Paused {
 		r.paused.Store(true)
 		r.shared.Access.Pause(true)
-		r.pool.Pause()
+		r.queue.Pause()
 	}
 	r.bound(d)
 	return r, nil
@@ -175,9 +174,9 @@ func (c *Controller) assemble() {
 		c.takenUp = v1alpha1.SyncControllerChanged
 	}
 	c.tracer = tracing.New(c.shared.Options.TracerProvider)
-	c.pool = worker.New(worker.Config{
+	c.queue = queue.New(queue.Config{
 		Workers: hookclient.Syncs(c.workers()),
-		Sync: func(ctx context.Context, key parent.Key, why trigger.Begun) (worker.Result, error) {
+		Sync: func(ctx context.Context, key parent.Key, why trigger.Begun) (queue.Result, error) {
 			return c.traced(ctx, key, why, turn{})
 		},
 		Ready: func(key parent.Key) bool {
@@ -186,7 +185,7 @@ func (c *Controller) assemble() {
 		Recovered: c.recovered, Processed: c.active, Metrics: c.metrics, Random: c.shared.Options.Random,
 		Triggers: c.triggers(),
 	})
-	c.expectations = c.shared.Expectations.New(d.Finalizer, c.pool.Release, nil)
+	c.expectations = c.shared.Expectations.New(d.Finalizer, c.queue.Release, nil)
 	c.expectations.Because = func(key parent.Key) []uint64 { return c.parents.of(key).settling.Because() }
 	c.settling.Answers, c.parents.tracker = c.expectations.Answers, &c.settling
 	c.metrics.CountParents(c.parents.len)
@@ -214,7 +213,7 @@ func (c *Controller) acquire() {
 		byKind[rule.Kind.GroupKind()] = append(byKind[rule.Kind.GroupKind()], informer)
 	}
 	c.config.Kind.Acquire(c.informers, func(key parent.Key, why v1alpha1.SyncReason) {
-		c.pool.EnqueueBecause(key, workqueue.Retry, trigger.Of(why))
+		c.queue.Add(key, queue.Retry, trigger.Of(why))
 	})
 	d := c.config.Definition
 	c.children = childcontrol.New(childcontrol.Config{
@@ -285,7 +284,7 @@ func (c *Controller) Run(ctx context.Context) {
 		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.children.Prepare(ctx); return nil }) // Logged, and read again by syncs.
 	})
 	close(c.started)
-	c.pool.Run(ctx)
+	c.queue.Run(ctx)
 	if errors.Is(context.Cause(ctx), ErrReplaced) {
 		c.expectations.Await(context.WithoutCancel(ctx))
 	}
@@ -339,7 +338,7 @@ func (c *Controller) remembered() metrics.Remembered {
 	sums := c.parents.total()
 	r := metrics.Remembered{
 		CustomizeResponses: c.customizer.Len(), EtagResponses: c.hooks.Remembered(), SyncedParents: c.history.Len(), Deletions: c.guard.Len(),
-		Obstacles: sums.blocked, Failing: c.pool.Remembered(), Finalizing: sums.finalizing, Rights: c.shared.Access.Len(),
+		Obstacles: sums.blocked, Failing: c.queue.Remembered(), Finalizing: sums.finalizing, Rights: c.shared.Access.Len(),
 	}
 	for _, each := range c.parents.all() {
 		records, more := each.children.Sizes()
@@ -372,7 +371,7 @@ func (c *Controller) Redefine(ctx context.Context, d Definition) error {
 	c.bound(d)
 	c.pause(ctx, d.Paused)
 	for _, r := range records {
-		c.pool.EnqueueBecause(r.key, workqueue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
+		c.queue.Add(r.key, queue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
 	}
 	return err
 }
@@ -384,7 +383,7 @@ func (c *Controller) bound(d Definition) {
 		limit = d.DeletionGuard.MaxDeletions
 	}
 	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions], c.parents.held) {
-		c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
+		c.queue.Add(key, queue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
 	}
 }
 
@@ -437,7 +436,7 @@ func (c *Controller) pause(ctx context.Context, paused bool) {
 	c.shared.Access.Pause(paused)
 	switch was := c.paused.Swap(paused); {
 	case paused && !was:
-		c.pool.Pause()
+		c.queue.Pause()
 	case !paused && was:
 		c.parents.restart()
 		select {
@@ -446,7 +445,7 @@ func (c *Controller) pause(ctx context.Context, paused bool) {
 			c.enqueueAll(ctx, v1alpha1.SyncControllerChanged, func(parent.Key, *object.Object) bool { return true })
 		default: // The events of the start enqueue them.
 		}
-		c.pool.Resume()
+		c.queue.Resume()
 		c.retryOutdated()
 	}
 }

@@ -34,9 +34,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -66,20 +66,20 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	c.config.Kind.Remember(key, e.New)
 	if e.Old != nil && (e.Old.Generation() != e.New.Generation() || e.Old.Deleting() != e.New.Deleting() || c.stripped(e)) {
 		// What failed before the change says nothing about the syncs after it.
-		c.pool.Reset(key)
+		c.queue.Reset(key)
 	}
 	switch {
 	case e.Initial && !s.unsettled(e.New):
 		// Nothing is known to have changed: parents that do change meanwhile go first.
-		c.pool.EnqueueBecause(key, workqueue.Resync, c.parentChanged(e, false))
+		c.queue.Add(key, queue.Resync, c.parentChanged(e, false))
 	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e) && !r.own.InDoubt(e.New):
 	case r.own.Quiet(e.New):
 	default:
 		urgency, own := r.own.Urgency(e.New)
-		if urgency == workqueue.Live && !e.New.Deleting() && c.stripped(e) {
+		if urgency == queue.Live && !e.New.Deleting() && c.stripped(e) {
 			c.strippedBy(key, e)
 		}
-		c.pool.EnqueueBecause(key, urgency, c.parentChanged(e, own))
+		c.queue.Add(key, urgency, c.parentChanged(e, own))
 	}
 }
 
@@ -89,7 +89,7 @@ func (c *Controller) childEvent(e cache.Event) {
 		// A parent that loses a child by an edit of another client has to know even when its selector no longer matches.
 		c.enqueueOwner(e.Old, v1alpha1.SyncChildDeleted, e)
 		for _, key := range c.parents.blockedBy(children.KeyOf(e.Old)) {
-			c.pool.EnqueueBecause(key, workqueue.Live, c.childChanged(v1alpha1.SyncObstacleGone, e))
+			c.queue.Add(key, queue.Live, c.childChanged(v1alpha1.SyncObstacleGone, e))
 		}
 	}
 	if e.New == nil {
@@ -103,7 +103,7 @@ func (c *Controller) childEvent(e cache.Event) {
 	case !e.New.Deleting():
 		c.config.Kind.Orphan(e.New, func(key parent.Key) {
 			c.parents.of(key).settling.Outside(time.Now())
-			c.pool.EnqueueBecause(key, workqueue.Live, c.childChanged(v1alpha1.SyncChildChanged, e))
+			c.queue.Add(key, queue.Live, c.childChanged(v1alpha1.SyncChildChanged, e))
 		})
 	}
 }
@@ -118,7 +118,7 @@ func sameController(before, after *object.Object) bool {
 // enqueueOwner enqueues the parent that controls a child, if it is one of this controller (docs/reference/contract.md#s5.2).
 func (c *Controller) enqueueOwner(child *object.Object, reason v1alpha1.SyncReason, e cache.Event) {
 	if s, o, ok := c.owner(child); ok {
-		c.pool.EnqueueBecause(s.key(o), workqueue.Live, c.childChanged(reason, e))
+		c.queue.Add(s.key(o), queue.Live, c.childChanged(reason, e))
 	}
 }
 
@@ -164,7 +164,7 @@ func (c *Controller) enqueueAll(ctx context.Context, reason v1alpha1.SyncReason,
 		for _, s := range c.config.Sources {
 			for o := range s.informer.All("") {
 				if key := s.key(o); c.relevant(s, o) && which(key, o) {
-					c.pool.EnqueueBecause(key, workqueue.Resync, trigger.Of(reason))
+					c.queue.Add(key, queue.Resync, trigger.Of(reason))
 				}
 			}
 		}
@@ -176,7 +176,7 @@ func (c *Controller) enqueueAll(ctx context.Context, reason v1alpha1.SyncReason,
 func (c *Controller) forget(s *Source, key parent.Key) {
 	r := c.parents.remove(key)
 	c.config.Kind.Forget(key)
-	c.pool.Forget(key)
+	c.queue.Forget(key)
 	c.left(r, s.root(key))
 	c.active()
 }
@@ -197,7 +197,7 @@ func (s *Source) root(key parent.Key) webhook.RootKey {
 // credentialsChanged retries failed parents: credentials may have been the cause.
 func (c *Controller) credentialsChanged(r credentials.Reference) {
 	if c.hooks.Reads(webhook.Reference(r)) {
-		c.pool.RetryFailed(nil)
+		c.queue.RetryFailed(nil)
 		select {
 		case c.recheck <- struct{}{}:
 		default:
@@ -208,7 +208,7 @@ func (c *Controller) credentialsChanged(r credentials.Reference) {
 // kindsChanged retries parents whose customize hook names a kind that was not served, has children tried of which the API server may make
 // something else now, and has it looked whether responses of the customize hook name kinds that are served in another way.
 func (c *Controller) kindsChanged() {
-	c.pool.RetryFailed(func(err error) bool {
+	c.queue.RetryFailed(func(err error) bool {
 		rule, ok := errors.AsType[*related.RuleError](err)
 		return ok && rule.Unresolved
 	})
@@ -283,14 +283,14 @@ func (c *Controller) notAsShown(key parent.Key, before, written *object.Object, 
 		c.statusChanged(key)
 	}
 	if parentState(before).Content != parentState(written).Content {
-		c.pool.Enqueue(key, workqueue.Live)
+		c.queue.Add(key, queue.Live)
 	}
 }
 
 // statusChanged enqueues a parent with another status than what hooks were shown, as the event of an own write does.
 func (c *Controller) statusChanged(key parent.Key) {
 	if !c.byResource[key.Resource()].IgnoreStatus {
-		c.pool.EnqueueBecause(key, workqueue.SelfTriggered, trigger.Of(v1alpha1.SyncOwnWrite))
+		c.queue.Add(key, queue.SelfTriggered, trigger.Of(v1alpha1.SyncOwnWrite))
 	}
 }
 

@@ -33,9 +33,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -235,7 +234,7 @@ func (c *Controller) wayOut(key parent.Key, o *object.Object, err error) string 
 // longest, those that fail first.
 func (c *Controller) stuck(now time.Time) (n int, at string) {
 	n, key := c.parents.late(now)
-	failed, _ := c.pool.LongestFailing(func(f worker.Failed) bool {
+	failed, _ := c.queue.LongestFailing(func(f queue.Failed) bool {
 		lasts, waits := c.parents.lasts(f.Key, now)
 		if waits && lasts >= finalizeFailing && lasts < finalizeLimit {
 			n++
@@ -289,7 +288,7 @@ func (s *Sync) RemoveFinalizer(ctx context.Context) error {
 		})
 	})
 	if mistaken {
-		c.pool.Enqueue(s.Key, workqueue.Live)
+		c.queue.Add(s.Key, queue.Live)
 	}
 	if err != nil {
 		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)

@@ -35,9 +35,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -64,8 +63,8 @@ func (c *Controller) active() {
 // Health returns how the controller is doing.
 func (c *Controller) Health() State {
 	s := State{
-		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Troubled: c.hooks.Troubled(), Parents: c.parents.len(), Failing: c.pool.Failing(),
-		Permission: c.shared.Access.State(), Paused: c.paused.Load(), UnderWay: c.pool.UnderWay(),
+		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Troubled: c.hooks.Troubled(), Parents: c.parents.len(), Failing: c.queue.Failing(),
+		Permission: c.shared.Access.State(), Paused: c.paused.Load(), UnderWay: c.queue.UnderWay(),
 		Object: c.config.Definition.KubectlName(),
 	}
 	if held, ok := c.guard.Held(); ok {
@@ -86,8 +85,8 @@ func (c *Controller) Health() State {
 		})
 	}
 	if s.AllFailing() {
-		var first worker.Failed
-		if first, s.Unserved = c.pool.LongestFailing(func(f worker.Failed) bool { return onlyUnserved(f.Err) }); first.Err != nil {
+		var first queue.Failed
+		if first, s.Unserved = c.queue.LongestFailing(func(f queue.Failed) bool { return onlyUnserved(f.Err) }); first.Err != nil {
 			s.Error = fmt.Sprintf("%s: %s", first.Key, eventrecorder.Shorten(message(first.Err), maxMessage))
 		}
 	}
@@ -99,12 +98,12 @@ func (c *Controller) Health() State {
 // needed the hook are gone or being finalized.
 func (c *Controller) blocks(name hook.Name) bool {
 	switch {
-	case c.parents.len() == 0 || c.pool.Retrying() == 0:
+	case c.parents.len() == 0 || c.queue.Retrying() == 0:
 		return false
 	case name == hook.Finalize:
 		return c.hooks.Sync == nil
 	case name == hook.Customize:
-		return c.pool.Counters.Syncs.Load() == 0
+		return c.queue.Counters.Syncs.Load() == 0
 	default:
 		return true
 	}
@@ -112,11 +111,11 @@ func (c *Controller) blocks(name hook.Name) bool {
 
 // Counters returns what the controller did so far.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
-	failing := c.pool.Failing()
+	failing := c.queue.Failing()
 	return &v1alpha1.ControllerCounters{
-		Parents: int64(c.parents.len()), Syncs: c.pool.Counters.Syncs.Load(), FailedSyncs: c.pool.Counters.Failed.Load(),
+		Parents: int64(c.parents.len()), Syncs: c.queue.Counters.Syncs.Load(), FailedSyncs: c.queue.Counters.Failed.Load(),
 		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
-		Failing: int64(failing), Pending: int64(c.pool.Pending()), Synced: int64(max(0, c.parents.len()-c.parents.total().unsynced-failing)),
+		Failing: int64(failing), Pending: int64(c.queue.Pending()), Synced: int64(max(0, c.parents.len()-c.parents.total().unsynced-failing)),
 		Unsettled: c.countUnsettled(),
 	}
 }
@@ -140,13 +139,13 @@ func (c *Controller) Hooks() []v1alpha1.HookStatus { return c.hooks.Statuses() }
 // LastErrors returns the errors of parents whose last sync failed, the latest first.
 func (c *Controller) LastErrors() []v1alpha1.ParentError {
 	var list []v1alpha1.ParentError
-	for _, e := range c.pool.Errors() {
+	for _, e := range c.queue.Errors() {
 		list = append(list, parentError(e))
 	}
 	return list
 }
 
-func parentError(e worker.Failed) v1alpha1.ParentError {
+func parentError(e queue.Failed) v1alpha1.ParentError {
 	return v1alpha1.ParentError{
 		Group: e.Key.Resource().Group, Resource: e.Key.Resource().Resource, Namespace: e.Key.Namespace, Name: e.Key.Name,
 		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: eventrecorder.Shorten(message(e.Err), maxMessage),
@@ -216,14 +215,14 @@ func (c *Controller) permitted(released bool) {
 	defer c.active()
 	if released {
 		for _, key := range c.parents.restart() {
-			c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
+			c.queue.Add(key, queue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
 		}
 		for _, r := range c.parents.all() {
-			c.pool.Release(r.key)
+			c.queue.Release(r.key)
 		}
 		c.retryOutdated()
 	}
-	c.pool.RetryFailed(func(err error) bool { return access.IsNotPermitted(err) || forbidden(err) })
+	c.queue.RetryFailed(func(err error) bool { return access.IsNotPermitted(err) || forbidden(err) })
 	select {
 	case c.recheck <- struct{}{}:
 	default:

@@ -41,8 +41,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
@@ -88,7 +88,7 @@ func (c *Controller) Resync(parents []v1alpha1.ParentReference) int {
 		if r := c.parents.of(key); !r.gone.Load() {
 			r.settling.Outside(time.Now()) // Who asks for it has changed a hook, perhaps.
 			c.customizer.AskAgain(key)
-			c.pool.EnqueueBecause(key, workqueue.Live, trigger.Of(v1alpha1.SyncResyncRequested))
+			c.queue.Add(key, queue.Live, trigger.Of(v1alpha1.SyncResyncRequested))
 			n++
 		}
 	}
@@ -280,7 +280,7 @@ func (c *Controller) State(p v1alpha1.ParentReference, only v1alpha1.ParentState
 	if s == nil {
 		return v1alpha1.ControllerParent{}, false
 	}
-	progress, look := c.parents.progress(s.record), c.pool.Look(key)
+	progress, look := c.parents.progress(s.record), c.queue.Look(key)
 	state := v1alpha1.ControllerParent{
 		ParentReference: p, Retries: int32(min(look.Retries, 1<<30)), //nolint:gosec // It fits.
 	}

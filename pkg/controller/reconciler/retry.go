@@ -22,8 +22,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -99,16 +99,16 @@ func (c *Controller) retryChild(ctx context.Context, o outdatedChild) bool {
 	if !ok || !c.relevant(o.source, p) {
 		return true
 	}
-	if !c.pool.Take(o.record.key) {
+	if !c.queue.Take(o.record.key) {
 		return false
 	}
-	defer c.pool.Done(o.record.key)
+	defer c.queue.Done(o.record.key)
 	if c.expectations.Expects(o.record.key) {
 		return false
 	}
 	if c.children.Retry(ctx, &o.record.children, p, o.child) && !o.record.gone.Load() {
 		o.record.settling.Outside(time.Now())
-		c.pool.EnqueueBecause(o.record.key, workqueue.Resync, trigger.Of(v1alpha1.SyncKindChanged))
+		c.queue.Add(o.record.key, queue.Resync, trigger.Of(v1alpha1.SyncKindChanged))
 	}
 	return true
 }

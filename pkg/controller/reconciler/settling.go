@@ -40,8 +40,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
@@ -97,7 +97,7 @@ func (c *Controller) holdsBack(key parent.Key) bool {
 	if wait <= 0 {
 		return false
 	}
-	c.pool.EnqueueAfter(key, wait)
+	c.queue.AddAfter(key, wait)
 	return true
 }
 
@@ -113,7 +113,7 @@ func (c *Controller) relatedChanged(key parent.Key, e cache.Event, why trigger.T
 	if !found || o.UID() != p.UID() && (!o.ControlledBy(p.UID()) || !c.config.Kind.Owns(o)) {
 		c.parents.of(key).settling.Related(trigger.Shown(e.Old, e.New))
 	}
-	c.pool.EnqueueBecause(key, workqueue.Live, why)
+	c.queue.Add(key, queue.Live, why)
 }
 
 // strippedBy takes note that another client has taken the finalizer off a parent.
@@ -385,7 +385,7 @@ func (s *Sync) insist(
 		return nil, s.outpaced()
 	}
 	written, err := write(s.stored)
-	if !apierrors.IsConflict(err) || c.pool.Conflicts(s.Key) < insistAfter {
+	if !apierrors.IsConflict(err) || c.queue.Conflicts(s.Key) < insistAfter {
 		return written, err
 	}
 	shown := cmp.Or(s.insistent, s.stored)

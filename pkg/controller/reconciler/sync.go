@@ -37,10 +37,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -137,7 +137,7 @@ type turn struct {
 }
 
 // traced is sync within a span.
-func (c *Controller) traced(ctx context.Context, key parent.Key, why trigger.Begun, t turn) (result worker.Result, err error) {
+func (c *Controller) traced(ctx context.Context, key parent.Key, why trigger.Begun, t turn) (result queue.Result, err error) {
 	if c.tracer == nil {
 		return c.sync(ctx, key, why, t)
 	}
@@ -155,11 +155,11 @@ func (c *Controller) traced(ctx context.Context, key parent.Key, why trigger.Beg
 }
 
 // sync reconciles one parent (docs/reference/contract.md#s6, docs/reference/contract.md#s17.3).
-func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun, t turn) (worker.Result, error) {
+func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun, t turn) (queue.Result, error) {
 	began := time.Now()
 	s := c.open(key, t)
 	if s == nil {
-		return worker.Result{}, nil
+		return queue.Result{}, nil
 	}
 	s.recording = c.history.Begin(key, why)
 	uid := s.Parent.UID()
@@ -184,7 +184,7 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 	if !left {
 		pause = c.settle(ctx, s, err) // What a sync that fails has written may cause the next one, without a back-off.
 	}
-	var next worker.Sync
+	var next queue.Sync
 	if !left && err == nil {
 		if next, why = s.goOn(); next == nil {
 			err = s.writeLeft(ctx)
@@ -195,14 +195,14 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun
 		if err != nil {
 			klog.FromContext(ctx).V(4).Info("Sync of a parent that left failed", "parent", key, "err", err)
 		}
-		return worker.Result{}, nil
+		return queue.Result{}, nil
 	}
-	again := worker.Earliest(worker.Earliest(s.Decision.ResyncAfter, s.result.Again), s.claims.again)
+	again := queue.Earliest(queue.Earliest(s.Decision.ResyncAfter, s.result.Again), s.claims.again)
 	if err == nil {
 		c.parents.synced(s.record)
-		again = worker.Earliest(again, pause)
+		again = queue.Earliest(again, pause)
 	}
-	return worker.Result{ResyncAfter: again, Next: next, Why: why}, err
+	return queue.Result{ResyncAfter: again, Next: next, Why: why}, err
 }
 
 // mayGoOn reports whether another sync may follow at once, because this one wrote children, all of which the informers show as it left them.
@@ -213,16 +213,16 @@ func (s *Sync) mayGoOn() bool {
 }
 
 // goOn begins the sync that follows at once, and returns it; nil if none does.
-func (s *Sync) goOn() (next worker.Sync, why trigger.Begun) {
+func (s *Sync) goOn() (next queue.Sync, why trigger.Begun) {
 	c, left := s.controller, turn{passes: s.passes + 1, unwritten: s.unwritten}
 	if s.Parent == nil || !s.mayGoOn() {
 		return nil, why
 	}
-	why, ok := c.pool.GoOn(s.Key)
+	why, ok := c.queue.GoOn(s.Key)
 	if !ok {
 		return nil, why
 	}
-	return func(ctx context.Context, key parent.Key, why trigger.Begun) (worker.Result, error) {
+	return func(ctx context.Context, key parent.Key, why trigger.Begun) (queue.Result, error) {
 		return c.traced(ctx, key, why, left)
 	}, why
 }

@@ -33,8 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/workqueue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 )
 
 // Wrote takes the state of the parent after a write, and what was written over.
@@ -100,7 +99,7 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 		})
 	})
 	if mistaken {
-		c.pool.Enqueue(s.Key, workqueue.Live)
+		c.queue.Add(s.Key, queue.Live)
 	}
 	if err != nil {
 		c.outdated(s.Key, s.Source, s.stored, err)
@@ -253,7 +252,7 @@ func (s *Sync) LeavesOwner(ctx context.Context, t client.Target, o *object.Objec
 	if !leaves || s.preview != nil {
 		return leaves
 	}
-	s.claims.again = worker.Earliest(s.claims.again, max(time.Until(until), time.Millisecond))
+	s.claims.again = queue.Earliest(s.claims.again, max(time.Until(until), time.Millisecond))
 	if !reported {
 		s.claims.reported = append(s.claims.reported, key)
 		c.children.ReportClaims(ctx, s.Key, s.Parent, o, t, adopts)

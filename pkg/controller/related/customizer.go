@@ -41,8 +41,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -129,7 +129,7 @@ type Asked struct {
 	Finalizing bool
 }
 
-// Related returns the related objects of a parent. The error is a *worker.WaitError while the objects are not all known.
+// Related returns the related objects of a parent. The error is a *queue.WaitError while the objects are not all known.
 func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error) {
 	if z.config.Hook == nil {
 		return nil, nil
@@ -158,7 +158,7 @@ func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error)
 	// The index comes first: what changes from here on enqueues the parent.
 	z.post(a.Key, rules)
 	if missing := unsynced(rules, used.informer); len(missing) > 0 {
-		return nil, &worker.WaitError{For: listing(missing), Done: func(ctx context.Context) bool { return used.await(ctx, missing) }}
+		return nil, &queue.WaitError{For: listing(missing), Done: func(ctx context.Context) bool { return used.await(ctx, missing) }}
 	}
 	groups := Select(rules, used.informer)
 	result := make([]wire.Group, len(groups))

@@ -40,9 +40,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -213,7 +213,7 @@ func TestRelatedObjectsAreWaitedForAndThenSelected(t *testing.T) {
 	s := newScene(t, hook.RelatedResourceRule{APIVersion: "v1", Resource: "configmaps", LabelSelector: labeled("app")})
 	p := parse(t, "Thing", "ns", "p", 1, `,"generation":1`)
 	_, err := s.related(p)
-	waiting, ok := errors.AsType[*worker.WaitError](err)
+	waiting, ok := errors.AsType[*queue.WaitError](err)
 	if !ok {
 		t.Fatalf("the error is %v, want that the objects are not listed yet", err)
 	}
@@ -364,15 +364,15 @@ func TestInformersThatNoRuleNeedsAreGivenBack(t *testing.T) {
 		APIVersion: "v1", Resource: "configmaps", LabelSelector: labeled("app"), NamespaceSelector: labeled("team"),
 	}
 	s := newScene(t, selecting)
-	var waiting *worker.WaitError
+	var waiting *queue.WaitError
 	relate := func(name string, generation int, rules ...hook.RelatedResourceRule) {
 		t.Helper()
 		s.rules = rules
 		_, err := s.related(parse(t, "Thing", "ns", name, generation, fmt.Sprintf(`,"generation":%d`, generation)))
-		if _, ok := errors.AsType[*worker.WaitError](err); err != nil && !ok {
+		if _, ok := errors.AsType[*queue.WaitError](err); err != nil && !ok {
 			t.Fatal(err)
 		}
-		waiting, _ = errors.AsType[*worker.WaitError](err)
+		waiting, _ = errors.AsType[*queue.WaitError](err)
 	}
 	relate("p", 1, selecting)
 	relate("other", 1, hook.RelatedResourceRule{APIVersion: "v1", Resource: "configmaps", LabelSelector: labeled("app")})

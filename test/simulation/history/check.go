@@ -44,7 +44,7 @@ const (
 	resyncsAfter = 2 * time.Minute
 	// margin is how much longer than a period is waited.
 	margin = 30 * time.Second
-	// longestBackoff is after how long a parent that fails is tried again at the latest (pkg/controller/workqueue).
+	// longestBackoff is after how long a parent that fails is tried again at the latest (pkg/controller/queue).
 	longestBackoff = 5 * time.Minute
 )
 

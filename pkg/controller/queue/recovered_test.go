@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package worker_test
+package queue_test
 
 import (
 	"context"
@@ -28,8 +28,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 )
 
 // TestARecoveryIsToldWhateverCameBetween has a sync that has to wait between the one that fails and the one that succeeds.
@@ -41,27 +41,27 @@ func TestARecoveryIsToldWhateverCameBetween(t *testing.T) {
 	}{
 		"Nothing":             {[]error{errors.New("boom")}, 1},
 		"AConflict":           {[]error{errors.New("boom"), conflict}, 1},
-		"AWait":               {[]error{errors.New("boom"), &worker.WaitError{For: "a cache"}, conflict}, 1},
+		"AWait":               {[]error{errors.New("boom"), &queue.WaitError{For: "a cache"}, conflict}, 1},
 		"ARequestForTime":     {[]error{errors.New("boom"), later{time.Millisecond}}, 1},
 		"FailedAgain":         {[]error{errors.New("boom"), conflict, errors.New("boom")}, 1},
-		"NothingWasToldAtAll": {[]error{conflict, &worker.WaitError{For: "a cache"}}, 0},
+		"NothingWasToldAtAll": {[]error{conflict, &queue.WaitError{For: "a cache"}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var syncs, recovered atomic.Int32
-				p, _ := run(t, worker.Config{
+				p, _ := run(t, queue.Config{
 					Recovered: func(parent.Key) { recovered.Add(1) },
-					Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+					Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 						if n := int(syncs.Add(1)); n <= len(tc.errs) {
-							return worker.Result{}, tc.errs[n-1]
+							return queue.Result{}, tc.errs[n-1]
 						}
-						return worker.Result{}, nil
+						return queue.Result{}, nil
 					},
 				})
-				p.Add(key("a"), worker.Live)
+				p.Add(key("a"), queue.Live)
 				<-time.After(time.Hour)
 				synctest.Wait()
-				p.Add(key("a"), worker.Live) // It is well already.
+				p.Add(key("a"), queue.Live) // It is well already.
 				synctest.Wait()
 				if n := int(syncs.Load()); n != len(tc.errs)+2 || recovered.Load() != tc.want {
 					t.Errorf("%d syncs, recovered %d times, want %d", n, recovered.Load(), tc.want)
@@ -76,19 +76,19 @@ func TestNothingIsToldOfAParentThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var syncs, recovered atomic.Int32
 		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed"))
-		p, _ := run(t, worker.Config{
+		p, _ := run(t, queue.Config{
 			Recovered: func(parent.Key) { recovered.Add(1) },
-			Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+			Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 				switch syncs.Add(1) {
 				case 1:
-					return worker.Result{}, errors.New("boom")
+					return queue.Result{}, errors.New("boom")
 				case 2:
-					return worker.Result{}, conflict
+					return queue.Result{}, conflict
 				}
-				return worker.Result{}, nil
+				return queue.Result{}, nil
 			},
 		})
-		p.Add(key("a"), worker.Live)
+		p.Add(key("a"), queue.Live)
 		for range 100 { // Until the second sync.
 			if synctest.Wait(); syncs.Load() == 2 {
 				break
@@ -99,7 +99,7 @@ func TestNothingIsToldOfAParentThatLeft(t *testing.T) {
 			t.Errorf("%d conflicts in a row, want 1: the failure before is none", n)
 		}
 		p.Forget(key("a"))
-		p.Add(key("a"), worker.Live)
+		p.Add(key("a"), queue.Live)
 		<-time.After(time.Hour)
 		if n := recovered.Load(); n != 0 || p.Conflicts(key("a")) != 0 {
 			t.Errorf("told %d times, %d conflicts; the parent that failed is gone", n, p.Conflicts(key("a")))
@@ -115,12 +115,12 @@ func TestNothingIsRememberedOfAParentThatLeavesDuringItsSync(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var p *worker.Queue
-				p, _ = run(t, worker.Config{Sync: func(_ context.Context, key parent.Key, _ trigger.Begun) (worker.Result, error) {
+				var p *queue.Queue
+				p, _ = run(t, queue.Config{Sync: func(_ context.Context, key parent.Key, _ trigger.Begun) (queue.Result, error) {
 					p.Forget(key)
-					return worker.Result{}, err
+					return queue.Result{}, err
 				}})
-				p.Add(key("a"), worker.Live)
+				p.Add(key("a"), queue.Live)
 				synctest.Wait()
 				if p.Conflicts(key("a")) != 0 || p.Failing() != 0 || len(p.Errors()) != 0 {
 					t.Errorf("%d conflicts, %d parents fail, errors %v; want none", p.Conflicts(key("a")), p.Failing(), p.Errors())

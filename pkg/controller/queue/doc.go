@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package worker holds the keys of the parents that one controller has to sync, and syncs them.
+// Package queue holds the keys of the parents that one controller has to sync, and syncs them.
 //
 // A Queue keeps every key at most once and gives it to one worker at a time. It knows four priorities: a change goes before a retry, a retry
 // before a sync that the controller's own writes triggered, and that before a periodic resync, so that a change never waits behind a resync of
@@ -26,4 +26,4 @@ limitations under the License.
 //
 // All that is known of a key is one item, which exists as long as there is something to know, under the one lock of the queue. It is the same
 // for composites and decorators, and knows nothing of hooks' responses or children: what a sync does is a function that it is given.
-package worker
+package queue

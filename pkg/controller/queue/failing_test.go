@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package worker_test
+package queue_test
 
 import (
 	"context"
@@ -27,8 +27,8 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 )
 
 func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
@@ -41,15 +41,15 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 			defer mu.Unlock()
 			broken[k] = is
 		}
-		p, _ := run(t, worker.Config{
+		p, _ := run(t, queue.Config{
 			Workers: 1,
-			Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
+			Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if broken[k] {
-					return worker.Result{}, errors.New(k.Name + " is broken")
+					return queue.Result{}, errors.New(k.Name + " is broken")
 				}
-				return worker.Result{}, nil
+				return queue.Result{}, nil
 			},
 			Recovered: func(k parent.Key) {
 				mu.Lock()
@@ -58,7 +58,7 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 			},
 		})
 		syncOnce := func(k parent.Key) {
-			p.Add(k, worker.Live)
+			p.Add(k, queue.Live)
 			synctest.Wait()
 			<-time.After(time.Second)
 		}
@@ -111,12 +111,12 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 func TestPendingKeysAreQueuedOrUnderWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		p, _ := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
+		p, _ := run(t, queue.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
 			<-hold
-			return worker.Result{}, errors.New(k.Name)
+			return queue.Result{}, errors.New(k.Name)
 		}})
 		for _, name := range []string{"a", "b", "c"} {
-			p.Add(key(name), worker.Live)
+			p.Add(key(name), queue.Live)
 		}
 		synctest.Wait()
 		if got := p.Pending(); got != 3 {
@@ -134,23 +134,23 @@ func TestPendingKeysAreQueuedOrUnderWork(t *testing.T) {
 func TestAParentThatIsAskedToWaitFailsNoMore(t *testing.T) {
 	for name, then := range map[string]error{
 		"postponed by its hook":    later{time.Hour},
-		"waiting for an own write": &worker.WaitError{For: "it"},
+		"waiting for an own write": &queue.WaitError{For: "it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var syncs atomic.Int64
-				p, _ := run(t, worker.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+				p, _ := run(t, queue.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 					if syncs.Add(1) == 1 {
-						return worker.Result{}, errors.New("broken")
+						return queue.Result{}, errors.New("broken")
 					}
-					return worker.Result{}, then
+					return queue.Result{}, then
 				}})
-				p.Add(key("p"), worker.Live)
+				p.Add(key("p"), queue.Live)
 				synctest.Wait()
 				if p.Failing() != 1 {
 					t.Fatalf("%d parents fail after a failure", p.Failing())
 				}
-				p.Add(key("p"), worker.Live)
+				p.Add(key("p"), queue.Live)
 				synctest.Wait()
 				if p.Failing() != 0 || len(p.Errors()) > 0 {
 					t.Errorf("%d parents fail, with %v, after sync %d", p.Failing(), p.Errors(), syncs.Load())

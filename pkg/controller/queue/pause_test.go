@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package worker_test
+package queue_test
 
 import (
 	"context"
@@ -25,27 +25,27 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 )
 
 func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun, ended atomic.Int64
 		block := make(chan struct{})
-		p, reported := run(t, worker.Config{Sync: func(ctx context.Context, _ parent.Key, _ trigger.Begun) (worker.Result, error) {
+		p, reported := run(t, queue.Config{Sync: func(ctx context.Context, _ parent.Key, _ trigger.Begun) (queue.Result, error) {
 			begun.Add(1)
 			select {
 			case <-block:
 				ended.Add(1)
-				return worker.Result{}, nil
+				return queue.Result{}, nil
 			case <-ctx.Done():
 				<-time.After(time.Second) // A request is under way.
-				return worker.Result{}, errors.New("cut short")
+				return queue.Result{}, errors.New("cut short")
 			}
 		}})
 		for _, name := range []string{"a", "b", "c"} {
-			p.Add(key(name), worker.Live)
+			p.Add(key(name), queue.Live)
 		}
 		synctest.Wait()
 		p.Pause()
@@ -58,7 +58,7 @@ func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 		if p.UnderWay() != 0 || begun.Load() != 2 || p.Pending() != 3 {
 			t.Errorf("%d syncs are under way and %d began; %d keys wait; want 0, 2 and 3", p.UnderWay(), begun.Load(), p.Pending())
 		}
-		p.Add(key("d"), worker.Resync)
+		p.Add(key("d"), queue.Resync)
 		p.Forget(key("b"))
 		close(block)
 		p.Resume()
@@ -76,13 +76,13 @@ func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 func TestAQueueThatBeginsPausedSyncsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var synced atomic.Int64
-		p, _ := build(worker.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+		p, _ := build(queue.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 			synced.Add(1)
-			return worker.Result{ResyncAfter: time.Minute}, nil
+			return queue.Result{ResyncAfter: time.Minute}, nil
 		}})
 		p.Pause()
 		stop := start(t, p)
-		p.Add(key("a"), worker.Live)
+		p.Add(key("a"), queue.Live)
 		<-time.After(time.Hour)
 		if synced.Load() != 0 {
 			t.Error("a key is synced during a pause")
@@ -106,12 +106,12 @@ func TestAQueueThatBeginsPausedSyncsNothing(t *testing.T) {
 func TestASyncThatEndsWellDuringAPauseIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var synced atomic.Int64
-		p, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+		p, _ := run(t, queue.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 			<-time.After(time.Second)
 			synced.Add(1)
-			return worker.Result{}, nil
+			return queue.Result{}, nil
 		}})
-		p.Add(key("a"), worker.Live)
+		p.Add(key("a"), queue.Live)
 		synctest.Wait()
 		p.Pause()
 		<-time.After(time.Minute)
@@ -127,23 +127,23 @@ func TestTheParentThatFailsLongestStaysTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var healthy atomic.Value
 		healthy.Store("")
-		p, _ := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
+		p, _ := run(t, queue.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
 			if healthy.Load() == k.Name {
-				return worker.Result{}, nil
+				return queue.Result{}, nil
 			}
-			return worker.Result{}, errors.New(k.Name + " is broken")
+			return queue.Result{}, errors.New(k.Name + " is broken")
 		}})
 		want := func(name string) {
 			t.Helper()
 			synctest.Wait()
-			first, _ := p.LongestFailing(func(worker.Failed) bool { return false })
+			first, _ := p.LongestFailing(func(queue.Failed) bool { return false })
 			if first.Key.Name != name || first.Err != nil && first.Err.Error() != name+" is broken" {
 				t.Errorf("%v fails longest with %v, want %q", first.Key, first.Err, name)
 			}
 		}
 		want("")
 		for _, name := range []string{"a", "b", "c"} {
-			p.Add(key(name), worker.Live)
+			p.Add(key(name), queue.Live)
 			<-time.After(time.Second)
 		}
 		for range 20 { // Retries, of which each is the latest once.
@@ -151,11 +151,11 @@ func TestTheParentThatFailsLongestStaysTheSame(t *testing.T) {
 			<-time.After(time.Second)
 		}
 		healthy.Store("a")
-		p.Add(key("a"), worker.Live)
+		p.Add(key("a"), queue.Live)
 		<-time.After(time.Second)
 		want("b")
 		healthy.Store("")
-		p.Add(key("a"), worker.Live)
+		p.Add(key("a"), queue.Live)
 		<-time.After(time.Second)
 		want("b")
 		p.Forget(key("b"))

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package worker_test
+package queue_test
 
 import (
 	"cmp"
@@ -36,8 +36,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/worker"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -51,7 +51,7 @@ func key(name string) parent.Key {
 }
 
 // run runs a queue until the test ends.
-func run(t *testing.T, c worker.Config) (q *worker.Queue, reported *sync.Map) {
+func run(t *testing.T, c queue.Config) (q *queue.Queue, reported *sync.Map) {
 	t.Helper()
 	q, reported = build(c)
 	t.Cleanup(start(t, q))
@@ -59,7 +59,7 @@ func run(t *testing.T, c worker.Config) (q *worker.Queue, reported *sync.Map) {
 }
 
 // build returns a queue with two workers, unless c has another number. The errors that it reports are kept.
-func build(c worker.Config) (q *worker.Queue, reported *sync.Map) {
+func build(c queue.Config) (q *queue.Queue, reported *sync.Map) {
 	reported = &sync.Map{}
 	c.Workers = cmp.Or(c.Workers, 2)
 	c.Failed = func(_ context.Context, k parent.Key, err error) { reported.Store(k, err) }
@@ -70,11 +70,11 @@ func build(c worker.Config) (q *worker.Queue, reported *sync.Map) {
 		c.Recovered = func(parent.Key) {}
 	}
 	c.Processed = func() {}
-	return worker.New(c), reported
+	return queue.New(c), reported
 }
 
 // start runs a queue until stop is called, which returns when the run has ended.
-func start(t *testing.T, q *worker.Queue) (stop func()) {
+func start(t *testing.T, q *queue.Queue) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var running sync.WaitGroup
@@ -93,7 +93,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 		reported bool
 	}{
 		"PlainErrorIsReported":      {"A user must see what failed.", errors.New("boom"), true},
-		"WaitingIsSilent":           {"A cache that fills is no failure.", fmt.Errorf("syncing: %w", &worker.WaitError{For: "a cache"}), false},
+		"WaitingIsSilent":           {"A cache that fills is no failure.", fmt.Errorf("syncing: %w", &queue.WaitError{For: "a cache"}), false},
 		"ConflictIsSilent":          {"The next sync sees what the other writer wrote.", fmt.Errorf("writing: %w", conflict), false},
 		"ConflictsJoinedAreSilent":  {"Several conflicts are still conflicts.", errors.Join(conflict, conflict), false},
 		"ConflictWithFailureIsLoud": {"A conflict must not hide a failure beside it.", errors.Join(conflict, errors.New("boom")), true},
@@ -105,7 +105,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 			"Retry-After must not hide a failure beside it.", errors.Join(fmt.Errorf("calling: %w", later{time.Millisecond}), refused), true,
 		},
 		"WaitingWithFailureIsLoud": {
-			"Nor a cache that fills.", errors.Join(&worker.WaitError{For: "a cache"}, refused), true,
+			"Nor a cache that fills.", errors.Join(&queue.WaitError{For: "a cache"}, refused), true,
 		},
 		"PostponedByTheHookIsSilent": {"A hook that asks for patience has not failed.", fmt.Errorf("calling: %w", later{time.Millisecond}), false},
 		"PostponedWithoutTimeBacksOff": {
@@ -115,16 +115,16 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
 			again := make(chan struct{})
-			p, reported := run(t, worker.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+			p, reported := run(t, queue.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 				switch calls.Add(1) {
 				case 1:
-					return worker.Result{}, tc.err
+					return queue.Result{}, tc.err
 				case 2:
 					close(again)
 				}
-				return worker.Result{}, nil
+				return queue.Result{}, nil
 			}})
-			p.Add(key("a"), worker.Live)
+			p.Add(key("a"), queue.Live)
 			<-again
 			if _, got := reported.Load(key("a")); got != tc.reported {
 				t.Errorf("reported = %v, want %v: %s", got, tc.reported, tc.reason)
@@ -139,17 +139,17 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 func TestAPanicStopsNothing(t *testing.T) {
 	var calls atomic.Int32
 	done := make(chan struct{})
-	p, reported := run(t, worker.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
+	p, reported := run(t, queue.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
 		if k == key("bad") && calls.Add(1) == 1 {
 			panic(k)
 		}
 		if k == key("good") {
 			close(done)
 		}
-		return worker.Result{}, nil
+		return queue.Result{}, nil
 	}})
-	p.Add(key("bad"), worker.Live)
-	p.Add(key("good"), worker.Live)
+	p.Add(key("bad"), queue.Live)
+	p.Add(key("good"), queue.Live)
 	<-done
 	if _, ok := reported.Load(key("bad")); !ok {
 		t.Error("a panic of one parent's sync was not reported")
@@ -160,32 +160,32 @@ func TestAPanicStopsNothing(t *testing.T) {
 func TestAWorkerGoesOnWithTheSyncThatFollows(t *testing.T) {
 	var order []string
 	done := make(chan struct{})
-	var p *worker.Queue
-	next := func(_ context.Context, k parent.Key, why trigger.Begun) (worker.Result, error) {
+	var p *queue.Queue
+	next := func(_ context.Context, k parent.Key, why trigger.Begun) (queue.Result, error) {
 		order = append(order, "next "+k.Name)
 		if n := len(why.Triggers.Kept()); n != 1 {
 			t.Errorf("the sync that follows has %d triggers", n)
 		}
-		return worker.Result{}, errors.New("boom")
+		return queue.Result{}, errors.New("boom")
 	}
 	built := make(chan struct{})
-	p, reported := run(t, worker.Config{Workers: 1, Triggers: true, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
+	p, reported := run(t, queue.Config{Workers: 1, Triggers: true, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
 		<-built
 		if order = append(order, k.Name); k == key("b") {
 			close(done)
 		}
 		if k != key("a") || len(order) > 1 {
-			return worker.Result{}, nil
+			return queue.Result{}, nil
 		}
 		if _, ok := p.GoOn(k); ok {
 			t.Error("it goes on although nothing asks for it")
 		}
-		p.Add(key("b"), worker.Live)
-		p.Add(k, worker.Live, trigger.Of(v1alpha1.SyncChildChanged))
+		p.Add(key("b"), queue.Live)
+		p.Add(k, queue.Live, trigger.Of(v1alpha1.SyncChildChanged))
 		why, _ := p.GoOn(k)
-		return worker.Result{Next: next, Why: why}, nil
+		return queue.Result{Next: next, Why: why}, nil
 	}})
-	p.Add(key("a"), worker.Live)
+	p.Add(key("a"), queue.Live)
 	close(built)
 	<-done
 	if want := []string{"a", "next a", "b"}; !slices.Equal(order[:3], want) {
@@ -199,7 +199,7 @@ func TestAWorkerGoesOnWithTheSyncThatFollows(t *testing.T) {
 func TestAPanicBesideTheSyncStopsNoWorker(t *testing.T) {
 	var panicked atomic.Bool
 	done := make(chan struct{})
-	p, _ := run(t, worker.Config{
+	p, _ := run(t, queue.Config{
 		Workers: 1,
 		Ready: func(parent.Key) bool {
 			if panicked.CompareAndSwap(false, true) {
@@ -207,32 +207,32 @@ func TestAPanicBesideTheSyncStopsNoWorker(t *testing.T) {
 			}
 			return true
 		},
-		Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+		Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 			close(done)
-			return worker.Result{}, nil
+			return queue.Result{}, nil
 		},
 	})
-	p.Add(key("bad"), worker.Live)
-	p.Add(key("good"), worker.Live)
+	p.Add(key("bad"), queue.Live)
+	p.Add(key("good"), queue.Live)
 	<-done
 }
 
 func TestAKeyIsHeldBackUntilItIsReleased(t *testing.T) {
 	var ready atomic.Bool
 	held, synced := make(chan struct{}, 1), make(chan struct{})
-	p, _ := run(t, worker.Config{
+	p, _ := run(t, queue.Config{
 		Ready: func(parent.Key) bool {
 			if !ready.Load() {
 				held <- struct{}{}
 			}
 			return ready.Load()
 		},
-		Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+		Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 			close(synced)
-			return worker.Result{}, nil
+			return queue.Result{}, nil
 		},
 	})
-	p.Add(key("a"), worker.Live)
+	p.Add(key("a"), queue.Live)
 	<-held
 	select {
 	case <-synced:
@@ -247,14 +247,14 @@ func TestAKeyIsHeldBackUntilItIsReleased(t *testing.T) {
 func TestResyncAfterSyncsAgain(t *testing.T) {
 	var calls atomic.Int32
 	again := make(chan struct{})
-	p, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+	p, _ := run(t, queue.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 		if calls.Add(1) == 2 {
 			close(again)
-			return worker.Result{}, nil
+			return queue.Result{}, nil
 		}
-		return worker.Result{ResyncAfter: time.Millisecond}, nil
+		return queue.Result{ResyncAfter: time.Millisecond}, nil
 	}})
-	p.Add(key("a"), worker.Live)
+	p.Add(key("a"), queue.Live)
 	<-again
 }
 
@@ -263,22 +263,22 @@ func TestASyncUnderWayIsGivenTimeAtTheEnd(t *testing.T) {
 		takes time.Duration
 		want  error
 	}{
-		"Enough":    {worker.Grace - time.Second, nil},
+		"Enough":    {queue.Grace - time.Second, nil},
 		"NotEnough": {time.Hour, errStopped},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var interrupted error
-				p, _ := build(worker.Config{Sync: func(ctx context.Context, _ parent.Key, _ trigger.Begun) (worker.Result, error) {
+				p, _ := build(queue.Config{Sync: func(ctx context.Context, _ parent.Key, _ trigger.Begun) (queue.Result, error) {
 					select {
 					case <-time.After(tc.takes):
 					case <-ctx.Done():
 					}
 					interrupted = context.Cause(ctx)
-					return worker.Result{}, ctx.Err()
+					return queue.Result{}, ctx.Err()
 				}})
 				stop := start(t, p)
-				p.Add(key("a"), worker.Live)
+				p.Add(key("a"), queue.Live)
 				synctest.Wait()
 				if stop(); !errors.Is(interrupted, tc.want) {
 					t.Errorf("the sync was interrupted by %v, want %v", interrupted, tc.want)
@@ -292,25 +292,25 @@ func TestMetricsShowWhatAQueueDoes(t *testing.T) {
 	m := metrics.NewController("CompositeController", "queue-test")
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", errors.New("not allowed"))
 	stuck, release := make(chan struct{}), make(chan struct{})
-	p, _ := run(t, worker.Config{
+	p, _ := run(t, queue.Config{
 		Metrics: m,
 		Ready:   func(k parent.Key) bool { return k.Name != "held" },
-		Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (worker.Result, error) {
+		Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
 			switch k.Name {
 			case "stuck":
 				close(stuck)
 				<-release
 			case "refused":
-				return worker.Result{}, refused
+				return queue.Result{}, refused
 			case "postponed":
-				return worker.Result{}, later{time.Hour}
+				return queue.Result{}, later{time.Hour}
 			}
-			return worker.Result{ResyncAfter: time.Hour}, nil
+			return queue.Result{ResyncAfter: time.Hour}, nil
 		},
 	})
 	m.CountParents(func() int { return 10 })
 	for _, name := range []string{"fine", "held", "refused", "postponed", "stuck"} {
-		p.Add(key(name), worker.Live)
+		p.Add(key(name), queue.Live)
 	}
 	<-stuck
 	want := map[string]float64{
@@ -388,13 +388,13 @@ func TestErrorsThatUsuallyPassAreReportedWhenTheyLast(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
 			enough := make(chan struct{})
-			p, reported := run(t, worker.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+			p, reported := run(t, queue.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 				if calls.Add(1) == 10 {
 					close(enough)
 				}
-				return worker.Result{}, fmt.Errorf("writing: %w", tc.err)
+				return queue.Result{}, fmt.Errorf("writing: %w", tc.err)
 			}})
-			p.Add(key("a"), worker.Live)
+			p.Add(key("a"), queue.Live)
 			<-enough
 			if _, got := reported.Load(key("a")); got != tc.reported {
 				t.Errorf("reported = %v, want %v: %s", got, tc.reported, tc.reason)
@@ -418,22 +418,22 @@ func TestAConflictDoesNotWaitAsLongAsTheFailuresBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls, failed, again := 0, make(chan struct{}), make(chan struct{})
-				p, _ := run(t, worker.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+				p, _ := run(t, queue.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 					switch calls++; {
 					case calls < failures:
-						return worker.Result{}, errors.New("boom")
+						return queue.Result{}, errors.New("boom")
 					case calls == failures:
 						close(failed)
-						return worker.Result{}, errors.New("boom")
+						return queue.Result{}, errors.New("boom")
 					case calls == failures+1:
-						return worker.Result{}, fmt.Errorf("writing: %w", tc.err)
+						return queue.Result{}, fmt.Errorf("writing: %w", tc.err)
 					}
 					close(again)
-					return worker.Result{}, nil
+					return queue.Result{}, nil
 				}})
-				p.Add(key("a"), worker.Live)
+				p.Add(key("a"), queue.Live)
 				<-failed
-				p.Add(key("a"), worker.Live)
+				p.Add(key("a"), queue.Live)
 				began := time.Now()
 				<-again
 				if took := time.Since(began); took < time.Second != tc.soon {
@@ -459,11 +459,11 @@ func TestWaitingEndsWithItsCause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls, begun, ended int // Nothing else runs while the test looks.
-				p, _ := run(t, worker.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (worker.Result, error) {
+				p, _ := run(t, queue.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
 					if calls++; !tc.syncs[calls-1] {
-						return worker.Result{}, nil
+						return queue.Result{}, nil
 					}
-					return worker.Result{}, &worker.WaitError{For: "an informer", Done: func(ctx context.Context) bool {
+					return queue.Result{}, &queue.WaitError{For: "an informer", Done: func(ctx context.Context) bool {
 						begun++
 						<-ctx.Done()
 						ended++
@@ -472,7 +472,7 @@ func TestWaitingEndsWithItsCause(t *testing.T) {
 				}})
 				waits := 0
 				for n, wait := range tc.syncs {
-					p.Add(key("a"), worker.Live)
+					p.Add(key("a"), queue.Live)
 					if wait {
 						waits++
 					}
@@ -494,16 +494,16 @@ func TestWaitingEndsWithItsCause(t *testing.T) {
 func TestASyncFollowsAtOnceWhenItsWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, there := 0, make(chan struct{})
-		p, _ := run(t, worker.Config{Workers: 1, Triggers: true, Sync: func(_ context.Context, _ parent.Key, why trigger.Begun) (worker.Result, error) {
+		p, _ := run(t, queue.Config{Workers: 1, Triggers: true, Sync: func(_ context.Context, _ parent.Key, why trigger.Begun) (queue.Result, error) {
 			if calls++; calls == 1 {
-				return worker.Result{}, &worker.WaitError{For: "an informer", Done: func(context.Context) bool { <-there; return true }}
+				return queue.Result{}, &queue.WaitError{For: "an informer", Done: func(context.Context) bool { <-there; return true }}
 			}
 			if kept := why.Triggers.Kept(); len(kept) != 1 || kept[0].Reason != v1alpha1.SyncWaitEnded {
 				t.Errorf("it is synced because of %v", kept)
 			}
-			return worker.Result{}, nil
+			return queue.Result{}, nil
 		}})
-		p.Add(key("a"), worker.Live)
+		p.Add(key("a"), queue.Live)
 		synctest.Wait()
 		close(there)
 		if synctest.Wait(); calls != 2 {

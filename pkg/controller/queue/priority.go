@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package worker
+package queue
 
 // Priority says how urgent a key is. The smaller value goes first.
 type Priority int8
