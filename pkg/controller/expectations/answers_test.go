@@ -21,8 +21,8 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // writers are the parents of several controllers of one process, which write objects because of others.
@@ -48,7 +48,7 @@ func (w *writers) write(name string, because ...uint64) uint64 {
 	e := w.of(name)
 	e.Because = func(parent.Key) []uint64 { return because }
 	e.Wrote(parent.Key{Name: name}, w.informer, o)
-	return trigger.Version(o)
+	return history.Version(o)
 }
 
 func (w *writers) answers(name string, version uint64) bool {

@@ -31,8 +31,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // Limit is how long a parent waits at most for the informers to show its writes (docs/reference/compatibility.md#d5.2).
@@ -105,14 +105,14 @@ func New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
 // write, and has the version from before it: it is expected to disappear.
 func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object.Object) {
 	if !parent.Ended(o) {
-		e.made(key, trigger.Version(o)) // Before handlers are called with it.
+		e.made(key, history.Version(o)) // Before handlers are called with it.
 		if o.Deleting() {
-			e.made(key, trigger.Deleted(o)) // It may be this write that deleted it.
+			e.made(key, history.Deleted(o)) // It may be this write that deleted it.
 		}
 		e.wroteVersion(key, informer, o.ResourceVersion(), informer.Wrote(o))
 		return
 	}
-	e.made(key, trigger.Deleted(o))
+	e.made(key, history.Deleted(o))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.watching(informer)
@@ -154,7 +154,7 @@ func (e *Expectations) wroteVersion(key parent.Key, informer *cache.Informer, ve
 
 // Deleted expects an object that a sync of the parent key deleted to be gone or being deleted.
 func (e *Expectations) Deleted(key parent.Key, informer *cache.Informer, o *object.Object) {
-	e.made(key, trigger.Deleted(o))
+	e.made(key, history.Deleted(o))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.watching(informer)
@@ -168,7 +168,7 @@ func (e *Expectations) Deleted(key parent.Key, informer *cache.Informer, o *obje
 // Gone is Deleted for an object of which the response says that it is gone, unless the informer takes that over at once ([cache.Informer.Gone]),
 // whose handlers are called then. It is the object in the version that was deleted.
 func (e *Expectations) Gone(key parent.Key, informer *cache.Informer, o *object.Object) {
-	e.made(key, trigger.Deleted(o)) // Before handlers are called with it.
+	e.made(key, history.Deleted(o)) // Before handlers are called with it.
 	e.await(informer, o.UID(), true)
 	if !informer.Gone(o) {
 		e.await(informer, o.UID(), false)

@@ -81,7 +81,7 @@ func (v *ownVersions) get(version uint64) causes {
 	return v.led[version]
 }
 
-// Answers reports whether a state of an object, for which a version stands ([trigger.Version], [trigger.Deleted]), was made by a controller of the
+// Answers reports whether a state of an object, for which a version stands ([history.Version], [history.Deleted]), was made by a controller of the
 // registry because of what a sync of a parent of these expectations wrote, directly or by way of few others, lately.
 func (e *Expectations) Answers(key parent.Key, version uint64) bool {
 	return e.registry != nil && e.registry.own.get(version).has(e.id(key))

@@ -39,8 +39,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -114,7 +114,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		Recorder:       recorder,
 		Handlers:       &reconciler.Handlers{},
 		RequestBudget:  webhook.NewBudget(options.HookRequestBudget),
-		History:        synchistory.NewRing(options.SyncHistoryBytes),
+		History:        history.NewRing(options.SyncHistoryBytes),
 		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),
 		EtagBudget:     webhook.NewBudget(options.HookEtagBudget),
 		ShuttingDown:   shuttingDown,

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 )
 
 const (
@@ -130,12 +130,12 @@ func (q *Queue) due() time.Duration {
 		if i.due() > now {
 			return i.due()
 		}
-		p, why := none, make([]trigger.Trigger, 0, 2)
+		p, why := none, make([]history.Trigger, 0, 2)
 		if i.retryAt != unset && i.retryAt <= now {
-			p, i.retryAt, why = Retry, unset, append(why, trigger.Of(v1alpha1.SyncRetry))
+			p, i.retryAt, why = Retry, unset, append(why, history.Of(v1alpha1.SyncRetry))
 		}
 		if i.resyncAt != unset && i.resyncAt <= now {
-			p, i.resyncAt, why = min(p, i.resyncPriority), unset, append(why, trigger.Of(v1alpha1.SyncTimer))
+			p, i.resyncAt, why = min(p, i.resyncPriority), unset, append(why, history.Of(v1alpha1.SyncTimer))
 		}
 		q.schedule(i)
 		q.add(i, p, why...)

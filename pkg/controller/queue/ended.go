@@ -24,7 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -143,7 +143,7 @@ func (q *Queue) await(ctx context.Context, i *item, e *WaitError) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if done && err == nil && ctx.Err() == nil {
-			q.add(i, Live, trigger.Of(v1alpha1.SyncWaitEnded))
+			q.add(i, Live, history.Of(v1alpha1.SyncWaitEnded))
 		}
 	})
 }

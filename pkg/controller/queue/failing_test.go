@@ -26,9 +26,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
@@ -43,7 +43,7 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 		}
 		p, _ := run(t, queue.Config{
 			Workers: 1,
-			Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
+			Sync: func(_ context.Context, k parent.Key, _ history.Begun) (queue.Result, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if broken[k] {
@@ -111,7 +111,7 @@ func TestFailingParentsAreKnownUntilTheySyncAgainOrLeave(t *testing.T) {
 func TestPendingKeysAreQueuedOrUnderWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
-		p, _ := run(t, queue.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
+		p, _ := run(t, queue.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ history.Begun) (queue.Result, error) {
 			<-hold
 			return queue.Result{}, errors.New(k.Name)
 		}})
@@ -139,7 +139,7 @@ func TestAParentThatIsAskedToWaitFailsNoMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var syncs atomic.Int64
-				p, _ := run(t, queue.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+				p, _ := run(t, queue.Config{Workers: 1, Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 					if syncs.Add(1) == 1 {
 						return queue.Result{}, errors.New("broken")
 					}

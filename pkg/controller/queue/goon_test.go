@@ -21,7 +21,7 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 )
 
 func TestAWorkerGoesOnWithWhatIsAskedForMeanwhile(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAWorkerGoesOnWithWhatIsAskedForMeanwhile(t *testing.T) {
 	}{
 		"Live": {
 			"The children that a sync wrote are a reason for the next one.",
-			func(q byName) { q.Add("a", Live, trigger.Of(v1alpha1.SyncChildChanged)) }, true, nil,
+			func(q byName) { q.Add("a", Live, history.Of(v1alpha1.SyncChildChanged)) }, true, nil,
 		},
 		"Nothing": {
 			"Nobody asked for another sync.", func(byName) {}, false, nil,

@@ -21,8 +21,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // item is all that the queue knows about one key. It exists as long as there is something to know.
@@ -37,7 +37,7 @@ type item struct {
 	// addedAt is when the key was queued, or was to be queued again. takenAt is when a worker got it.
 	addedAt, takenAt time.Duration
 	// triggers are why the key is to be synced; nil if that is not known.
-	triggers *trigger.Set
+	triggers *history.Set
 	// last is the error of the last sync, unless it succeeded.
 	last *failure
 	// failing is its place among the items whose last sync failed; nil for others.

@@ -24,16 +24,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun, ended atomic.Int64
 		block := make(chan struct{})
-		p, reported := run(t, queue.Config{Sync: func(ctx context.Context, _ parent.Key, _ trigger.Begun) (queue.Result, error) {
+		p, reported := run(t, queue.Config{Sync: func(ctx context.Context, _ parent.Key, _ history.Begun) (queue.Result, error) {
 			begun.Add(1)
 			select {
 			case <-block:
@@ -76,7 +76,7 @@ func TestAPauseCutsSyncsShortAndLosesNothing(t *testing.T) {
 func TestAQueueThatBeginsPausedSyncsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var synced atomic.Int64
-		p, _ := build(queue.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+		p, _ := build(queue.Config{Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 			synced.Add(1)
 			return queue.Result{ResyncAfter: time.Minute}, nil
 		}})
@@ -106,7 +106,7 @@ func TestAQueueThatBeginsPausedSyncsNothing(t *testing.T) {
 func TestASyncThatEndsWellDuringAPauseIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var synced atomic.Int64
-		p, _ := run(t, queue.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+		p, _ := run(t, queue.Config{Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 			<-time.After(time.Second)
 			synced.Add(1)
 			return queue.Result{}, nil
@@ -127,7 +127,7 @@ func TestTheParentThatFailsLongestStaysTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var healthy atomic.Value
 		healthy.Store("")
-		p, _ := run(t, queue.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
+		p, _ := run(t, queue.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ history.Begun) (queue.Result, error) {
 			if healthy.Load() == k.Name {
 				return queue.Result{}, nil
 			}

@@ -25,8 +25,8 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -100,7 +100,7 @@ func New(c Config) *Queue {
 // Add asks for key to be synced at the given priority, and says why, as far as that is known. A key that is queued already stays queued once, at
 // the higher of both priorities. A key that a worker has is synced again after that. A back-off or pause of the key ends; the number of its
 // failures is kept.
-func (q *Queue) Add(key parent.Key, p Priority, why ...trigger.Trigger) {
+func (q *Queue) Add(key parent.Key, p Priority, why ...history.Trigger) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.add(q.item(key), p, why...)
@@ -163,7 +163,7 @@ func (q *Queue) RetryFailed(match func(error) bool) {
 			continue
 		}
 		if i.processing || i.backsOff && i.retryAt != unset && (match == nil || match(i.last.err)) {
-			q.add(i, Retry, trigger.Of(v1alpha1.SyncRetry))
+			q.add(i, Retry, history.Of(v1alpha1.SyncRetry))
 		}
 	}
 }
@@ -193,7 +193,7 @@ func (q *Queue) drop(i *item) {
 }
 
 // add queues the item, or notes that it is to be queued when the worker that has it is done.
-func (q *Queue) add(i *item, p Priority, why ...trigger.Trigger) {
+func (q *Queue) add(i *item, p Priority, why ...history.Trigger) {
 	i.removed = false
 	q.because(i, why)
 	if i.retryAt != unset {
@@ -219,13 +219,13 @@ func (q *Queue) add(i *item, p Priority, why ...trigger.Trigger) {
 }
 
 // because notes why an item is added.
-func (q *Queue) because(i *item, why []trigger.Trigger) {
+func (q *Queue) because(i *item, why []history.Trigger) {
 	if !q.config.Triggers {
 		return
 	}
 	for _, each := range why {
 		if i.triggers == nil {
-			i.triggers = trigger.NewSet(q.now())
+			i.triggers = history.NewSet(q.now())
 		}
 		i.triggers.Add(each)
 	}

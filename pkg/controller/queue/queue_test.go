@@ -32,8 +32,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,7 +77,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func (q byName) Add(name string, p Priority, why ...trigger.Trigger) {
+func (q byName) Add(name string, p Priority, why ...history.Trigger) {
 	q.Queue.Add(key(name), p, why...)
 }
 func (q byName) AddAfter(name string, d time.Duration) { q.Queue.AddAfter(key(name), d) }
@@ -100,7 +100,7 @@ func (q byName) Get() (name string, p Priority) {
 }
 
 // Begin begins to sync a key that Hold returned.
-func (q byName) Begin(name string) trigger.Begun {
+func (q byName) Begin(name string) history.Begun {
 	why, _ := q.begin(q.items[key(name)], func(error) {})
 	return why
 }
@@ -451,7 +451,7 @@ func TestNoKeyIsSyncedTwiceAtATime(t *testing.T) {
 		var syncs atomic.Int64
 		q := New(Config{
 			Workers: 8,
-			Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (Result, error) {
+			Sync: func(_ context.Context, k parent.Key, _ history.Begun) (Result, error) {
 				n, _ := strconv.Atoi(k.Name)
 				if !busy[n].CompareAndSwap(false, true) {
 					t.Errorf("key %d is with two workers", n)

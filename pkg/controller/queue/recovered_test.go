@@ -27,9 +27,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // TestARecoveryIsToldWhateverCameBetween has a sync that has to wait between the one that fails and the one that succeeds.
@@ -51,7 +51,7 @@ func TestARecoveryIsToldWhateverCameBetween(t *testing.T) {
 				var syncs, recovered atomic.Int32
 				p, _ := run(t, queue.Config{
 					Recovered: func(parent.Key) { recovered.Add(1) },
-					Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+					Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 						if n := int(syncs.Add(1)); n <= len(tc.errs) {
 							return queue.Result{}, tc.errs[n-1]
 						}
@@ -78,7 +78,7 @@ func TestNothingIsToldOfAParentThatLeft(t *testing.T) {
 		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed"))
 		p, _ := run(t, queue.Config{
 			Recovered: func(parent.Key) { recovered.Add(1) },
-			Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+			Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 				switch syncs.Add(1) {
 				case 1:
 					return queue.Result{}, errors.New("boom")
@@ -116,7 +116,7 @@ func TestNothingIsRememberedOfAParentThatLeavesDuringItsSync(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var p *queue.Queue
-				p, _ = run(t, queue.Config{Sync: func(_ context.Context, key parent.Key, _ trigger.Begun) (queue.Result, error) {
+				p, _ = run(t, queue.Config{Sync: func(_ context.Context, key parent.Key, _ history.Begun) (queue.Result, error) {
 					p.Forget(key)
 					return queue.Result{}, err
 				}})

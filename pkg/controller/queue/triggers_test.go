@@ -23,11 +23,11 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 )
 
 // begin begins to sync the next key. It returns the reasons.
-func begin(q byName) (string, trigger.Begun) {
+func begin(q byName) (string, history.Begun) {
 	name, _ := q.Hold()
 	begun := q.Begin(name)
 	var reasons []string
@@ -38,7 +38,7 @@ func begin(q byName) (string, trigger.Begun) {
 }
 
 func TestKeysCarryWhyTheyAreProcessed(t *testing.T) {
-	spec, timer := trigger.Of(v1alpha1.SyncSpecChanged), trigger.Of(v1alpha1.SyncTimer)
+	spec, timer := history.Of(v1alpha1.SyncSpecChanged), history.Of(v1alpha1.SyncTimer)
 	for name, tc := range map[string]struct {
 		reason string
 		act    func(q byName)
@@ -137,7 +137,7 @@ func TestKeysCarryWhyTheyAreProcessed(t *testing.T) {
 
 func TestReasonsAreNotKeptUnlessTheyAreWanted(t *testing.T) {
 	q := byName{New(Config{}), t.Context()}
-	q.Add("a", Live, trigger.Of(v1alpha1.SyncTimer))
+	q.Add("a", Live, history.Of(v1alpha1.SyncTimer))
 	if _, begun := begin(q); begun.Triggers != nil || begun.Waited != 0 {
 		t.Errorf("there is %+v", begun)
 	}

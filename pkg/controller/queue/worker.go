@@ -22,13 +22,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // Sync brings one parent to its desired state, and is told why it is called, if the triggers are kept; it must not use them after it returned.
-type Sync func(ctx context.Context, key parent.Key, why trigger.Begun) (Result, error)
+type Sync func(ctx context.Context, key parent.Key, why history.Begun) (Result, error)
 
 // Result is what a sync asks for.
 type Result struct {
@@ -37,7 +37,7 @@ type Result struct {
 	// Next, if not nil, is the sync of the parent that follows at once on the same worker, for which [Queue.GoOn] was asked, and Why is what that
 	// returned.
 	Next Sync
-	Why  trigger.Begun
+	Why  history.Begun
 }
 
 // Grace is how long syncs that are under way may take after a controller is stopped, so that nothing is left half done. Then their context is
@@ -105,7 +105,7 @@ func (q *Queue) processNextItem(ctx context.Context) bool {
 }
 
 // sync calls a sync. A panic is its error.
-func (*Queue) sync(ctx context.Context, key parent.Key, why trigger.Begun, sync Sync) (result Result, err error) {
+func (*Queue) sync(ctx context.Context, key parent.Key, why history.Begun, sync Sync) (result Result, err error) {
 	err = recovery.Call(ctx, "syncing", func() (err error) {
 		result, err = sync(ctx, key, why)
 		return err
@@ -137,7 +137,7 @@ func (q *Queue) take(i *item) {
 
 // begin says that a worker begins to sync an item, and returns why. Cut ends the context of its syncs. It returns false, and the item is queued
 // again, if the queue is paused.
-func (q *Queue) begin(i *item, cut context.CancelCauseFunc) (why trigger.Begun, ok bool) {
+func (q *Queue) begin(i *item, cut context.CancelCauseFunc) (why history.Begun, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.paused {
@@ -149,7 +149,7 @@ func (q *Queue) begin(i *item, cut context.CancelCauseFunc) (why trigger.Begun, 
 }
 
 // begun returns why an item is synced. It is held no more, and adds up to now ask for nothing else than what is synced now.
-func (q *Queue) begun(i *item) (why trigger.Begun) {
+func (q *Queue) begun(i *item) (why history.Begun) {
 	i.held, i.again = none, none
 	if why.Triggers, i.triggers = i.triggers, nil; why.Triggers != nil {
 		why.Waited = q.now() - why.Triggers.Since
@@ -159,7 +159,7 @@ func (q *Queue) begun(i *item) (why trigger.Begun) {
 
 // GoOn is for a sync that has ended well and after which another one of the parent is to follow at once. It begins that and returns why, for the
 // Result. It returns false, and changes nothing, if nothing has added the key at Live since it was begun, or if the queue is paused or ends.
-func (q *Queue) GoOn(key parent.Key) (why trigger.Begun, ok bool) {
+func (q *Queue) GoOn(key parent.Key) (why history.Begun, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i, ok := q.items[key]

@@ -35,9 +35,9 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -115,7 +115,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
 			again := make(chan struct{})
-			p, reported := run(t, queue.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+			p, reported := run(t, queue.Config{Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 				switch calls.Add(1) {
 				case 1:
 					return queue.Result{}, tc.err
@@ -139,7 +139,7 @@ func TestAnErrorIsRetriedByItsKind(t *testing.T) {
 func TestAPanicStopsNothing(t *testing.T) {
 	var calls atomic.Int32
 	done := make(chan struct{})
-	p, reported := run(t, queue.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
+	p, reported := run(t, queue.Config{Workers: 1, Sync: func(_ context.Context, k parent.Key, _ history.Begun) (queue.Result, error) {
 		if k == key("bad") && calls.Add(1) == 1 {
 			panic(k)
 		}
@@ -161,7 +161,7 @@ func TestAWorkerGoesOnWithTheSyncThatFollows(t *testing.T) {
 	var order []string
 	done := make(chan struct{})
 	var p *queue.Queue
-	next := func(_ context.Context, k parent.Key, why trigger.Begun) (queue.Result, error) {
+	next := func(_ context.Context, k parent.Key, why history.Begun) (queue.Result, error) {
 		order = append(order, "next "+k.Name)
 		if n := len(why.Triggers.Kept()); n != 1 {
 			t.Errorf("the sync that follows has %d triggers", n)
@@ -169,7 +169,7 @@ func TestAWorkerGoesOnWithTheSyncThatFollows(t *testing.T) {
 		return queue.Result{}, errors.New("boom")
 	}
 	built := make(chan struct{})
-	p, reported := run(t, queue.Config{Workers: 1, Triggers: true, Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
+	p, reported := run(t, queue.Config{Workers: 1, Triggers: true, Sync: func(_ context.Context, k parent.Key, _ history.Begun) (queue.Result, error) {
 		<-built
 		if order = append(order, k.Name); k == key("b") {
 			close(done)
@@ -181,7 +181,7 @@ func TestAWorkerGoesOnWithTheSyncThatFollows(t *testing.T) {
 			t.Error("it goes on although nothing asks for it")
 		}
 		p.Add(key("b"), queue.Live)
-		p.Add(k, queue.Live, trigger.Of(v1alpha1.SyncChildChanged))
+		p.Add(k, queue.Live, history.Of(v1alpha1.SyncChildChanged))
 		why, _ := p.GoOn(k)
 		return queue.Result{Next: next, Why: why}, nil
 	}})
@@ -207,7 +207,7 @@ func TestAPanicBesideTheSyncStopsNoWorker(t *testing.T) {
 			}
 			return true
 		},
-		Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+		Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 			close(done)
 			return queue.Result{}, nil
 		},
@@ -227,7 +227,7 @@ func TestAKeyIsHeldBackUntilItIsReleased(t *testing.T) {
 			}
 			return ready.Load()
 		},
-		Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+		Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 			close(synced)
 			return queue.Result{}, nil
 		},
@@ -247,7 +247,7 @@ func TestAKeyIsHeldBackUntilItIsReleased(t *testing.T) {
 func TestResyncAfterSyncsAgain(t *testing.T) {
 	var calls atomic.Int32
 	again := make(chan struct{})
-	p, _ := run(t, queue.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+	p, _ := run(t, queue.Config{Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 		if calls.Add(1) == 2 {
 			close(again)
 			return queue.Result{}, nil
@@ -269,7 +269,7 @@ func TestASyncUnderWayIsGivenTimeAtTheEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var interrupted error
-				p, _ := build(queue.Config{Sync: func(ctx context.Context, _ parent.Key, _ trigger.Begun) (queue.Result, error) {
+				p, _ := build(queue.Config{Sync: func(ctx context.Context, _ parent.Key, _ history.Begun) (queue.Result, error) {
 					select {
 					case <-time.After(tc.takes):
 					case <-ctx.Done():
@@ -295,7 +295,7 @@ func TestMetricsShowWhatAQueueDoes(t *testing.T) {
 	p, _ := run(t, queue.Config{
 		Metrics: m,
 		Ready:   func(k parent.Key) bool { return k.Name != "held" },
-		Sync: func(_ context.Context, k parent.Key, _ trigger.Begun) (queue.Result, error) {
+		Sync: func(_ context.Context, k parent.Key, _ history.Begun) (queue.Result, error) {
 			switch k.Name {
 			case "stuck":
 				close(stuck)
@@ -388,7 +388,7 @@ func TestErrorsThatUsuallyPassAreReportedWhenTheyLast(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32
 			enough := make(chan struct{})
-			p, reported := run(t, queue.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+			p, reported := run(t, queue.Config{Workers: 1, Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 				if calls.Add(1) == 10 {
 					close(enough)
 				}
@@ -418,7 +418,7 @@ func TestAConflictDoesNotWaitAsLongAsTheFailuresBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls, failed, again := 0, make(chan struct{}), make(chan struct{})
-				p, _ := run(t, queue.Config{Workers: 1, Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+				p, _ := run(t, queue.Config{Workers: 1, Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 					switch calls++; {
 					case calls < failures:
 						return queue.Result{}, errors.New("boom")
@@ -459,7 +459,7 @@ func TestWaitingEndsWithItsCause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls, begun, ended int // Nothing else runs while the test looks.
-				p, _ := run(t, queue.Config{Sync: func(context.Context, parent.Key, trigger.Begun) (queue.Result, error) {
+				p, _ := run(t, queue.Config{Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
 					if calls++; !tc.syncs[calls-1] {
 						return queue.Result{}, nil
 					}
@@ -494,7 +494,7 @@ func TestWaitingEndsWithItsCause(t *testing.T) {
 func TestASyncFollowsAtOnceWhenItsWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, there := 0, make(chan struct{})
-		p, _ := run(t, queue.Config{Workers: 1, Triggers: true, Sync: func(_ context.Context, _ parent.Key, why trigger.Begun) (queue.Result, error) {
+		p, _ := run(t, queue.Config{Workers: 1, Triggers: true, Sync: func(_ context.Context, _ parent.Key, why history.Begun) (queue.Result, error) {
 			if calls++; calls == 1 {
 				return queue.Result{}, &queue.WaitError{For: "an informer", Done: func(context.Context) bool { <-there; return true }}
 			}

@@ -37,13 +37,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -91,7 +90,7 @@ type Controller struct {
 	settling  loopguard.Tracker
 	unsettled unsettled
 	noticed   notices
-	history   *synchistory.History
+	history   *history.History
 	tracer    *tracing.Tracer
 	// takenUp is why the parents are synced that are there when the controller starts.
 	takenUp  v1alpha1.SyncReason
@@ -176,7 +175,7 @@ func (c *Controller) assemble() {
 	c.tracer = tracing.New(c.shared.Options.TracerProvider)
 	c.queue = queue.New(queue.Config{
 		Workers: hookclient.Syncs(c.workers()),
-		Sync: func(ctx context.Context, key parent.Key, why trigger.Begun) (queue.Result, error) {
+		Sync: func(ctx context.Context, key parent.Key, why history.Begun) (queue.Result, error) {
 			return c.traced(ctx, key, why, turn{})
 		},
 		Ready: func(key parent.Key) bool {
@@ -213,7 +212,7 @@ func (c *Controller) acquire() {
 		byKind[rule.Kind.GroupKind()] = append(byKind[rule.Kind.GroupKind()], informer)
 	}
 	c.config.Kind.Acquire(c.informers, func(key parent.Key, why v1alpha1.SyncReason) {
-		c.queue.Add(key, queue.Retry, trigger.Of(why))
+		c.queue.Add(key, queue.Retry, history.Of(why))
 	})
 	d := c.config.Definition
 	c.children = childcontrol.New(childcontrol.Config{
@@ -371,7 +370,7 @@ func (c *Controller) Redefine(ctx context.Context, d Definition) error {
 	c.bound(d)
 	c.pause(ctx, d.Paused)
 	for _, r := range records {
-		c.queue.Add(r.key, queue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
+		c.queue.Add(r.key, queue.Live, history.Of(v1alpha1.SyncControllerChanged))
 	}
 	return err
 }
@@ -383,7 +382,7 @@ func (c *Controller) bound(d Definition) {
 		limit = d.DeletionGuard.MaxDeletions
 	}
 	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions], c.parents.held) {
-		c.queue.Add(key, queue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
+		c.queue.Add(key, queue.Live, history.Of(v1alpha1.SyncControllerChanged))
 	}
 }
 

@@ -33,10 +33,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -164,7 +164,7 @@ func (c *Controller) enqueueAll(ctx context.Context, reason v1alpha1.SyncReason,
 		for _, s := range c.config.Sources {
 			for o := range s.informer.All("") {
 				if key := s.key(o); c.relevant(s, o) && which(key, o) {
-					c.queue.Add(key, queue.Resync, trigger.Of(reason))
+					c.queue.Add(key, queue.Resync, history.Of(reason))
 				}
 			}
 		}
@@ -290,7 +290,7 @@ func (c *Controller) notAsShown(key parent.Key, before, written *object.Object, 
 // statusChanged enqueues a parent with another status than what hooks were shown, as the event of an own write does.
 func (c *Controller) statusChanged(key parent.Key) {
 	if !c.byResource[key.Resource()].IgnoreStatus {
-		c.queue.Add(key, queue.SelfTriggered, trigger.Of(v1alpha1.SyncOwnWrite))
+		c.queue.Add(key, queue.SelfTriggered, history.Of(v1alpha1.SyncOwnWrite))
 	}
 }
 

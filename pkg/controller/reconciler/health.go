@@ -34,9 +34,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -215,7 +215,7 @@ func (c *Controller) permitted(released bool) {
 	defer c.active()
 	if released {
 		for _, key := range c.parents.restart() {
-			c.queue.Add(key, queue.Live, trigger.Of(v1alpha1.SyncControllerChanged))
+			c.queue.Add(key, queue.Live, history.Of(v1alpha1.SyncControllerChanged))
 		}
 		for _, r := range c.parents.all() {
 			c.queue.Release(r.key)

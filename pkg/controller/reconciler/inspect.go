@@ -38,11 +38,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
@@ -88,7 +88,7 @@ func (c *Controller) Resync(parents []v1alpha1.ParentReference) int {
 		if r := c.parents.of(key); !r.gone.Load() {
 			r.settling.Outside(time.Now()) // Who asks for it has changed a hook, perhaps.
 			c.customizer.AskAgain(key)
-			c.queue.Add(key, queue.Live, trigger.Of(v1alpha1.SyncResyncRequested))
+			c.queue.Add(key, queue.Live, history.Of(v1alpha1.SyncResyncRequested))
 			n++
 		}
 	}
@@ -222,29 +222,29 @@ func (c *Controller) Syncs(parents []v1alpha1.ParentReference, limit int) (syncs
 func (c *Controller) triggers() bool { return c.history != nil || c.tracer != nil }
 
 // parentChanged returns the change of a parent as a trigger; none if nobody asks for it. Own says that the controller made it.
-func (c *Controller) parentChanged(e cache.Event, own bool) trigger.Trigger {
+func (c *Controller) parentChanged(e cache.Event, own bool) history.Trigger {
 	switch {
 	case !c.triggers():
-		return trigger.Trigger{}
+		return history.Trigger{}
 	case e.Initial:
-		return trigger.Of(c.takenUp)
+		return history.Of(c.takenUp)
 	case own:
-		return trigger.OfOwnWrite(e)
+		return history.OfOwnWrite(e)
 	}
-	return trigger.OfParent(e)
+	return history.OfParent(e)
 }
 
 // childChanged returns the change of an object of a kind of children as a trigger; none if nobody asks for it.
-func (c *Controller) childChanged(reason v1alpha1.SyncReason, e cache.Event) trigger.Trigger {
+func (c *Controller) childChanged(reason v1alpha1.SyncReason, e cache.Event) history.Trigger {
 	if !c.triggers() {
-		return trigger.Trigger{}
+		return history.Trigger{}
 	}
 	o := e.New
 	if o == nil {
 		o = e.Old
 	}
 	rule, _ := c.rules.For(children.KeyOf(o).GroupKind())
-	return trigger.OfObject(reason, rule.Resource.GroupResource(), e.Old, e.New)
+	return history.OfObject(reason, rule.Resource.GroupResource(), e.Old, e.New)
 }
 
 // errPanicked is recorded of a sync that did not end.

@@ -29,8 +29,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -67,7 +67,7 @@ func TestNothingIsRememberedOfAParentThatLeftDuringItsSync(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSceneWith(t, &rest.Config{Host: "http://api", Transport: transport(creates)})
-				s.shared.History = synchistory.NewRing(1 << 20)
+				s.shared.History = history.NewRing(1 << 20)
 				s.exist(thing(t, "p", 1, "", ""))
 				var syncs atomic.Int64
 				k := &kind{}

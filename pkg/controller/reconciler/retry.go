@@ -22,8 +22,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -108,7 +108,7 @@ func (c *Controller) retryChild(ctx context.Context, o outdatedChild) bool {
 	}
 	if c.children.Retry(ctx, &o.record.children, p, o.child) && !o.record.gone.Load() {
 		o.record.settling.Outside(time.Now())
-		c.queue.Add(o.record.key, queue.Resync, trigger.Of(v1alpha1.SyncKindChanged))
+		c.queue.Add(o.record.key, queue.Resync, history.Of(v1alpha1.SyncKindChanged))
 	}
 	return true
 }

@@ -38,10 +38,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
@@ -103,7 +103,7 @@ func (c *Controller) holdsBack(key parent.Key) bool {
 
 // relatedChanged enqueues a parent to which an object is related that changed. A child of the parent may be related to it as well, or the parent
 // itself: they are no input from outside.
-func (c *Controller) relatedChanged(key parent.Key, e cache.Event, why trigger.Trigger) {
+func (c *Controller) relatedChanged(key parent.Key, e cache.Event, why history.Trigger) {
 	s, ok := c.byResource[key.Resource()]
 	if !ok {
 		return
@@ -111,7 +111,7 @@ func (c *Controller) relatedChanged(key parent.Key, e cache.Event, why trigger.T
 	o := cmp.Or(e.New, e.Old)
 	p, found := s.informer.Get(key.Namespace, key.Name)
 	if !found || o.UID() != p.UID() && (!o.ControlledBy(p.UID()) || !c.config.Kind.Owns(o)) {
-		c.parents.of(key).settling.Related(trigger.Shown(e.Old, e.New))
+		c.parents.of(key).settling.Related(history.Shown(e.Old, e.New))
 	}
 	c.queue.Add(key, queue.Live, why)
 }
@@ -193,11 +193,11 @@ func parentState(o *object.Object) loopguard.State {
 // count adds a child to a state.
 func count(state *loopguard.State, o *object.Object) {
 	if !o.Deleting() {
-		state.Children += trigger.Version(o)
+		state.Children += history.Version(o)
 		return
 	}
-	state.Deleting += trigger.Version(o)
-	state.Leaving += trigger.Deleted(o)
+	state.Deleting += history.Version(o)
+	state.Leaving += history.Deleted(o)
 }
 
 // left stands for the children as the sync left them, of which total stands for those that it saw.
@@ -205,10 +205,10 @@ func (s *Sync) left(total uint64) uint64 {
 	for i := range s.result.Outcomes {
 		o := &s.result.Outcomes[i]
 		if o.Observed != nil && !o.Observed.Deleting() && (o.Written != nil || o.Done) {
-			total -= trigger.Version(o.Observed)
+			total -= history.Version(o.Observed)
 		}
 		if o.Written != nil {
-			total += trigger.Version(o.Written)
+			total += history.Version(o.Written)
 		}
 	}
 	return total

@@ -47,8 +47,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -75,7 +75,7 @@ type Shared struct {
 	// Handlers tells which controllers handle an object. Nil: it is not known.
 	Handlers *Handlers
 	// History remembers the syncs of all controllers. Nil: they are not recorded.
-	History *synchistory.Ring
+	History *history.Ring
 	// ShuttingDown is closed when the process is to end, which the context of a controller that was stopped before does not say. Nil: it
 	// never is.
 	ShuttingDown <-chan struct{}
@@ -162,7 +162,7 @@ func (o Options) WithDefaults() Options {
 		o.HookEtagBudget = webhook.DefaultEtagBudget
 	}
 	if o.SyncHistoryBytes == 0 {
-		o.SyncHistoryBytes = synchistory.DefaultBytes
+		o.SyncHistoryBytes = history.DefaultBytes
 	}
 	if o.ServerNamespace == "" {
 		o.ServerNamespace = "metacontroller"

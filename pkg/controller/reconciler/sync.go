@@ -35,12 +35,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/synchistory"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -100,7 +99,7 @@ type Sync struct {
 	// managers are the field managers of the parent, if it has to be known who writes it besides this controller.
 	managers childcontrol.Managers
 	// recording is what is remembered of the sync; the zero value if it is not recorded.
-	recording synchistory.Recording
+	recording history.Recording
 	// preview takes note of what the sync would do in place of doing it; nil for one that does it.
 	preview *previewing
 }
@@ -137,7 +136,7 @@ type turn struct {
 }
 
 // traced is sync within a span.
-func (c *Controller) traced(ctx context.Context, key parent.Key, why trigger.Begun, t turn) (result queue.Result, err error) {
+func (c *Controller) traced(ctx context.Context, key parent.Key, why history.Begun, t turn) (result queue.Result, err error) {
 	if c.tracer == nil {
 		return c.sync(ctx, key, why, t)
 	}
@@ -155,7 +154,7 @@ func (c *Controller) traced(ctx context.Context, key parent.Key, why trigger.Beg
 }
 
 // sync reconciles one parent (docs/reference/contract.md#s6, docs/reference/contract.md#s17.3).
-func (c *Controller) sync(ctx context.Context, key parent.Key, why trigger.Begun, t turn) (queue.Result, error) {
+func (c *Controller) sync(ctx context.Context, key parent.Key, why history.Begun, t turn) (queue.Result, error) {
 	began := time.Now()
 	s := c.open(key, t)
 	if s == nil {
@@ -213,7 +212,7 @@ func (s *Sync) mayGoOn() bool {
 }
 
 // goOn begins the sync that follows at once, and returns it; nil if none does.
-func (s *Sync) goOn() (next queue.Sync, why trigger.Begun) {
+func (s *Sync) goOn() (next queue.Sync, why history.Begun) {
 	c, left := s.controller, turn{passes: s.passes + 1, unwritten: s.unwritten}
 	if s.Parent == nil || !s.mayGoOn() {
 		return nil, why
@@ -222,7 +221,7 @@ func (s *Sync) goOn() (next queue.Sync, why trigger.Begun) {
 	if !ok {
 		return nil, why
 	}
-	return func(ctx context.Context, key parent.Key, why trigger.Begun) (queue.Result, error) {
+	return func(ctx context.Context, key parent.Key, why history.Begun) (queue.Result, error) {
 		return c.traced(ctx, key, why, left)
 	}, why
 }

@@ -39,10 +39,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -63,7 +63,7 @@ type Config struct {
 	// Access says whether hooks may be shown the related objects. Nil: they may.
 	Access *access.Access
 	// Enqueue asks for a sync of a parent to which an object is related that changed, and says how.
-	Enqueue func(key parent.Key, e cache.Event, why trigger.Trigger)
+	Enqueue func(key parent.Key, e cache.Event, why history.Trigger)
 	// Triggers says that Enqueue is told how the object changed. False: it is told the zero Trigger.
 	Triggers bool
 	// Gone is told of the types that a response names, and the cluster does not serve, about a parent that is finalized.
@@ -317,9 +317,9 @@ func (z *Customizer) changed(r schema.GroupVersionResource, e cache.Event) {
 	if len(keys) == 0 {
 		return
 	}
-	var why trigger.Trigger
+	var why history.Trigger
 	if z.config.Triggers {
-		why = trigger.OfObject(v1alpha1.SyncRelatedChanged, r.GroupResource(), e.Old, e.New)
+		why = history.OfObject(v1alpha1.SyncRelatedChanged, r.GroupResource(), e.Old, e.New)
 	}
 	for _, key := range keys {
 		z.config.Enqueue(key, e, why)

@@ -38,11 +38,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -71,7 +71,7 @@ type scene struct {
 	unavailable bool
 	enqueued    []string
 	// triggers are how objects changed.
-	triggers []trigger.Trigger
+	triggers []history.Trigger
 }
 
 func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
@@ -107,7 +107,7 @@ func newSceneWith(t *testing.T, config related.Config, rules ...hook.RelatedReso
 	set := expectations.NewInformers(s.expectations)
 	t.Cleanup(set.Close)
 	config.Hook, config.Cluster, config.Informers = hooks.Customize, s.cluster, set
-	config.Enqueue = func(key parent.Key, _ cache.Event, why trigger.Trigger) {
+	config.Enqueue = func(key parent.Key, _ cache.Event, why history.Trigger) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.enqueued, s.triggers = append(s.enqueued, key.Name), append(s.triggers, why)

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package synchistory
+package history
 
 import (
 	"errors"
@@ -27,12 +27,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 func TestWritesOfTheParentAreRecorded(t *testing.T) {
 	h := NewRing(1<<20).Of("c", "u")
-	rec := h.Begin(key("a"), trigger.Begun{})
+	rec := h.Begin(key("a"), Begun{})
 	first, second := configMap(t, "a", "1", `,"status":{"a":"1"}`), configMap(t, "a", "2", `,"data":{"b":"1"},"status":{"a":"2"}`)
 	rec.Parent(first, second)
 	rec.Parent(second, configMap(t, "a", "3", `,"data":{"b":"1"},"status":{"a":"3","c":"1"}`))
@@ -57,17 +56,17 @@ func TestAnOwnWriteOfTheParentHasTheFieldsThatTheFormerSyncWrote(t *testing.T) {
 	h := NewRing(1<<20).Of("c", "u")
 	former, written := configMap(t, "a", "1", `,"status":{}`), configMap(t, "a", "2", `,"status":{"a":"1","b":"1"}`)
 	event := cache.Event{Type: cache.Updated, Old: former, New: written}
-	sync := func(why trigger.Trigger, writes bool) {
+	sync := func(why Trigger, writes bool) {
 		rec := h.Begin(key("a"), because(why))
 		if writes {
 			rec.Parent(former, written)
 		}
 		rec.End("")
 	}
-	sync(trigger.OfOwnWrite(event), false) // The sync that made it is not remembered.
-	sync(trigger.Of(v1alpha1.SyncTimer), true)
-	sync(trigger.OfOwnWrite(event), false)
-	sync(trigger.OfOwnWrite(event), false) // What its own trigger has is not what it wrote.
+	sync(OfOwnWrite(event), false) // The sync that made it is not remembered.
+	sync(Of(v1alpha1.SyncTimer), true)
+	sync(OfOwnWrite(event), false)
+	sync(OfOwnWrite(event), false) // What its own trigger has is not what it wrote.
 	syncs, _ := h.Latest([]parent.Key{key("a")}, 5)
 	var got []string
 	for i := range syncs {

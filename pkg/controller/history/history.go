@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package synchistory
+package history
 
 import (
 	"cmp"
@@ -27,7 +27,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 // lookBack is how many former syncs of a parent are looked at to find out whether a field was written before.
@@ -86,7 +85,7 @@ func (h *History) forget(key parent.Key) {
 }
 
 // Begin begins to record a sync of a parent, and tells triggers that are events of own writes so. The caller ends the recording.
-func (h *History) Begin(key parent.Key, b trigger.Begun) Recording {
+func (h *History) Begin(key parent.Key, b Begun) Recording {
 	if h == nil {
 		return Recording{}
 	}
@@ -111,7 +110,7 @@ func (h *History) Begin(key parent.Key, b trigger.Begun) Recording {
 
 // trigger returns what is remembered of a trigger. The fields of an own write of the parent are those that the former sync wrote. It is
 // called with the lock held.
-func (e *entry) trigger(p v1alpha1.ParentReference, t *trigger.Trigger) v1alpha1.SyncTrigger {
+func (e *entry) trigger(p v1alpha1.ParentReference, t *Trigger) v1alpha1.SyncTrigger {
 	kept := t.SyncTrigger
 	if t.All(e.made) {
 		kept.Reason = v1alpha1.SyncOwnWrite

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package synchistory
+package history
 
 import (
 	"slices"
@@ -25,7 +25,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 )
 
 const (
@@ -68,8 +67,8 @@ func (r *Recording) Parent(over, written *object.Object) {
 	if r.sync == nil {
 		return
 	}
-	r.wrote(trigger.Version(written))
-	fields, _ := trigger.Fields(over, written)
+	r.wrote(Version(written))
+	fields, _ := Fields(over, written)
 	for _, field := range fields {
 		if s := r.sync; len(s.Fields) < maxPlaces && !slices.Contains(s.Fields, field) {
 			s.Fields = append(s.Fields, field)
@@ -96,7 +95,7 @@ func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, writte
 	if r.sync == nil || written == nil {
 		return
 	}
-	r.wrote(trigger.Version(written))
+	r.wrote(Version(written))
 	r.child(action, "", v1alpha1.SyncObject{
 		Group: written.GroupVersionKind().Group, Resource: resource, Kind: written.Kind(), Namespace: written.Namespace(),
 		Name: written.Name(),
@@ -116,9 +115,9 @@ func (r *Recording) Children(p *plan.Plan, done []plan.Outcome, held bool, by ma
 		outcomes[o.Key] = o
 		switch {
 		case o.Written != nil:
-			r.wrote(trigger.Version(o.Written))
+			r.wrote(Version(o.Written))
 		case o.Done && o.Observed != nil:
-			r.wrote(trigger.Deleted(o.Observed))
+			r.wrote(Deleted(o.Observed))
 		}
 	}
 	s.Children = slices.Grow(s.Children, min(len(done), maxChildren-len(s.Children)))

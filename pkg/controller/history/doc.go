@@ -14,11 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package synchistory remembers what the recent syncs of all controllers did and why, for the subresource syncs: a Ring bounds the bytes for the
+// Package history remembers what the recent syncs of all controllers did and why, for the subresource syncs: a Ring bounds the bytes for the
 // process, a History has the syncs of one controller, and a Recording is one sync that is under way. Beyond the ring, the last sync of each parent
 // is kept in short. A Trigger is one cause of a sync, such as a change of a child with the fields that changed.
 //
 // Event handlers of the reconciler make triggers, and the workqueue keeps them until the sync begins. The reconciler records, and forgets parents
 // that are gone; pkg/controller/manager ends the history of a controller that is gone. A history that is nil records nothing. Places of fields are
 // recorded and never what is in them, and no object is kept.
-package synchistory
+package history

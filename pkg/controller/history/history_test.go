@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package synchistory
+package history
 
 import (
 	"fmt"
@@ -33,7 +33,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/trigger"
 	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
@@ -53,12 +52,12 @@ func configMap(t testing.TB, name, version, rest string) *object.Object {
 }
 
 // because are the triggers of a sync that waited for a second.
-func because(triggers ...trigger.Trigger) trigger.Begun {
-	set := &trigger.Set{}
+func because(triggers ...Trigger) Begun {
+	set := &Set{}
 	for _, each := range triggers {
 		set.Add(each)
 	}
-	return trigger.Begun{Triggers: set, Waited: time.Second}
+	return Begun{Triggers: set, Waited: time.Second}
 }
 
 // result is what a sync did with the children.
@@ -75,7 +74,7 @@ func (r *result) record(rec *Recording) {
 
 // synced records a sync.
 func synced(h *History, name, failed string) {
-	rec := h.Begin(key(name), because(trigger.Of(v1alpha1.SyncTimer)))
+	rec := h.Begin(key(name), because(Of(v1alpha1.SyncTimer)))
 	rec.End(failed)
 }
 
@@ -164,7 +163,7 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 				synced(h, "a", fmt.Sprint(i))
 				synced(h, "b", fmt.Sprint(i))
 			}
-			late := h.Begin(key("a"), trigger.Begun{})
+			late := h.Begin(key("a"), Begun{})
 			forget(r, h)
 			late.End("too late")
 			if h.Len() != 0 || len(errorsOf(h, 10, "a", "b")) != 0 {
@@ -195,7 +194,7 @@ func TestTheHistoryOfAControllerOutlivesItsInstance(t *testing.T) {
 func TestWithoutARingNothingIsRecorded(t *testing.T) {
 	r := NewRing(0)
 	h := r.Of("c", "u")
-	rec := h.Begin(key("a"), trigger.Begun{})
+	rec := h.Begin(key("a"), Begun{})
 	rec.Hook(1)
 	rec.Parent(nil, nil)
 	rec.ChangedBackBy("x")
@@ -218,10 +217,10 @@ var configMaps = children.NewRules([]children.Rule{{
 func TestEventsOfOwnWritesAreToldFromOthers(t *testing.T) {
 	h := NewRing(1<<20).Of("c", "u")
 	created, edited, gone := configMap(t, "x", "1", ""), configMap(t, "x", "2", ""), configMap(t, "y", "5", "")
-	changed := func(before, after *object.Object) trigger.Trigger {
-		return trigger.OfObject(v1alpha1.SyncChildChanged, schema.GroupResource{Resource: "configmaps"}, before, after)
+	changed := func(before, after *object.Object) Trigger {
+		return OfObject(v1alpha1.SyncChildChanged, schema.GroupResource{Resource: "configmaps"}, before, after)
 	}
-	first := h.Begin(key("a"), because(trigger.Of(v1alpha1.SyncStarted)))
+	first := h.Begin(key("a"), because(Of(v1alpha1.SyncStarted)))
 	(&result{
 		Plan: plan.Plan{Steps: []plan.Step{{Key: children.Key{Kind: "ConfigMap", Name: "x"}, Action: plan.Create}, {Key: children.Key{Kind: "ConfigMap", Name: "y"}, Action: plan.Delete}}},
 		Outcomes: []plan.Outcome{
@@ -231,12 +230,12 @@ func TestEventsOfOwnWritesAreToldFromOthers(t *testing.T) {
 	}).record(&first)
 	first.End("")
 	for i, tc := range []struct {
-		triggers []trigger.Trigger
+		triggers []Trigger
 		want     string
 	}{
-		{[]trigger.Trigger{changed(nil, created), changed(gone, nil)}, "OwnWrite OwnWrite"},
-		{[]trigger.Trigger{changed(nil, created), changed(created, edited)}, "ChildChanged"},             // It may come late, and is joined with one of another client.
-		{[]trigger.Trigger{changed(nil, created), trigger.Of(v1alpha1.SyncRetry)}, "ChildChanged Retry"}, // It comes too late.
+		{[]Trigger{changed(nil, created), changed(gone, nil)}, "OwnWrite OwnWrite"},
+		{[]Trigger{changed(nil, created), changed(created, edited)}, "ChildChanged"},     // It may come late, and is joined with one of another client.
+		{[]Trigger{changed(nil, created), Of(v1alpha1.SyncRetry)}, "ChildChanged Retry"}, // It comes too late.
 	} {
 		rec := h.Begin(key("a"), because(tc.triggers...))
 		rec.End("")
@@ -299,7 +298,7 @@ func TestWhatWasDoneWithChildrenIsRecorded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := NewRing(1<<20).Of("c", "u")
-			rec := h.Begin(key("a"), trigger.Begun{})
+			rec := h.Begin(key("a"), Begun{})
 			tc.result.Plan.Steps = tc.steps
 			if !cmp.Equal(tc.outcome, plan.Outcome{}, cmpopts.IgnoreUnexported(plan.Step{}, object.Object{}), cmpopts.EquateErrors()) {
 				observed := tc.outcome.Observed
@@ -349,7 +348,7 @@ func text(s *v1alpha1.ControllerSync) string {
 func updated(t *testing.T, h *History, step plan.Step, done plan.Outcome) {
 	t.Helper()
 	done.Step = step
-	rec := h.Begin(key("a"), trigger.Begun{})
+	rec := h.Begin(key("a"), Begun{})
 	(&result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{done}}).record(&rec)
 	rec.End("")
 }
@@ -425,7 +424,7 @@ func TestSyncsAreRecordedAtTheSameTime(t *testing.T) {
 		running.Go(func() {
 			for n := range 300 {
 				name := fmt.Sprint("p", n%10)
-				rec := h.Begin(key(name), because(trigger.Of(v1alpha1.SyncTimer)))
+				rec := h.Begin(key(name), because(Of(v1alpha1.SyncTimer)))
 				written := configMap(t, name, fmt.Sprint(n), "")
 				rec.Parent(written, written)
 				rec.End("x")
@@ -463,9 +462,9 @@ func BenchmarkSync(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		set := trigger.NewSet(0)
-		set.Add(trigger.OfParent(cache.Event{Type: cache.Updated, Old: before, New: after}))
-		rec := h.Begin(keys[i%len(keys)], trigger.Begun{Triggers: set})
+		set := NewSet(0)
+		set.Add(OfParent(cache.Event{Type: cache.Updated, Old: before, New: after}))
+		rec := h.Begin(keys[i%len(keys)], Begun{Triggers: set})
 		rec.Hook(time.Millisecond)
 		done.record(&rec)
 		rec.Parent(after, written)
@@ -491,7 +490,7 @@ func heldDeletions(tb testing.TB, n int) func() {
 		}
 	}
 	return func() {
-		rec := h.Begin(key("p"), trigger.Begun{})
+		rec := h.Begin(key("p"), Begun{})
 		done.record(&rec)
 		rec.End("")
 	}
