@@ -264,7 +264,8 @@ func (r *Ring) push(e *entry, s *remembered) {
 // evict takes the oldest sync of all out of the ring, which is the oldest of its parent. The last one of its parent stays in short.
 func (r *Ring) evict(s *remembered) {
 	e := s.of
-	if e.syncs = slices.Delete(e.syncs, 0, 1); len(e.syncs) == 0 {
+	e.syncs[0] = nil // It would stay in memory until the slice grows.
+	if e.syncs = e.syncs[1:]; len(e.syncs) == 0 {
 		e.syncs, e.short = nil, s.abridge()
 	}
 	r.unlink(s)

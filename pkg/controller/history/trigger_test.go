@@ -309,7 +309,12 @@ func placesOf(path string, before, after any) (list []string) {
 func TestFieldsOfRandomObjectsAreThoseOfWhatTheyDecodeTo(t *testing.T) {
 	value := func(c randfill.Continue) any {
 		return []any{
-			nil, "x", "y", true, 1.0, []any{"x", "y"}, []any{"x"}, map[string]any{"k": "x"}, map[string]any{"k": "y", "l": 2.0}, []any{map[string]any{"k": "x"}},
+			nil, "x", "y", true, 1.0,
+			[]any{"x", "y"},
+			[]any{"x"},
+			map[string]any{"k": "x"},
+			map[string]any{"k": "y", "l": 2.0},
+			[]any{map[string]any{"k": "x"}},
 			[]any{map[string]any{"k": "y", "l": "z"}},
 		}[c.Intn(11)]
 	}
