@@ -20,7 +20,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,7 +35,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
@@ -323,5 +327,102 @@ func TestWhatTheWatchCacheServesIsNoSignOfEtcd(t *testing.T) {
 	below.away = false
 	if err := s.GetList(t.Context(), "", storage.ListOptions{}, nil); err != nil || s.doubtful.Load() {
 		t.Errorf("a list from etcd: %v, in doubt: %v", err, s.doubtful.Load())
+	}
+}
+
+// TestTheAPIServiceIsUnavailableWhileEtcdHasNotServedForLong asks as the kube-apiserver does.
+func TestTheAPIServiceIsUnavailableWhileEtcdHasNotServedForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Bool
+		checks := []healthz.HealthChecker{
+			healthz.NamedCheck("watch-caches", func(*http.Request) error { return errors.New("not filled") }),
+			healthz.NamedCheck(etcdReadiness, func(*http.Request) error {
+				if away.Load() {
+					return errors.New("connection refused")
+				}
+				return nil
+			}),
+		}
+		handler := refuseDiscovery(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }), checks)
+		get := func(path string) (int, string) {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+			return w.Code, w.Body.String()
+		}
+		for _, step := range []struct {
+			reason string
+			away   bool
+			pass   time.Duration
+			path   string
+			want   int
+		}{
+			{"Etcd serves. Other checks are no business of the APIService.", false, time.Minute, discoveryPath, http.StatusOK},
+			{"It may be a leader that is elected.", true, time.Minute, discoveryPath, http.StatusOK},
+			{"It is none.", true, unavailableAfter, discoveryPath, http.StatusServiceUnavailable},
+			{"Some clients write it so.", true, 0, discoveryPath + "/", http.StatusServiceUnavailable},
+			{"What the watch cache serves is served.", true, 0, discoveryPath + "/compositecontrollers", http.StatusOK},
+			{"It is back.", false, 0, discoveryPath, http.StatusOK},
+			{"That is another outage.", true, 0, discoveryPath, http.StatusOK},
+		} {
+			away.Store(step.away)
+			<-time.After(step.pass)
+			code, body := get(step.path)
+			if code != step.want || code != http.StatusOK && (!strings.Contains(body, "etcd") || !strings.Contains(body, "connection refused")) {
+				t.Errorf("%s %s: %d %s, want %d", step.reason, step.path, code, body, step.want)
+			}
+		}
+	})
+}
+
+// TestWhatIsTooLargeForEtcdIsToldAsSuch has objects around the limit of a request's body, which is that of etcd's values.
+func TestWhatIsTooLargeForEtcdIsToldAsSuch(t *testing.T) {
+	const limit = 3 << 19
+	s := newOutageStorage(stored(t), Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion))
+	for name, tc := range map[string]struct {
+		bytes int
+		large bool
+	}{
+		"as large as a body may be":          {limit - 100, false},
+		"a larger one, with what is added":   {limit + 100<<10, false},
+		"more than the client of etcd takes": {2<<20 + 100, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := object("mine", strings.Repeat("x", tc.bytes))
+			o.Name = "large"
+			err := s.Create(t.Context(), at+strings.ReplaceAll(name, " ", ""), o, &internal.CompositeController{}, 0)
+			if !tc.large {
+				if err != nil {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if got := responsewriters.ErrorToAPIStatus(err); got.Code != http.StatusRequestEntityTooLarge || !strings.Contains(got.Message, "--max-request-bytes") {
+				t.Errorf("got %d %q, want 413", got.Code, got.Message)
+			}
+		})
+	}
+}
+
+// TestWhatIsTooLargeIsRecognizedByTheGenericServer is about isTooLargeError of its handlers, after which it patches without managed fields.
+func TestWhatIsTooLargeIsRecognizedByTheGenericServer(t *testing.T) {
+	for name, err := range map[string]error{
+		"etcd":       rpctypes.ErrRequestTooLarge,
+		"its client": status.Error(codes.ResourceExhausted, "trying to send message larger than max (2097252 vs. 2097152)"),
+	} {
+		got := broken(t, err).Create(t.Context(), "", &internal.CompositeController{}, nil, 0)
+		//nolint:errorlint // It looks at the error itself.
+		seen, ok := got.(interface {
+			error
+			Code() codes.Code
+		})
+		if !ok || seen.Code() != codes.InvalidArgument || seen.Error() != "etcdserver: request is too large" {
+			t.Errorf("%s: got %v", name, got)
+		}
+		if !apierrors.IsRequestEntityTooLargeError(got) {
+			t.Errorf("%s: %v is not told as too large", name, got)
+		}
+	}
+	if got := broken(t, storage.NewKeyNotFoundError("key", 1)).Create(t.Context(), "", &internal.CompositeController{}, nil, 0); apierrors.IsRequestEntityTooLargeError(got) {
+		t.Errorf("%v is told as too large", got)
 	}
 }

@@ -18,16 +18,23 @@ package apiserver_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -179,4 +186,163 @@ func client(t *testing.T) *versioned.Clientset {
 		t.Fatal(err)
 	}
 	return c
+}
+
+const (
+	groupPath  = "/apis/metacontroller.k8s.io/v1alpha1"
+	composites = groupPath + "/compositecontrollers"
+	decorators = groupPath + "/decoratorcontrollers"
+)
+
+type answer struct {
+	status   int
+	media    string
+	warnings []string
+	body     string
+}
+
+// message is that of a metav1.Status.
+func (a answer) message(t *testing.T) string {
+	t.Helper()
+	var status metav1.Status
+	if err := json.Unmarshal([]byte(a.body), &status); err != nil {
+		t.Fatalf("the answer is no status: %v\n%s", err, a.body)
+	}
+	return status.Message
+}
+
+// ask sends one request, with headers as pairs of name and value.
+func ask(t *testing.T, method, path, body string, headers ...string) answer {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), method, shared.Host+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(headers, "Content-Type") {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for pair := range slices.Chunk(headers, 2) {
+		request.Header.Set(pair[0], pair[1])
+	}
+	response, err := httpClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(response.Body)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header.Get("Content-Type"), response.Header.Values("Warning"), string(content)}
+}
+
+// must fails the test unless the answer has the status.
+func (a answer) must(t *testing.T, status int) answer {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("got status %d, want %d:\n%s", a.status, status, a.body)
+	}
+	return a
+}
+
+// compositeJSON is a CompositeController with more fields in its spec.
+func compositeJSON(name, fields string) string {
+	return `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"` + name + `"},` +
+		`"spec":{"parentResource":{"apiVersion":"example.com/v1","resource":"foos"}` + fields + `}}`
+}
+
+// TestAServerIsNotReadyWhileWhatIsStoredCannotBeRead has something under the key of an object that is none.
+func TestAServerIsNotReadyWhileWhatIsStoredCannotBeRead(t *testing.T) {
+	etcd, err := embeddedetcd.Start(t.Context(), embeddedetcd.Options{Dir: t.TempDir(), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := etcd.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	store, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	const key = "/test/metacontroller.k8s.io/compositecontrollers/garbage"
+	if _, err := store.Put(t.Context(), key, "garbage"); err != nil {
+		t.Fatal(err)
+	}
+	config := serveFrom(t, etcd.Endpoint())
+
+	await(t, config, http.StatusInternalServerError, "[+]poststarthook/storage-readiness ok", "[-]watch-caches failed")
+	if _, err := store.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	await(t, config, http.StatusOK, "[+]watch-caches ok")
+}
+
+// serveFrom runs a server until the end of the test that gives up the wait for its watch caches at once.
+func serveFrom(t *testing.T, endpoint string) *rest.Config {
+	t.Helper()
+	config, err := newConfig(t.Context(), endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ProcessMetrics = false
+	config.Generic.StorageInitializationTimeout = time.Millisecond
+	loopback := config.Generic.LoopbackClientConfig
+	server, err := config.Complete().New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Generic.PrepareRun().RunWithContext(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return loopback
+}
+
+// await waits until /readyz has a code and lines.
+func await(t *testing.T, config *rest.Config, code int, lines ...string) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := ""
+	err = wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz?verbose", http.NoBody)
+		if err != nil {
+			return false, err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return false, nil //nolint:nilerr // It does not listen yet.
+		}
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			return false, err
+		}
+		last = response.Status + "\n" + string(body)
+		for _, line := range lines {
+			if !strings.Contains(last, line) {
+				return false, response.Body.Close()
+			}
+		}
+		return response.StatusCode == code, response.Body.Close()
+	})
+	if err != nil {
+		t.Fatalf("/readyz is not %d with %q, but %s", code, lines, last)
+	}
 }

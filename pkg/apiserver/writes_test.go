@@ -17,20 +17,25 @@ limitations under the License.
 package apiserver_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	applyv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/applyconfiguration/metacontroller/v1alpha1"
 )
 
 const timeoutMessage = `spec.hooks.sync.webhook.timeout: Invalid value: "1d": must be a duration in hours, minutes and seconds, ` +
@@ -275,4 +280,141 @@ func TestClientsThatPreferProtobufGetJSON(t *testing.T) {
 	metadata := ask(t, http.MethodGet, revisions, "", "Accept",
 		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
 	metadata.must(t, http.StatusOK)
+}
+
+func definition(name string) *applyv1alpha1.CompositeControllerApplyConfiguration {
+	return applyv1alpha1.CompositeController(name).WithSpec(applyv1alpha1.CompositeControllerSpec().
+		WithParentResource(applyv1alpha1.CompositeControllerParentResourceRule().WithAPIVersion("v1").WithResource("configmaps")).
+		WithHooks(applyv1alpha1.CompositeControllerHooks().WithSync(applyv1alpha1.Hook().WithWebhook(
+			applyv1alpha1.Webhook().WithURL("http://x/sync")))))
+}
+
+func TestApplyingTheSameTwiceWritesOnce(t *testing.T) {
+	ctx := t.Context()
+	c := client(t).MetacontrollerV1alpha1().CompositeControllers()
+	options := metav1.ApplyOptions{FieldManager: "test", Force: true}
+	first, err := c.Apply(ctx, definition("twice"), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := c.Apply(ctx, definition("twice"), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What was applied, as the server remembers it, is what was applied.
+	extracted, err := applyv1alpha1.ExtractCompositeController(second, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	third, err := c.Apply(ctx, extracted, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.ResourceVersion != second.ResourceVersion || first.ResourceVersion != third.ResourceVersion {
+		t.Errorf("versions %s, %s and %s, want the same", first.ResourceVersion, second.ResourceVersion, third.ResourceVersion)
+	}
+	if first.Generation != 1 {
+		t.Errorf("the generation is %d", first.Generation)
+	}
+}
+
+// The status belongs to the server, and the definition to its author, whatever is in the object that they apply.
+func TestApplyOwnsWhatItsEndpointMayWrite(t *testing.T) {
+	ctx := t.Context()
+	c := client(t).MetacontrollerV1alpha1().CompositeControllers()
+	both := definition("owners").WithLabels(map[string]string{"a": "b"}).WithStatus(
+		applyv1alpha1.CompositeControllerStatus().WithObservedGeneration(9))
+	o, err := c.Apply(ctx, both, metav1.ApplyOptions{FieldManager: "author"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Status.ObservedGeneration != 0 {
+		t.Error("the author wrote the status")
+	}
+	status := applyv1alpha1.CompositeController("owners").WithStatus(applyv1alpha1.CompositeControllerStatus().WithObservedGeneration(1)).
+		WithLabels(map[string]string{"a": "c"})
+	if o, err = c.ApplyStatus(ctx, status, metav1.ApplyOptions{FieldManager: "server"}); err != nil {
+		t.Fatal(err)
+	}
+	if o.Labels["a"] != "b" || o.Status.ObservedGeneration != 1 {
+		t.Errorf("labels %v, status %v", o.Labels, o.Status)
+	}
+	for manager, fields := range map[string]struct{ has, lacks string }{
+		"author": {`"f:spec"`, `"f:status"`},
+		"server": {`"f:status"`, `"f:labels"`},
+	} {
+		owned := ownedBy(o, manager)
+		if !strings.Contains(owned, fields.has) || strings.Contains(owned, fields.lacks) {
+			t.Errorf("%s owns %s, want %s and not %s", manager, owned, fields.has, fields.lacks)
+		}
+	}
+}
+
+func ownedBy(o *v1alpha1.CompositeController, manager string) string {
+	for _, entry := range o.ManagedFields {
+		if entry.Manager == manager {
+			return entry.FieldsV1.GetRawString()
+		}
+	}
+	return ""
+}
+
+// deletions are admission of the shared server: it calls what is stored for the name of an object when that is about to be deleted, once.
+var deletions deletionHooks
+
+type deletionHooks struct{ byName sync.Map }
+
+// Handles implements admission.Interface.
+func (*deletionHooks) Handles(o admission.Operation) bool { return o == admission.Delete }
+
+// Validate implements admission.ValidationInterface.
+func (d *deletionHooks) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	o, err := meta.Accessor(a.GetOldObject())
+	if err != nil {
+		return nil //nolint:nilerr // A collection is asked about as a whole before its objects are.
+	}
+	if f, ok := d.byName.LoadAndDelete(o.GetName()); ok {
+		if call, ok := f.(func()); ok {
+			call()
+		}
+	}
+	return nil
+}
+
+func TestAnObjectThatIsGivenAFinalizerWhileItIsDeletedStaysUntilThatIsTakenOff(t *testing.T) {
+	for name, path := range map[string]string{
+		"delete":           composites + "/given-delete",
+		"deletecollection": composites + "?fieldSelector=metadata.name%3Dgiven-deletecollection",
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := "given-" + name
+			api, patched := client(t).MetacontrollerV1alpha1().CompositeControllers(), false
+			ask(t, http.MethodPost, composites, compositeJSON(object, "")).must(t, http.StatusCreated)
+			finalizers := func(list string) error {
+				_, err := api.Patch(t.Context(), object, types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{})
+				return err
+			}
+			deletions.byName.Store(object, func() {
+				if err := finalizers(`["example.com/hold"]`); err != nil {
+					t.Errorf("while the object is deleted: %v", err)
+				}
+				patched = true
+			})
+			ask(t, http.MethodDelete, path, "").must(t, http.StatusOK)
+			if !patched {
+				t.Fatal("the deletion was not validated")
+			}
+			o, err := api.Get(t.Context(), object, metav1.GetOptions{})
+			if err != nil {
+				t.Fatalf("the object is gone, and its finalizer with it: %v", err)
+			}
+			if o.DeletionTimestamp == nil || len(o.Finalizers) != 1 {
+				t.Errorf("deleted at %v with the finalizers %v, want it to be on its way out with one", o.DeletionTimestamp, o.Finalizers)
+			}
+			if err := finalizers(`[]`); err != nil {
+				t.Fatal(err)
+			}
+			ask(t, http.MethodGet, composites+"/"+object, "").must(t, http.StatusNotFound)
+		})
+	}
 }

@@ -19,8 +19,12 @@ package cluster
 import (
 	"testing"
 
+	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestAllPartsShareOneLimit holds that the limit is one of the process and not one of each client.
 func TestAllPartsShareOneLimit(t *testing.T) {

@@ -30,9 +30,13 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // start starts a server on a directory, and returns a client of it. Stop ends both before the test does.
 func start(t *testing.T, dir string) (client *clientv3.Client, stop func()) {

@@ -27,12 +27,16 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // objects answers requests for a registration and its owner, one at a time. What the API makes of them is tested at a control plane,
 // in test/integration/registration.

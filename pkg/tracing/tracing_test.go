@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -31,11 +32,20 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	basetracing "k8s.io/component-base/tracing"
+	tracingapi "k8s.io/component-base/tracing/api/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	deployments = schema.GroupKind{Group: "apps", Kind: "Deployment"}
@@ -198,4 +208,46 @@ func deep(ctx context.Context, n level) context.Context {
 		return ctx
 	}
 	return context.WithValue(deep(ctx, n-1), n, n)
+}
+
+// TestACollectorThatDoesNotAnswerHoldsNobodyUp has one that accepts connections and says nothing. Without the limit the test would take
+// as long as an export may take, and end without an error.
+func TestACollectorThatDoesNotAnswerHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := basetracing.NewProvider(t.Context(), &tracingapi.TracingConfiguration{
+		Endpoint: new(listener.Addr().String()), SamplingRatePerMillion: new(int32(1_000_000)),
+	}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := tracing.LimitFlush(provider, 10*time.Millisecond)
+	run(t.Context(), tracing.New(limited), nil)
+	if err := limited.Shutdown(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
+	}
+	refuse(t, listener)
+}
+
+// refuse answers the export that waits for the collector, which ends it.
+func refuse(t *testing.T, listener net.Listener) {
+	t.Helper()
+	asked, ended := make(chan struct{}), make(chan error)
+	collector := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+		close(asked)
+		return status.Error(grpccodes.Unimplemented, "it takes no spans")
+	}))
+	go func() { ended <- collector.Serve(listener) }()
+	select {
+	case <-asked:
+	case <-time.After(time.Minute):
+		t.Error("no export waits any more")
+	}
+	collector.GracefulStop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

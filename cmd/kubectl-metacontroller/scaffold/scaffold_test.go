@@ -27,10 +27,14 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // start runs init in a new folder, and returns the folder.
 func start(t *testing.T, args ...string) (string, error) {

@@ -22,11 +22,16 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -254,5 +259,34 @@ func TestParentsAreThoseOfNow(t *testing.T) {
 `
 	if diff := cmp.Diff(want, report(object, live, now, false)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// cluster has a controller of each kind.
+var cluster = connectiontest.Documents{
+	"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers":     `{"kind":"CompositeControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[{"metadata":{"name":"web"}}]}`,
+	"/apis/metacontroller.k8s.io/v1alpha1/decoratorcontrollers":     `{"kind":"DecoratorControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[{"metadata":{"name":"labels"}}]}`,
+	"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/web": `{"kind":"CompositeController","apiVersion":"metacontroller.k8s.io/v1alpha1","metadata":{"name":"web"}}`,
+}
+
+func TestControllersAreThemselvesPrintedInFormats(t *testing.T) {
+	for what, tc := range map[string]struct {
+		args []string
+		want string
+		err  string
+	}{
+		"no format":                  {[]string{"cc/web"}, "CompositeController web was not taken up by the engine yet.\n", ""},
+		"a name":                     {[]string{"cc/web", "-o", "name"}, "compositecontroller.metacontroller.k8s.io/web\n", ""},
+		"names":                      {[]string{"-o", "name"}, "compositecontroller.metacontroller.k8s.io/web\ndecoratorcontroller.metacontroller.k8s.io/labels\n", ""},
+		"a path":                     {[]string{"-o", "jsonpath={.items[*].metadata.name}"}, "web labels", ""},
+		"a template alone":           {[]string{"--template", "{{range .items}}{{.kind}} {{end}}"}, "CompositeController DecoratorController ", ""},
+		"a format that is not known": {[]string{"cc/none", "-o", "wide"}, "", `--output: "wide" is not known: use one of json, `},
+	} {
+		t.Run(what, func(t *testing.T) {
+			printed, err := connectiontest.Run(t, NewCommand, cluster, tc.args...)
+			if !strings.HasPrefix(printed, tc.want) || (err != nil) != (tc.err != "") || err != nil && !strings.HasPrefix(err.Error(), tc.err) {
+				t.Errorf("printed %q, error %v; want %q, %q", printed, err, tc.want, tc.err)
+			}
+		})
 	}
 }

@@ -17,15 +17,22 @@ limitations under the License.
 package syncs
 
 import (
+	"bytes"
 	"maps"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // cluster has a controller that synced a parent.
@@ -115,5 +122,84 @@ func TestSyncsAreSelectedByTheServer(t *testing.T) {
 				t.Errorf("asked (-want +got):\n%s, error %v", diff, err)
 			}
 		})
+	}
+}
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+
+func parent(name string) v1alpha1.ParentReference {
+	return v1alpha1.ParentReference{Group: "example.com", Resource: "websites", Namespace: "shop", Name: name}
+}
+
+func TestTable(t *testing.T) {
+	website := &v1alpha1.SyncObject{Group: "example.com", Resource: "websites", Kind: "Website", Namespace: "shop", Name: "a"}
+	service := v1alpha1.SyncObject{Resource: "services", Kind: "Service", Namespace: "shop", Name: "a"}
+	list := []v1alpha1.ControllerSync{
+		{
+			ParentReference: parent("a"), Time: metav1.NewMicroTime(now.Add(-5 * time.Second)), WaitMilliseconds: 3, HookMilliseconds: 12,
+			Triggers: []v1alpha1.SyncTrigger{{Reason: v1alpha1.SyncSpecChanged, Object: website}, {Reason: v1alpha1.SyncChildChanged, Object: &service}}, MoreTriggers: 2,
+			Children: []v1alpha1.SyncChild{
+				{Action: v1alpha1.ChildUpdate, SyncObject: service, ChangedBackBy: []string{"kubectl-edit"}},
+				{Action: v1alpha1.ChildRefuse, SyncObject: service, Reason: "Conflict"},
+			},
+		},
+		{
+			ParentReference: v1alpha1.ParentReference{Resource: "nodes", Name: "n"}, Time: metav1.NewMicroTime(now.Add(-time.Hour)), MoreChildren: 9,
+			Triggers: []v1alpha1.SyncTrigger{{Reason: v1alpha1.SyncRelatedChanged, Hidden: true}}, Error: "no\nluck " + strings.Repeat("x", 200) + ": the reason",
+		},
+	}
+	idle := func(name string, reason v1alpha1.SyncReason, seconds int) v1alpha1.ControllerSync {
+		return v1alpha1.ControllerSync{
+			ParentReference: parent(name), Time: metav1.NewMicroTime(now.Add(-time.Duration(seconds) * time.Second)), Triggers: []v1alpha1.SyncTrigger{{Reason: reason}},
+		}
+	}
+	list = append(list, idle("b", v1alpha1.SyncOwnWrite, 4000), idle("a", v1alpha1.SyncTimer, 4001), idle("b", v1alpha1.SyncOwnWrite, 4002))
+	list[0].Fields = []string{"status.ready"}
+	for what, tc := range map[string]struct {
+		t    subresource.Table
+		want string
+	}{
+		"one namespace": {subresource.Table{}, `
+TIME           PARENT   TRIGGER                        HOOK   RESULT
+03:04:00.000   a        SpecChang… Service/a, 2 more   12ms   Update Service/a ch…rvice/a (Conflict); wrote status.ready
+02:04:05.000   n        RelatedChanged                 0s     no luck xxxxxxxxxxx…` + strings.Repeat("x", 26) + `: the reason
+01:57:23.000   -        OwnWrite, Timer                -      3 syncs did nothing since then
+`},
+		"all namespaces, wide": {subresource.Table{Namespace: true, Resource: true, Wide: true}, `
+TIME           NAMESPACE   RESOURCE               PARENT   TRIGGER                                       WAIT   HOOK   RESULT
+03:04:00.000   shop        websites.example.com   a        SpecChanged, ChildChanged Service/a, 2 more   3ms    12ms   Update Service/a changed back by kubectl-edit, Refuse Service/a (Conflict); wrote status.ready
+02:04:05.000   -           nodes                  n        RelatedChanged                                0s     0s     9 more; no luck ` + strings.Repeat("x", 200) + `: the reason
+01:57:25.000   shop        websites.example.com   b        OwnWrite                                      0s     0s     -
+01:57:24.000   shop        websites.example.com   a        Timer                                         0s     0s     -
+01:57:23.000   shop        websites.example.com   b        OwnWrite                                      0s     0s     -
+`},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := (table{tc.t}).print(&out, list, true); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), out.String()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSyncsAreFiltered(t *testing.T) {
+	list := []v1alpha1.ControllerSync{
+		{ParentReference: parent("idle")}, {ParentReference: parent("changed"), Fields: []string{"status"}}, {ParentReference: parent("failed"), Error: "no luck"},
+	}
+	for want, o := range map[string]options{"idle changed failed": {}, "changed failed": {changed: true}, "failed": {failed: true}} {
+		var got []string
+		for _, s := range o.filter(slices.Clone(list)) {
+			got = append(got, s.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

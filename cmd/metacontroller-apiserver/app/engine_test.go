@@ -25,6 +25,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -338,4 +339,85 @@ func TestAServerSaysWhoRunsControllers(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestTheServerWaitsForTheCluster(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason  string
+		answers []int
+	}{
+		"one that serves":             {"It is there.", []int{http.StatusOK}},
+		"one that refuses":            {"What it refuses is said by who needs it.", []int{http.StatusForbidden}},
+		"one that is starting":        {"It responds before it serves.", []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusOK}},
+		"one that has too much to do": {"It is not said how it would answer.", []int{http.StatusTooManyRequests, http.StatusOK}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int64
+			cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				n := int(asked.Add(1))
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(c.answers[min(n, len(c.answers))-1])
+			}))
+			defer cluster.Close()
+			// The default transport is shared, and each test server that closes ends what is on its way there.
+			transport := &http.Transport{}
+			defer transport.CloseIdleConnections()
+			if err := awaitCluster(t.Context(), &rest.Config{Host: cluster.URL, Transport: transport}); err != nil {
+				t.Errorf("%s: %v", c.reason, err)
+			}
+			if n := int(asked.Load()); n != len(c.answers) {
+				t.Errorf("%s: asked %d times, want %d", c.reason, n, len(c.answers))
+			}
+		})
+	}
+}
+
+func TestWaitingForTheClusterEndsWithTheProcess(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	asked := make(chan error, 1)
+	go func() { asked <- awaitCluster(ctx, &rest.Config{Host: gone.URL}) }()
+	cancel(errBroken)
+	if err := <-asked; !errors.Is(err, errBroken) {
+		t.Errorf("got %v, want the cause", err)
+	}
+}
+
+// lost is a storage that has ended.
+type lost struct{ done chan struct{} }
+
+func (l lost) Done() <-chan struct{} { return l.done }
+
+func (lost) Err() error { return errBroken }
+
+func TestALostStorageEndsTheServer(t *testing.T) {
+	gone := lost{make(chan struct{})}
+	close(gone.done)
+	t.Run("that ends when told", func(t *testing.T) {
+		server := make(chan error, 1)
+		var failed error
+		err := await(server, gone, func(err error) {
+			failed = err
+			server <- nil
+		}, time.Hour)
+		if err != nil || !errors.Is(failed, errBroken) {
+			t.Errorf("got %v, and the failure %v", err, failed)
+		}
+	})
+	t.Run("that does not", func(t *testing.T) {
+		var failed error
+		if err := await(nil, gone, func(err error) { failed = err }, time.Millisecond); err != nil || !errors.Is(failed, errBroken) {
+			t.Errorf("got %v, and the failure %v", err, failed)
+		}
+	})
+	t.Run("but not when the server ended before", func(t *testing.T) {
+		server := make(chan error, 1)
+		server <- errBroken
+		err := await(server, lost{make(chan struct{})}, func(err error) { t.Errorf("it failed: %v", err) }, time.Hour)
+		if !errors.Is(err, errBroken) {
+			t.Errorf("got %v", err)
+		}
+	})
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/clusterwarnings"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // discovery answers for a cluster that serves Pods, with a status, and ConfigMaps, without.
@@ -147,6 +148,217 @@ func TestWarnings(t *testing.T) {
 				t.Fatalf("a warning became an error: %v", err)
 			}
 			if diff := cmp.Diff(test.want, got.texts); diff != "" {
+				t.Errorf("warnings differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// panics is the response with which the client's own code panics.
+type panics struct{}
+
+// fragile panics where the world says so.
+type fragile struct {
+	next  http.RoundTripper
+	world world
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f *fragile) RoundTrip(r *http.Request) (*http.Response, error) {
+	if f.world[r.URL.Path] == (panics{}) {
+		panic("boom")
+	}
+	return f.next.RoundTrip(r)
+}
+
+func TestALookupThatPanicsSaysNothing(t *testing.T) {
+	object := by("bad", 80)
+	object.Spec.ChildResources = append(object.Spec.ChildResources, object.Spec.ChildResources[0])
+	const missing = "spec.hooks.sync.webhook.service: Service hooks/bad does not exist; calls of the hook fail until it does"
+	for name, test := range map[string]struct {
+		path string
+		want []string
+	}{
+		"nothing":           {"", []string{missing}},
+		"a Service":         {"/api/v1/namespaces/hooks/services/bad", nil},
+		"parents":           {"/apis/apps/v1", []string{missing}},
+		"several children":  {"/api/v1", []string{missing}},
+		"other controllers": {"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers", []string{missing}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, before := cluster(), recovery.Count()
+			if test.path != "" {
+				w[test.path] = panics{}
+			}
+			if diff := cmp.Diff(test.want, warningsIn(t, w, object, nil)); diff != "" {
+				t.Errorf("warnings differ (-want +got):\n%s", diff)
+			}
+			if panicked := recovery.Count() > before; panicked != (test.path != "") {
+				t.Errorf("a panic was counted: %v", panicked)
+			}
+		})
+	}
+}
+
+// The author of a controller with a service account is asked whether he may act as it, and not whether he may read the Secrets that he names.
+func TestAuthorsOfControllersWithAccountsAreNotToldOfSecrets(t *testing.T) {
+	ref := &v1alpha1.ServiceAccountReference{Namespace: "team", Name: "web"}
+	missing := v1alpha1.WebhookSecurity{
+		Authorization: &v1alpha1.WebhookAuthorization{SecretRef: v1alpha1.SecretKeyReference{Namespace: "hooks", Name: "good", Key: "tokn"}},
+		CABundle:      &v1alpha1.CABundle{ConfigMapRef: &v1alpha1.CABundleReference{Namespace: "hooks", Name: "bad"}},
+	}
+	composite := calling(func(w *v1alpha1.Webhook) {
+		w.WebhookSecurity = missing
+		w.Service = &v1alpha1.ServiceReference{Namespace: "hooks", Name: "bad", Port: new(int32(80))}
+	})
+	composite.Spec.EndpointConfigs = []v1alpha1.EndpointConfig{{Host: "a", WebhookSecurity: missing}}
+	decorator := &metacontroller.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{
+		Resources:       []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: composite.Spec.ParentResource.ResourceRule}},
+		Hooks:           &v1alpha1.DecoratorControllerHooks{Sync: composite.Spec.Hooks.Sync},
+		EndpointConfigs: composite.Spec.EndpointConfigs,
+	}}
+	service := []string{"spec.hooks.sync.webhook.service: Service hooks/bad does not exist; calls of the hook fail until it does"}
+	for name, object := range map[string]struct {
+		runtime.Object
+
+		name func(*v1alpha1.ServiceAccountReference)
+	}{
+		"a composite": {composite, func(ref *v1alpha1.ServiceAccountReference) { composite.Spec.ServiceAccountRef = ref }},
+		"a decorator": {decorator, func(ref *v1alpha1.ServiceAccountReference) { decorator.Spec.ServiceAccountRef = ref }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := warningsIn(t, cluster(), object.Object, nil); len(got) != 5 {
+				t.Errorf("without an account the author is told %q, want two things of the hook, two of the host, and one of the Service", got)
+			}
+			object.name(ref)
+			if diff := cmp.Diff(service, warningsIn(t, cluster(), object.Object, nil)); diff != "" {
+				t.Errorf("warnings differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Who changes what the check of rights is not about is not asked whether he may read the Secrets that the controller names.
+func TestAuthorsOfUpdatesThatAreNotCheckedAreNotToldOfSecrets(t *testing.T) {
+	before := calling(func(w *v1alpha1.Webhook) {
+		w.CABundle = &v1alpha1.CABundle{SecretRef: &v1alpha1.CABundleReference{Namespace: "hooks", Name: "bad"}}
+		w.Service = &v1alpha1.ServiceReference{Namespace: "hooks", Name: "bad", Port: new(int32(80))}
+	})
+	before.Spec.EndpointConfigs = []v1alpha1.EndpointConfig{{Host: "a", WebhookSecurity: before.Spec.Hooks.Sync.Webhook.WebhookSecurity}}
+	const service = "spec.hooks.sync.webhook.service: Service hooks/bad does not exist; calls of the hook fail until it does"
+	secrets := []string{
+		"spec.hooks.sync.webhook.caBundle.secretRef: Secret hooks/bad does not exist; calls of the hook fail until it does",
+		"spec.endpointConfigs[0].caBundle.secretRef: Secret hooks/bad does not exist; calls of the hook fail until it does",
+	}
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.CompositeControllerSpec)
+		want   []string
+	}{
+		"paused":  {func(s *v1alpha1.CompositeControllerSpec) { s.Paused = new(true) }, []string{service}},
+		"workers": {func(s *v1alpha1.CompositeControllerSpec) { s.Workers = new(int32(3)) }, []string{service}},
+		"what the hook is for": {func(s *v1alpha1.CompositeControllerSpec) {
+			s.GenerateSelector = new(true)
+		}, append([]string{service}, secrets...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			tc.change(&after.Spec)
+			if diff := cmp.Diff(tc.want, warningsIn(t, cluster(), after, before)); diff != "" {
+				t.Errorf("warnings differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// some is a list with one object.
+func some() *metav1.PartialObjectMetadataList {
+	return &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}}
+}
+
+// annotated is a page of a list, of objects of which one has an annotation.
+func annotated(next string, annotations map[string]string) *metav1.PartialObjectMetadataList {
+	page := some()
+	page.Continue = next
+	page.Items = append(page.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "b", Annotations: annotations}})
+	return page
+}
+
+// endless is a list of which each page says that there is another one.
+func endless(path string) world {
+	return world{path: annotated("more", nil), path + "&more": annotated("more", nil)}
+}
+
+func TestWarningsAboutADeletion(t *testing.T) {
+	selected := deployments(func(s *v1alpha1.CompositeControllerSpec) {
+		s.ParentResource.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	})
+	finalizing := deployments(func(s *v1alpha1.CompositeControllerSpec) {
+		s.Hooks = &v1alpha1.CompositeControllerHooks{Finalize: &v1alpha1.Hook{}}
+	})
+	decorator := func(change ...func(*v1alpha1.DecoratorControllerSpec)) *metacontroller.DecoratorController {
+		d := &metacontroller.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{Resources: []v1alpha1.DecoratorControllerResourceRule{
+			{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "pods"}},
+			{ResourceRule: v1alpha1.ResourceRule{APIVersion: "apps/v1", Resource: "deployments"}},
+		}}}
+		for _, c := range change {
+			c(&d.Spec)
+		}
+		return d
+	}
+	attaching := func(s *v1alpha1.DecoratorControllerSpec) {
+		s.Attachments = []v1alpha1.DecoratorControllerAttachmentRule{{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "services"}}}
+	}
+	ending := func(s *v1alpha1.DecoratorControllerSpec) {
+		s.Hooks = &v1alpha1.DecoratorControllerHooks{Finalize: &v1alpha1.Hook{}}
+	}
+	noted := func(s *v1alpha1.DecoratorControllerSpec) {
+		s.Resources = s.Resources[:1]
+		s.Resources[0].AnnotationSelector = &v1alpha1.AnnotationSelector{MatchAnnotations: map[string]string{"a": "b"}}
+	}
+	attachments := "spec.resources[0]: the controller handles pods, of which there are some: their attachments stay, and nobody updates them until you " +
+		"create a controller for them again; to have the attachments deleted as well, have the hook return none before you delete the controller"
+	for name, test := range map[string]struct {
+		world world
+		old   runtime.Object
+		want  []string
+	}{
+		"there are parents": {world{"/apis/apps/v1/deployments": some()}, deployments(), []string{
+			"spec.parentResource: the controller handles deployments.apps, of which there are some: their children stay, and nobody updates them until " +
+				"you create a controller for them again; to have the children deleted as well, delete the deployments.apps before the controller",
+		}},
+		"there is a finalize hook": {world{"/apis/apps/v1/deployments": some()}, finalizing, []string{
+			"spec.parentResource: the controller handles deployments.apps, of which there are some: their children stay, and nobody updates them, " +
+				"nor are they finalized until you create a controller for them again; to have the children deleted as well, delete the deployments.apps " +
+				"before the controller",
+		}},
+		"there are targets": {
+			world{"/api/v1/pods": some(), "/apis/apps/v1/deployments": &metav1.PartialObjectMetadataList{}}, decorator(attaching), []string{attachments},
+		},
+		"there are targets that are finalized": {world{"/api/v1/pods": some()}, decorator(ending), []string{
+			"spec.resources[0]: the controller handles pods, of which there are some: they are not finalized until you create a controller for them again",
+		}},
+		"there are targets without attachments": {world{"/api/v1/pods": some()}, decorator(), nil},
+		"there are parents without children": {world{"/apis/apps/v1/deployments": some()}, deployments(func(s *v1alpha1.CompositeControllerSpec) {
+			s.ChildResources = nil
+		}), nil},
+		"no annotation is selected": {world{"/api/v1/pods": annotated("", map[string]string{"a": "c"})}, decorator(attaching, noted), nil},
+		"an annotation is selected": {world{"/api/v1/pods": annotated("", map[string]string{"a": "b"})}, decorator(attaching, noted), []string{attachments}},
+		"an annotation on another page is selected": {
+			world{"/api/v1/pods": annotated("2", nil), "/api/v1/pods&2": annotated("", map[string]string{"a": "b"})},
+			decorator(attaching, noted),
+			[]string{attachments},
+		},
+		"there are too many to look at": {endless("/api/v1/pods"), decorator(attaching, noted), nil},
+		"there are none":                {world{"/apis/apps/v1/deployments": &metav1.PartialObjectMetadataList{}}, deployments(), nil},
+		"there are others only":         {world{"/apis/apps/v1/deployments": some(), "/apis/apps/v1/deployments?a=b": &metav1.PartialObjectMetadataList{}}, selected, nil},
+		"the kind is not served":        {world{}, deployments(), nil},
+		"the server may not look":       {world{"/apis/apps/v1/deployments": http.StatusForbidden}, deployments(), nil},
+		"another object of the group":   {world{"/apis/apps/v1/deployments": some()}, &metacontroller.ControllerRevision{}, nil},
+		"the API server does not tell":  {world{"/apis/apps/v1/deployments": hangs{}}, deployments(), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, warningsIn(t, test.world, nil, test.old)); diff != "" {
 				t.Errorf("warnings differ (-want +got):\n%s", diff)
 			}
 		})

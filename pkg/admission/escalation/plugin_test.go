@@ -18,13 +18,18 @@ package escalation_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,11 +37,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/escalation"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func rule(apiVersion, resource string) v1alpha1.ResourceRule {
 	return v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource}
@@ -483,4 +493,197 @@ func TestOtherKindsAreAdmitted(t *testing.T) {
 	if err := p.Validate(t.Context(), write(&metav1.Status{}, nil, false), nil); err != nil {
 		t.Error(err)
 	}
+}
+
+// as lets a controller act as a service account.
+func as(namespace, name string) func(*v1alpha1.CompositeControllerSpec) {
+	return func(s *v1alpha1.CompositeControllerSpec) {
+		s.ServiceAccountRef = &v1alpha1.ServiceAccountReference{Namespace: namespace, Name: name}
+	}
+}
+
+// What the account may do is the account's, whatever the definition says.
+func TestWhoLetsAControllerActAsAServiceAccount(t *testing.T) {
+	everything := func(s *v1alpha1.CompositeControllerSpec) {
+		s.Hooks.Customize = hook("http://hook/customize")
+		s.Hooks.Sync.Webhook.ClientTLS = &v1alpha1.ClientTLS{SecretRef: v1alpha1.SecretReference{Namespace: "ns", Name: "pair"}}
+	}
+	const impersonate = "impersonate serviceaccounts team/web"
+	account := &v1alpha1.ServiceAccountReference{Namespace: "team", Name: "web"}
+	for name, test := range map[string]struct{ object, old runtime.Object }{
+		"a creation":               {composite(as("team", "web"), everything), nil},
+		"a decorator":              {decorator(func(s *v1alpha1.DecoratorControllerSpec) { s.ServiceAccountRef = account }), nil},
+		"a change of the account":  {composite(as("team", "web")), composite(as("team", "other"))},
+		"the first account":        {composite(as("team", "web")), composite()},
+		"another child":            {composite(as("team", "web")), composite(as("team", "web"), everything)},
+		"the account of a dry run": {composite(as("team", "web")), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dryRun := strings.HasSuffix(name, "dry run")
+			c := &cluster{may: all(impersonate)}
+			if err := newPlugin(t, c).Validate(t.Context(), write(test.object, test.old, dryRun), nil); err != nil {
+				t.Errorf("who may impersonate the account is refused: %v", err)
+			}
+			if got := c.questions(); len(got) != 2 || got[1] != impersonate {
+				t.Errorf("asked for %q", got)
+			}
+			err := newPlugin(t, &cluster{may: but(impersonate)}).Validate(t.Context(), write(test.object, test.old, dryRun), nil)
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "this controller would act as a service account that its author "+
+				"may not impersonate; user \"eve\" lacks, in all namespaces unless one is named:\n- "+impersonate+"\nGrant these rights, or the verb escalate") {
+				t.Errorf("who may do all else got %v", err)
+			}
+		})
+	}
+	t.Run("and takes it off again", func(t *testing.T) {
+		err := newPlugin(t, &cluster{may: all(impersonate)}).Validate(t.Context(), write(composite(), composite(as("team", "web")), false), nil)
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "the server's rights") {
+			t.Errorf("the controller would act as the server, and its author got %v", err)
+		}
+	})
+}
+
+// TestAControllerThatWouldUseTooManyRights is refused for good, without asking the cluster for them. Its author learns what to do.
+func TestAControllerThatWouldUseTooManyRights(t *testing.T) {
+	object := composite(func(s *v1alpha1.CompositeControllerSpec) {
+		for i := range 1000 {
+			s.ChildResources = append(s.ChildResources, v1alpha1.CompositeControllerChildResourceRule{ResourceRule: rule("v1", fmt.Sprintf("kind%d", i))})
+		}
+	})
+	c := &cluster{may: all()}
+	err := newPlugin(t, c).Validate(t.Context(), write(object, nil, false), nil)
+	const want = "this controller would use 6011 rights of the server, and the cluster is asked for 2048 at most; name fewer kinds, Secrets and ConfigMaps, have " +
+		"the controller act as a service account with spec.serviceAccountRef, or have somebody write it who has the verb escalate on " +
+		"compositecontrollers.metacontroller.k8s.io"
+	if !apierrors.IsForbidden(err) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if asked := c.questions(); len(asked) != 1 {
+		t.Errorf("asked for %d rights", len(asked))
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	object := composite(func(s *v1alpha1.CompositeControllerSpec) {
+		s.Hooks.Customize = hook("http://hook/customize")
+		s.Hooks.Sync.Webhook.ClientTLS = &v1alpha1.ClientTLS{SecretRef: v1alpha1.SecretReference{Namespace: "ns", Name: "pair"}}
+	})
+	p := newPlugin(t, &cluster{may: but("create configmaps", "delete configmaps", "patch foos.example.com/status", "list *.*", "get secrets ns/pair")})
+	const want = `compositecontrollers.metacontroller.k8s.io "x" is forbidden: this controller would use the server's rights for what ` +
+		`its author may not do; user "eve" (groups ["a" "b"]) lacks, in all namespaces unless one is named:
+- patch foos.example.com/status
+- create, delete configmaps
+- list all resources, because a customize hook may read any kind
+- get secrets ns/pair
+Grant these rights, or the verb escalate on compositecontrollers.metacontroller.k8s.io`
+	for _, dryRun := range []bool{false, true} {
+		err := p.Validate(t.Context(), write(object, nil, dryRun, "a", "b"), nil)
+		if err == nil || err.Error() != want {
+			t.Errorf("dry run %v: got %v", dryRun, err)
+		}
+	}
+}
+
+func TestARefusalSaysWhyPoliciesTakeAllKinds(t *testing.T) {
+	object := composite(func(s *v1alpha1.CompositeControllerSpec) {
+		s.ChildResources[0].ResourceRule = rule("admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings")
+	})
+	err := newPlugin(t, &cluster{may: but("get *.*", "list *.*")}).Validate(t.Context(), write(object, nil, false), nil)
+	if want := "\n- get, list all resources, because an admission policy may refer to any kind\n"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
+	}
+}
+
+// A cluster responds to SubjectAccessReviews.
+type cluster struct {
+	// may says what the user may do, as in "get pods" or "get secrets ns/name"; nil stands for a cluster that forbids the question.
+	may func(right string) bool
+	// meet, if set, is called in each review before the response.
+	meet func(ctx context.Context)
+
+	mu    sync.Mutex
+	asked []string
+	user  authorizationv1.SubjectAccessReviewSpec
+}
+
+// ServeHTTP implements http.Handler.
+func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	var review authorizationv1.SubjectAccessReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || c.may == nil {
+		w.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(w).Encode(apierrors.NewForbidden(authorizationv1.Resource("subjectaccessreviews"), "", errors.New("not you")).Status())
+		return
+	}
+	if c.meet != nil {
+		c.meet(r.Context())
+	}
+	right := text(*review.Spec.ResourceAttributes)
+	review.Status.Allowed = c.may(right)
+	// As RBAC says of a binding to a role that is gone, whatever the decision is.
+	review.Status.EvaluationError = `clusterrole "gone" not found`
+	w.WriteHeader(http.StatusCreated)
+	// A client that went away is not interested.
+	_ = json.NewEncoder(w).Encode(review)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, right)
+	review.Spec.ResourceAttributes = nil
+	c.user = review.Spec
+}
+
+// questions returns the rights that were asked for, sorted.
+func (c *cluster) questions() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slices.Sort(c.asked)
+	return c.asked
+}
+
+// text writes a right in one line.
+func text(a authorizationv1.ResourceAttributes) string {
+	line := a.Verb + " " + a.Resource
+	if a.Group != "" {
+		line += "." + a.Group
+	}
+	if a.Subresource != "" {
+		line += "/" + a.Subresource
+	}
+	if a.Name != "" {
+		line += " " + strings.TrimPrefix(a.Namespace+"/"+a.Name, "/")
+	}
+	return line
+}
+
+// all lets the user do what is in the list.
+func all(rights ...string) func(string) bool {
+	return func(right string) bool { return slices.Contains(rights, right) }
+}
+
+// but lets the user do everything but escalate and what is in the list.
+func but(rights ...string) func(string) bool {
+	return func(right string) bool {
+		return !strings.HasPrefix(right, "escalate ") && !slices.Contains(rights, right)
+	}
+}
+
+// newPlugin returns the plugin with a client of the cluster.
+func newPlugin(t *testing.T, c *cluster) *escalation.Plugin {
+	t.Helper()
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := escalation.New()
+	if err := p.ValidateInitialization(); err == nil {
+		t.Error("it does not miss its client")
+	}
+	escalation.Initializer{Reviews: client.AuthorizationV1().SubjectAccessReviews()}.Initialize(p)
+	if err := p.ValidateInitialization(); err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -32,6 +33,9 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // apiServer has one Secret and counts the watches that are open.
 type apiServer struct {

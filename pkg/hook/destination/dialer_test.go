@@ -30,7 +30,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"go.uber.org/goleak"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // listen starts a server on a free port of 127.0.0.1 that counts its connections, and returns its port.
 func listen(t *testing.T) (port int, connections *atomic.Int32) {

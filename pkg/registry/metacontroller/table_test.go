@@ -24,6 +24,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	testingclock "k8s.io/utils/clock/testing"
 
@@ -199,5 +201,38 @@ func TestColumnsSayWhatAControllerIsAndHowItDoes(t *testing.T) {
 				t.Errorf("cells differ (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestCompositesAreSelectedByTheirParents(t *testing.T) {
+	o := &metacontroller.CompositeController{}
+	o.Name, o.Labels = "a", map[string]string{"team": "x"}
+	o.Spec.ParentResource.APIVersion, o.Spec.ParentResource.Resource = "example.com/v1", "things"
+	for selector, want := range map[string]bool{
+		"spec.parentResource.resource=things":                                                    true,
+		"spec.parentResource.resource==things,spec.parentResource.apiVersion=example.com/v1":     true,
+		"spec.parentResource.resource!=things":                                                   false,
+		"spec.parentResource.resource=pods":                                                      false,
+		"spec.parentResource.resource=things,spec.parentResource.apiVersion=example.com/v1beta1": false,
+		"metadata.name=a,spec.parentResource.resource=things":                                    true,
+		"metadata.name=b,spec.parentResource.resource=things":                                    false,
+	} {
+		parsed, err := fields.ParseSelector(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		field, err := parsed.Transform(func(label, value string) (string, string, error) {
+			return newServer().scheme.ConvertFieldLabel(v1alpha1.SchemeGroupVersion.WithKind("CompositeController"), label, value)
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", selector, err)
+		}
+		predicate := controller.Composites().Predicate(labels.SelectorFromSet(labels.Set{"team": "x"}), field)
+		if got, err := predicate.Matches(o); err != nil || got != want {
+			t.Errorf("%s selects: %v, want %v (%v)", selector, got, want, err)
+		}
+	}
+	if _, _, err := newServer().scheme.ConvertFieldLabel(v1alpha1.SchemeGroupVersion.WithKind("CompositeController"), "spec.workers", "5"); err == nil {
+		t.Error("a field is accepted that nothing is selected by")
 	}
 }

@@ -19,17 +19,27 @@ package logging
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // lines is a buffer that goroutines of net/http write to.
 type lines struct {
@@ -90,5 +100,24 @@ func TestWhatFollowsAResponseIsNotLogged(t *testing.T) {
 	log.Print("something else starting with a word")
 	if !strings.Contains(logged.String(), "something else starting with a word") {
 		t.Errorf("other lines are lost: %s", logged)
+	}
+}
+
+func TestAClientThatGaveUpIsNoErrorOfTheServer(t *testing.T) {
+	former := slices.Clone(utilruntime.ErrorHandlers)
+	defer func() { utilruntime.ErrorHandlers = former }() //nolint:reassign // As it was.
+	LogUnhandledErrors()
+	var written bytes.Buffer
+	ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&written), textlogger.Verbosity(1))))
+	utilruntime.HandleErrorWithContext(ctx, fmt.Errorf("writing a response: %w", http.ErrHandlerTimeout), "Unhandled Error")
+	utilruntime.HandleErrorWithContext(ctx, errors.New("writing a response: "+http.ErrHandlerTimeout.Error()), "Unhandled Error")
+	utilruntime.HandleErrorWithContext(ctx, errors.New("writing a response: "+context.Canceled.Error()), "Unhandled Error")
+	utilruntime.HandleErrorWithContext(ctx, errors.New("boom"), "Unhandled Error")
+	log := written.String()
+	if strings.Contains(log, "writing a response") || !strings.Contains(log, "boom") {
+		t.Errorf("the log is %q", log)
+	}
+	if !strings.Contains(log, "standardlog_test.go") {
+		t.Errorf("the log does not name the place of the error: %q", log)
 	}
 }

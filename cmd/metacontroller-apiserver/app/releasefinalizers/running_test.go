@@ -22,19 +22,25 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // leases returns a Lease as it is at a time after the first look; nil if there is none.
 type leases struct {
@@ -250,5 +256,39 @@ func TestALeaseHasANamespaceAndAName(t *testing.T) {
 	cmd.SetArgs([]string{"--lease=metacontroller-apiserver"})
 	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), `--lease: "metacontroller-apiserver" is not NAMESPACE/NAME`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhichFinalizersAreMeant(t *testing.T) {
+	meta := &metav1.ObjectMeta{Name: "web", Namespace: "team", UID: "uid", Finalizers: []string{
+		"metacontroller.io/compositecontroller-web", "foregroundDeletion", "metacontroller.io/decoratorcontroller-web",
+		"metacontroller.io/compositecontroller-other", "metacontroller.io/compositecontroller-", "example.com/compositecontroller-web",
+	}}
+	for name, test := range map[string]struct {
+		wanted []controllerobject.Reference
+		want   []string
+	}{
+		"All": {nil, []string{
+			"metacontroller.io/compositecontroller-web", "metacontroller.io/decoratorcontroller-web", "metacontroller.io/compositecontroller-other",
+		}},
+		"ANameOfBothKinds": {
+			[]controllerobject.Reference{{Name: "web"}},
+			[]string{"metacontroller.io/compositecontroller-web", "metacontroller.io/decoratorcontroller-web"},
+		},
+		"OneKind":  {[]controllerobject.Reference{{Kind: controllerobject.Decorator, Name: "web"}}, []string{"metacontroller.io/decoratorcontroller-web"}},
+		"NoneHere": {[]controllerobject.Reference{{Kind: controllerobject.Decorator, Name: "other"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, o := range objectsOf(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "websites"}, meta, test.wanted) {
+				got = append(got, o.finalizer)
+				if o.String() != "websites.example.com/web in namespace team" {
+					t.Errorf("it is called %s", &o)
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
 	}
 }

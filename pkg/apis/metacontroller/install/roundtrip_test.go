@@ -17,13 +17,23 @@ limitations under the License.
 package install_test
 
 import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/apitesting/roundtrip"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/randfill"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
@@ -127,5 +137,124 @@ func TestDefaults(t *testing.T) {
 	scheme.Default(empty)
 	if diff := cmp.Diff(&v1alpha1.CompositeController{}, empty); diff != "" {
 		t.Errorf("an empty object gets defaults (-want +got):\n%s", diff)
+	}
+}
+
+// kinds are the kinds that are stored.
+var kinds = []string{"CompositeController", "DecoratorController", "ControllerRevision"}
+
+// updateStored is the environment variable that makes the test write testdata/HEAD instead of comparing it; its name is that of
+// Kubernetes.
+const updateStored = "UPDATE_COMPATIBILITY_FIXTURE_DATA"
+
+// testdata/HEAD has each kind as it is stored now, with every field set: a change of it is a change of what is stored. The folders
+// beside it have what releases stored. A release copies HEAD to a folder of its own name, which is not changed any more.
+func TestEveryFieldIsStoredAsTheFixturesSay(t *testing.T) {
+	scheme := newScheme()
+	options := roundtrip.NewCompatibilityTestOptions(scheme)
+	for _, kind := range kinds {
+		options.Kinds = append(options.Kinds, v1alpha1.SchemeGroupVersion.WithKind(kind))
+	}
+	options.Complete(t)
+	for _, kind := range kinds {
+		stored := encode(t, scheme, options.FilledObjects[v1alpha1.SchemeGroupVersion.WithKind(kind)])
+		file := filepath.Join("testdata", "HEAD", kind+".json")
+		if os.Getenv(updateStored) == "true" {
+			if err := os.WriteFile(file, stored, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(stored)); diff != "" {
+			t.Errorf("what is stored of a %s changed; with %s=true this test writes it (-was +is):\n%s", kind, updateStored, diff)
+		}
+	}
+}
+
+func TestWhatReleasesStoredIsReadAndKept(t *testing.T) {
+	files, err := filepath.Glob("testdata/*/*.json")
+	if err != nil || len(files) < 2*len(kinds) {
+		t.Fatalf("%d stored objects: %v", len(files), err)
+	}
+	scheme := newScheme()
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)
+	for _, file := range files {
+		t.Run(file, func(t *testing.T) {
+			stored, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			object, err := runtime.Decode(decoder, stored)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(stored), string(encode(t, scheme, object))); diff != "" {
+				t.Errorf("reading and writing it changes it (-was +is):\n%s", diff)
+			}
+		})
+	}
+}
+
+// encode writes an object as the server stores it, in lines.
+func encode(t *testing.T, scheme *runtime.Scheme, object runtime.Object) []byte {
+	t.Helper()
+	pretty := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Pretty: true})
+	var stored bytes.Buffer
+	err := serializer.NewCodecFactory(scheme).EncoderForVersion(pretty, v1alpha1.SchemeGroupVersion).Encode(object, &stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored.Bytes()
+}
+
+// fuzzers returns the functions that fill types of this group with random content that survives a round trip: with every default set, and
+// with JSON where JSON is kept.
+func fuzzers(serializer.CodecFactory) []any {
+	return []any{
+		func(h *v1alpha1.Hook, c randfill.Continue) {
+			c.FillNoCustom(h)
+			setDefault(&h.Version, v1alpha1.HookVersionV1)
+		},
+		func(r *v1alpha1.CABundleReference, c randfill.Continue) {
+			c.FillNoCustom(r)
+			setDefault(&r.Key, "ca.crt")
+		},
+		func(t *v1alpha1.ClientTLS, c randfill.Continue) {
+			c.FillNoCustom(t)
+			setDefault(&t.CertKey, "tls.crt")
+			setDefault(&t.PrivateKeyKey, "tls.key")
+		},
+		func(a *v1alpha1.WebhookAuthorization, c randfill.Continue) {
+			c.FillNoCustom(a)
+			setDefault(&a.Type, "Bearer")
+		},
+		func(a *v1alpha1.WebhookBasicAuth, c randfill.Continue) {
+			c.FillNoCustom(a)
+			setDefault(&a.UsernameKey, "username")
+			setDefault(&a.PasswordKey, "password")
+		},
+		func(d *metav1.Duration, c randfill.Continue) {
+			d.Duration = time.Duration(c.Int63())
+		},
+		func(v *intstr.IntOrString, c randfill.Continue) {
+			*v = intstr.FromInt32(c.Int31())
+			if c.Bool() {
+				*v = intstr.FromString(fmt.Sprintf("%d%%", c.Intn(100)+1))
+			}
+		},
+		func(r *runtime.RawExtension, c randfill.Continue) {
+			r.Raw = fmt.Appendf(nil, `{"spec":{"paused":%t,"replicas":%d}}`, c.Bool(), c.Int31())
+			r.Object = nil
+		},
+	}
+}
+
+func setDefault[T any](field **T, value T) {
+	if *field == nil {
+		*field = new(value)
 	}
 }

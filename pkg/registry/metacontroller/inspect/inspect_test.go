@@ -25,8 +25,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,13 +36,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/review"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // engine has one controller of Things in namespaces, with Secrets as children.
 type engine struct {
@@ -492,5 +499,120 @@ func TestSyncsAreLimitedAndMayNotBeRecorded(t *testing.T) {
 	e.silent = true
 	if _, err := (&SyncsREST{s}).Get(ctx, "c", &v1alpha1.ControllerSyncOptions{}); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "--sync-history-bytes") {
 		t.Errorf("without a record: %v", err)
+	}
+}
+
+// TestWhoMayNotGetAParentIsNotToldWhetherItExists has the same requests about a parent that exists and one that does not.
+func TestWhoMayNotGetAParentIsNotToldWhetherItExists(t *testing.T) {
+	role := inspection.Parent{ParentReference: v1alpha1.ParentReference{Group: "rbac.authorization.k8s.io", Resource: "roles", Namespace: "one", Name: "a-role"}}
+	requests := map[string]func(context.Context, *subresource) error{
+		"request": func(ctx context.Context, s *subresource) error {
+			_, err := (&RequestREST{s}).Get(ctx, "c", &v1alpha1.HookRequestOptions{Namespace: "one", Name: "it"})
+			return err
+		},
+		"request of a resource": func(ctx context.Context, s *subresource) error {
+			_, err := (&RequestREST{s}).Get(ctx, "c", &v1alpha1.HookRequestOptions{Resource: "things.example.com", Namespace: "one", Name: "it"})
+			return err
+		},
+		"rollback": func(ctx context.Context, s *subresource) error {
+			asked := &v1alpha1.ControllerRollback{Spec: v1alpha1.ControllerRollbackSpec{Namespace: "one", Name: "it"}}
+			_, err := (&RollbackREST{s}).Create(ctx, "c", asked, nil, &metav1.CreateOptions{})
+			return err
+		},
+	}
+	for name, allowed := range map[string][]string{
+		"no rights":               {"update things", "get secrets"},
+		"rights elsewhere":        {"get things two", "get secrets"},
+		"rights on other parents": {"get roles", "get secrets"},
+	} {
+		for request, do := range requests {
+			t.Run(name+", "+request, func(t *testing.T) {
+				told := func(thing inspection.Parent) error {
+					s, ctx := scene(t, &engine{parents: []inspection.Parent{thing, role}}, &reviews{allowed: allowed})
+					err := do(ctx, s)
+					if !apierrors.IsForbidden(err) {
+						t.Errorf("got %v, want 403", err)
+					}
+					return err
+				}
+				if diff := cmp.Diff(told(thing("one", "it")), told(thing("one", "another"))); diff != "" {
+					t.Errorf("of a parent that exists (-) he is told something else than of one that does not (+):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+// Who may get no parent of a namespace could ask for names and labels one after the other.
+func TestCountsTellNothingOfParentsThatTheCallerMayNotGet(t *testing.T) {
+	all := []inspection.Parent{thing("one", "a"), thing("one", "b"), thing("two", "a")}
+	labeled := &metav1.LabelSelector{MatchLabels: map[string]string{"name": "a"}}
+	for name, test := range map[string]struct {
+		allowed   []string
+		selection *v1alpha1.ParentSelection
+		// parents and plans are how many of the parents, and of the plans, are left out and counted.
+		parents, plans int64
+	}{
+		"all":                              {nil, nil, 3, 3},
+		"a namespace":                      {nil, &v1alpha1.ParentSelection{Namespace: "one"}, 2, 2},
+		"a resource":                       {nil, &v1alpha1.ParentSelection{Resource: "things.example.com"}, 3, 3},
+		"a name":                           {nil, &v1alpha1.ParentSelection{Namespace: "one", Name: "a"}, 0, 0},
+		"a name that there is not":         {nil, &v1alpha1.ParentSelection{Namespace: "one", Name: "c"}, 0, 0},
+		"labels":                           {nil, &v1alpha1.ParentSelection{LabelSelector: labeled}, 0, 0},
+		"no labels":                        {nil, &v1alpha1.ParentSelection{LabelSelector: &metav1.LabelSelector{}}, 3, 3},
+		"a name of a parent that he gets":  {[]string{"get things one"}, &v1alpha1.ParentSelection{Name: "a"}, 0, 1},
+		"labels of parents that he gets":   {[]string{"get things"}, &v1alpha1.ParentSelection{LabelSelector: labeled}, 0, 2},
+		"all, with parents that he gets":   {[]string{"get things one"}, nil, 1, 3},
+		"a name, and he gets the children": {[]string{"get secrets"}, &v1alpha1.ParentSelection{Name: "a"}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, ctx := scene(t, &engine{parents: all}, &reviews{allowed: test.allowed})
+			o, err := (&ResyncREST{s}).Create(ctx, "c", &v1alpha1.ControllerResync{Spec: v1alpha1.ControllerResyncSpec{Parents: test.selection}}, nil, nil)
+			if done, ok := o.(*v1alpha1.ControllerResync); err != nil || !ok || done.Status.Hidden != test.parents {
+				t.Errorf("a resync leaves out %+v, error %v; want %d", o, err, test.parents)
+			}
+			o, err = (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{Spec: v1alpha1.ControllerPlanSpec{Parents: test.selection}}, nil, nil)
+			if plan, ok := o.(*v1alpha1.ControllerPlan); err != nil || !ok || plan.Status.Hidden != test.plans {
+				t.Errorf("a plan leaves out %+v, error %v; want %d", o, err, test.plans)
+			}
+			if test.selection == nil {
+				test.selection = &v1alpha1.ParentSelection{}
+			}
+			o, err = (&SyncsREST{s}).Get(ctx, "c", &v1alpha1.ControllerSyncOptions{Namespace: test.selection.Namespace, Name: test.selection.Name})
+			if list, ok := o.(*v1alpha1.ControllerSyncList); test.selection.LabelSelector == nil && test.selection.Resource == "" && (err != nil || !ok || list.Hidden != test.plans) {
+				t.Errorf("syncs leave out %+v, error %v; want %d", o, err, test.plans)
+			}
+		})
+	}
+}
+
+// The generic server converts the objects of rows to the version of the API, or takes the metadata of them.
+func TestRowsHaveTheObjectsThatTheOptionsAskFor(t *testing.T) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	p := thing("one", "a").ParentReference
+	for name, tc := range map[string]struct {
+		converter rest.TableConvertor
+		list      runtime.Object
+	}{
+		"parents": {&ParentsREST{}, &v1alpha1.ControllerParentList{Items: []v1alpha1.ControllerParent{{ParentReference: p}}}},
+		"syncs":   {&SyncsREST{}, &v1alpha1.ControllerSyncList{Items: []v1alpha1.ControllerSync{{ParentReference: p}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table, err := tc.converter.ConvertToTable(t.Context(), tc.list, &metav1.TableOptions{IncludeObject: metav1.IncludeObject})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := scheme.ConvertToVersion(table.Rows[0].Object.Object, v1alpha1.SchemeGroupVersion); err != nil {
+				t.Errorf("objects: %v", err)
+			}
+			table, err = tc.converter.ConvertToTable(t.Context(), tc.list, &metav1.TableOptions{IncludeObject: metav1.IncludeMetadata})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o, err := meta.Accessor(table.Rows[0].Object.Object); err != nil || o.GetNamespace() != "one" || o.GetName() != "a" {
+				t.Errorf("metadata: %v, error %v", o, err)
+			}
+		})
 	}
 }

@@ -20,11 +20,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
@@ -64,6 +67,31 @@ func TestReadersAreWarnedOfAnOldStatus(t *testing.T) {
 			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
 			if !served || !slices.Equal(got, test.want) {
 				t.Errorf("served: %t, warnings: %q", served, got)
+			}
+		})
+	}
+}
+
+func TestDurationsAreNamedInControllersAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		manifest, want string
+	}{
+		"of a controller": {
+			`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"a"},` +
+				`"spec":{"hooks":{"sync":{"webhook":{"url":"http://a","timeout":"1d"}}}}}`,
+			"spec.hooks.sync.webhook.timeout: Invalid value",
+		},
+		"a revision, which has another mistake": {
+			`{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"ControllerRevision","metadata":{"name":"a","namespace":"b"},` +
+				`"parentPatch":{"spec":{"webhook":{"timeout":30}}},"children":"none"}`,
+			"children",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decoder := durationNaming{Codecs.UniversalDecoder(v1alpha1.SchemeGroupVersion)}
+			_, err := runtime.Decode(decoder, []byte(test.manifest))
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "parentPatch") {
+				t.Errorf("got %v, want an error about %s", err, test.want)
 			}
 		})
 	}

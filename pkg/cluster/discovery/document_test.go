@@ -17,11 +17,52 @@ limitations under the License.
 package discovery
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+func documentOf(list string) []byte {
+	return fmt.Appendf(nil, `{"components":{"schemas":{"Thing":{"properties":{"metadata":{},"list":{"x-kubernetes-list-type":%q}},
+		"x-kubernetes-group-version-kind":[{"kind":"Thing"}]}}}}`, list)
+}
+
+func TestADocumentIsDecodedOnceWhileItIsUsed(t *testing.T) {
+	d := documents{known: map[[sha256.Size]byte]weak.Pointer[document]{}}
+	decode := func(list string) *Schema {
+		kinds, err := d.schemas(documentOf(list))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kinds["Thing"] == nil || kinds["Thing"].node.Properties["list"].ListType != list {
+			t.Fatalf("decoded %+v, want a list of type %s", kinds, list)
+		}
+		return kinds["Thing"]
+	}
+	first, other := decode("map"), decode("set")
+	if again := decode("map"); again.document != first.document {
+		t.Error("the same document is decoded twice")
+	}
+	if other.document == first.document {
+		t.Error("different documents are taken for the same one")
+	}
+	runtime.KeepAlive(first)
+	runtime.KeepAlive(other)
+	runtime.GC()
+	if kept := decode("atomic"); len(d.known) != 1 {
+		t.Errorf("%d documents are remembered, of which one is used", len(d.known))
+	} else {
+		runtime.KeepAlive(kept)
+	}
+	if _, err := d.schemas([]byte("{")); err == nil {
+		t.Error("half a document is decoded")
+	}
+}
 
 func TestWhereKindsComeFrom(t *testing.T) {
 	example := schema.GroupVersion{Group: "example.com", Version: "v1"}

@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,5 +85,30 @@ func TestHelpNamesTheFormats(t *testing.T) {
 	usage := cmd.Flag("output").Usage
 	if !strings.HasPrefix(usage, "output format: one of wide, json, yaml, ") || strings.Contains(usage, "name") {
 		t.Errorf("it is %q", usage)
+	}
+}
+
+func TestATableKeepsItsColumnsAndItsWidth(t *testing.T) {
+	var out bytes.Buffer
+	table := &Table{Out: &out}
+	long := "sync hook failed: " + strings.Repeat("x", 200) + ": the reason"
+	for _, rows := range [][][]string{{{"NAME", "STATE", "MESSAGE"}, {"a-long-name", "Failing", long}}, {{"b", "Synced", "-"}}} {
+		if err := table.Print(rows...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := strings.Split(out.String(), "\n")
+	if want := "NAME          STATE     MESSAGE"; lines[0] != want {
+		t.Errorf("got %q, want %q", lines[0], want)
+	}
+	if n := utf8.RuneCountInString(lines[1]); n != Columns || !strings.HasSuffix(lines[1], ": the reason") || !strings.Contains(lines[1], "Failing   sync hook failed: x") {
+		t.Errorf("got %d characters in %q", n, lines[1])
+	}
+	if want := "b             Synced    -"; lines[2] != want {
+		t.Errorf("got %q, want %q", lines[2], want)
+	}
+	out.Reset()
+	if err := (&Table{Out: &out, Wide: true}).Print([]string{"a", long}); err != nil || out.String() != "a   "+long+"\n" {
+		t.Errorf("wide: got %q, error %v", out.String(), err)
 	}
 }
