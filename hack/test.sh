@@ -23,9 +23,9 @@ export PATH="${root}/bin/path:${PATH}"
 
 mapfile -t unit_packages < <(go list ./... | grep -v -e /pkg/generated/ -e '/test/')
 # Packages under test/ that start no program but their own: go test knows all that their results depend on.
-alone=(./test/{bench/{gauge,hookserver,report,subject},faults/report,process,server,tcpproxy,terminal})
+alone=(./test/{bench/report,process,server})
 # The engine in a simulated cluster, where one goroutine runs at a time.
-simulated=(./test/simulation ./test/simulation/{apiserver/value,history,invariant,mutants,world})
+simulated=(./test/simulation ./test/simulation/{apiserver/value,history,mutants,world})
 mapfile -t control_plane_packages < <(
     go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./test/... |
         grep -vxF -f <(go list "${alone[@]}" "${simulated[@]}")

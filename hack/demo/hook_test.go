@@ -39,65 +39,6 @@ socketserver.TCPServer.allow_reuse_address = True
 socketserver.TCPServer(("127.0.0.1", int(os.environ["PORT"])), socketserver.BaseRequestHandler).serve_forever()
 `
 
-// A change of the hook starts it again, also one that has ended; one of manifests alone does not. Either is told when the hook listens.
-func TestAHookIsKeptRunning(t *testing.T) {
-	folder, manifests := t.TempDir(), t.TempDir()
-	write := func(path, text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hook := filepath.Join(folder, "hook.py")
-	write(hook, "raise SystemExit(3)")
-	port, err := choosePort(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var printed bytes.Buffer
-	out := &lines{out: &printed}
-	h, err := newHookRunner(hook, port, filepath.Join(t.TempDir(), "hook.log"), out, []string{folder, manifests})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(h.watches) != 2 {
-		t.Errorf("%d folders are watched, want each once", len(h.watches))
-	}
-	saved := make(chan string, 10)
-	h.manifest = func(path string) bool { return filepath.Ext(path) == ".yaml" }
-	h.saved = func(_ context.Context, names []string) { saved <- strings.Join(names, " ") }
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { h.run(ctx) })
-	if err := <-h.first; err == nil {
-		t.Error("the hook ended, and is said to listen")
-	}
-	write(hook, listener)
-	if got := <-saved; got != "hook.py" {
-		t.Errorf("saved are %q", got)
-	}
-	before := h.running.ID()
-	write(filepath.Join(manifests, "controller.yaml"), "{}")
-	if got := <-saved; got != "controller.yaml" || h.running.ID() != before {
-		t.Errorf("saved are %q, and the hook was started again: %t", got, h.running.ID() != before)
-	}
-	cancel()
-	running.Wait()
-	if h.running != nil {
-		t.Error("the hook goes on")
-	}
-	if again, err := choosePort(t.Context(), port); err != nil || again != port {
-		t.Errorf("something listens at the port of the hook: %v", err)
-	}
-	for _, want := range []string{
-		"==> the hook ended: exit status 3. It is started again when a file in " + folder + " changes; everything else goes on\n",
-	} {
-		if !strings.Contains(printed.String(), want) {
-			t.Errorf("no %q in\n%s", want, printed.String())
-		}
-	}
-}
-
 // Metacontroller's hooks listen at a port of their own.
 func TestAHookWithAPortOfItsOwnIsFound(t *testing.T) {
 	folder := t.TempDir()
@@ -161,20 +102,6 @@ type writer func(string)
 func (w writer) Write(text []byte) (int, error) {
 	w(string(text))
 	return len(text), nil
-}
-
-func TestWhatHasNoHook(t *testing.T) {
-	folder := t.TempDir()
-	if _, err := newHookRunner(filepath.Join(folder, "hook"), 1, "", nil, nil); err == nil {
-		t.Error("a hook that does not exist is run")
-	}
-	script := filepath.Join(folder, "hook.py")
-	if err := os.WriteFile(script, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := newHookRunner(script, 1, "", nil, []string{filepath.Join(t.TempDir(), "nothing")}); err == nil {
-		t.Error("a folder that does not exist is watched")
-	}
 }
 
 // A folder in that of the hook needs no watch of its own, unless changes there are not told.

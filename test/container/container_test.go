@@ -17,7 +17,6 @@ limitations under the License.
 package container
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,30 +46,5 @@ func TestEveryIsolation(t *testing.T) {
 				t.Errorf("the program prints %q: %v", output, err)
 			}
 		})
-	}
-}
-
-// A layout whose blobs are not what its index says is not run.
-func TestALayoutWithAnotherBlob(t *testing.T) {
-	folder := t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS(made)); err != nil {
-		t.Fatal(err)
-	}
-	blobs, err := filepath.Glob(filepath.Join(folder, "blobs", "sha256", "*"))
-	if err != nil || len(blobs) == 0 {
-		t.Fatalf("there are no blobs: %v", err)
-	}
-	for _, blob := range blobs {
-		data, err := os.ReadFile(blob)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data[len(data)/2] ^= 1
-		if err := errors.Join(os.Remove(blob), os.WriteFile(blob, data, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, _, err := layout(folder).image(); err == nil || !strings.Contains(err.Error(), "has other content") {
-		t.Errorf("the error is %v", err)
 	}
 }

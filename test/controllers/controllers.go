@@ -14,6 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package controllers gives tests running CompositeControllers and DecoratorControllers.
+//
+// Composite and Decorator create one at a server of ours, which runs already, wait until it is Ready, and delete it with the
+// test. A controller must be there until its test ends, unless the test itself deletes it with Delete.
 package controllers
 
 import (
@@ -115,14 +119,6 @@ func create[T metav1.Object](
 func (c *Controller) Patch(text string) {
 	c.t.Helper()
 	if err := c.patch(c.t.Context(), types.MergePatchType, []byte(text)); err != nil {
-		c.t.Fatalf("patching %s %s: %v", c.Kind, c.Name, err)
-	}
-}
-
-// PatchJSON applies a JSON patch (RFC 6902) to the controller, without waiting for an effect.
-func (c *Controller) PatchJSON(text string) {
-	c.t.Helper()
-	if err := c.patch(c.t.Context(), types.JSONPatchType, []byte(text)); err != nil {
 		c.t.Fatalf("patching %s %s: %v", c.Kind, c.Name, err)
 	}
 }

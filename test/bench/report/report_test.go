@@ -17,7 +17,6 @@ limitations under the License.
 package report
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -49,32 +48,6 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
-	seconds := func(r Result) float64 { return r.Seconds }
-	for want, values := range map[float64][]float64{0: {}, 3: {3}, 2: {1, 3}, 5: {9, 5, 1}} {
-		results := make([]Result, len(values))
-		for i, v := range values {
-			results[i].Seconds = v
-		}
-		if got := Median(results, seconds); got != want {
-			t.Errorf("median of %v: got %v, want %v", values, got, want)
-		}
-	}
-}
-
-func TestReadsAndWrites(t *testing.T) {
-	r := Result{Requests: map[string]int64{"GET things": 2, "LIST configmaps": 1, "GET pods": 5, "PATCH things/status": 3, "DELETE pods": 4}}
-	if got := r.Reads("things", "configmaps"); got != 3 {
-		t.Errorf("got %d reads, want 3", got)
-	}
-	if got := r.Writes(); got != 7 {
-		t.Errorf("got %d writes, want 7", got)
-	}
-	if got := r.StatusWrites(); got != 3 {
-		t.Errorf("got %d writes of statuses, want 3", got)
-	}
-}
-
 func TestAResultIsComparedWithTheMeanOfItsLimits(t *testing.T) {
 	r := Result{Seconds: 6, StartP50: 30}.Against(Times{Seconds: 3, P50: 1, P99: 2, StartP50: 10, StartP99: 20}, Times{Seconds: 5, P50: 3, P99: 6, StartP50: 30, StartP99: 40})
 	if r.Limit != 4 || r.Ratio != 1.5 || len(r.Limits) != 2 {
@@ -85,72 +58,6 @@ func TestAResultIsComparedWithTheMeanOfItsLimits(t *testing.T) {
 	}
 	if got := (Result{StartP50: 30}).StartRatio(); got != 0 {
 		t.Errorf("got %v without a limit, want 0", got)
-	}
-}
-
-func TestTableHasMediansOfTheRuns(t *testing.T) {
-	unasked := int64(0)
-	table := Table([]Result{
-		{Workload: "create", Parents: 300, Children: 3, Seconds: 1, Limit: 1, Ratio: 1.5, Requests: map[string]int64{"POST configmaps": 900}},
-		{Workload: "steady", Parents: 300, Children: 3, UnaskedWrites: &unasked},
-		{Workload: "create", Parents: 300, Children: 3, Seconds: 3, Limit: 1, Ratio: 1.7, Requests: map[string]int64{"POST configmaps": 900}},
-	})
-	for _, want := range []string{
-		"| create | 300×3 | 2 | 2.00 | 1.00 | 1.60 |", "| create | 300×3 | 2 | 0 | 900 | 0 | 0 | 0 |  | 0 |", "| steady | 300×3 | 1 | 0 | 0 | 0 | 0 | 0 | 0 | 0 |",
-	} {
-		if !strings.Contains(table, want) {
-			t.Errorf("the table lacks %q:\n%s", want, table)
-		}
-	}
-	for line := range strings.SplitSeq(table, "\n") {
-		if line != "" && (!strings.HasPrefix(line, "|") || !strings.HasSuffix(line, "|")) {
-			t.Errorf("%q is no line of a table", line)
-		}
-	}
-}
-
-func TestTableHasTheLimitsObjectsBesideOurs(t *testing.T) {
-	table := Table([]Result{
-		Result{Workload: "create", Parents: 300, Children: 3, Seconds: 2, P50: 70, P99: 80, StartP50: 900, StartP99: 1900}.
-			Against(Times{Seconds: 1, P50: 5, P99: 6, StartP50: 500, StartP99: 990}),
-		{Workload: "single", Parents: 300, Children: 3, Seconds: 2, P50: 7, P99: 8, StartP50: 7, WriteP50: 3, WriteP99: 4},
-		{Measured: "metacontroller", Workload: "update", Parents: 300, Children: 3, Seconds: 2},
-	})
-	for _, want := range []string{
-		"| create | 300×3 | 1 | 2.00 | 1.00 | 2.00 | 0.90 | 0.50 | 1.90 | 0.99 | 70.0 | 80.0 | 5.0 | 6.0 |",
-		"| single | 300×3 | 1 | 2.00 |  |  |  |  |  |  | 7.0 | 8.0 | 3.0 | 4.0 |",
-	} {
-		if !strings.Contains(table, want) {
-			t.Errorf("the table lacks %q:\n%s", want, table)
-		}
-	}
-	if strings.Contains(table, "update") {
-		t.Errorf("the table of the server has a peer's result:\n%s", table)
-	}
-}
-
-func TestTargetsOfWhatWasNotMeasuredAreNotReached(t *testing.T) {
-	table := Targets([]Result{{Workload: "create", Parents: 3000, Children: 3, Ratio: 1.2}})
-	want := "| create, median parent from the start ÷ the limit's | 3000×3 |  | ≤ 1.6 | not measured | |"
-	if !strings.Contains(table, want) {
-		t.Errorf("the targets lack %q:\n%s", want, table)
-	}
-}
-
-func TestTargetsHaveThePeersFigures(t *testing.T) {
-	table := Targets([]Result{
-		{Workload: "create", Parents: 3000, Children: 3, Ratio: 1.2, Measured: Server},
-		{Workload: "create", Parents: 3000, Children: 3, Ratio: 2.5, Measured: "metacontroller"},
-		{Workload: "rolling", Parents: 300, Children: 3, Ratio: 3, Measured: "metacontroller --workers=20"},
-	})
-	for _, want := range []string{
-		"| what | size | metacontroller | metacontroller --workers=20 | target | measured | reached |\n|---|---|---|---|---|---|---|\n",
-		"| create, time to converge ÷ limit | 3000×3 | 2.50 |  | ≤ 1.35 | 1.20 | yes |",
-		"| create, time to converge ÷ limit | 10000×3 |  |  | ≤ 1.3 | not measured | |",
-	} {
-		if !strings.Contains(table, want) {
-			t.Errorf("the targets lack %q:\n%s", want, table)
-		}
 	}
 }
 
@@ -169,22 +76,6 @@ func TestTargetsShowTheTrueFigure(t *testing.T) {
 		if !strings.Contains(table, want) {
 			t.Errorf("the targets lack %q:\n%s", want, table)
 		}
-	}
-}
-
-func TestResultsAreKept(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "results")
-	if got, err := Read(file); err != nil || len(got) != 0 {
-		t.Errorf("before the first: got %v, %v", got, err)
-	}
-	for _, workload := range []string{"create", "steady"} {
-		if err := Append(file, Result{Workload: workload}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := Read(file)
-	if err != nil || len(got) != 2 || got[1].Workload != "steady" {
-		t.Errorf("got %v, %v, want both in their order", got, err)
 	}
 }
 
@@ -214,38 +105,5 @@ func TestProcessorTimeOfVersionsIsComparedByTheAPIServers(t *testing.T) {
 	}
 	if got := Peers([]Result{create(Server, 1, 8), create("metacontroller", 4, 40)}); strings.Contains(got, "CPU ÷") || !strings.Contains(got, "| the API server's CPU s | 8 | 40 | 5.00 |") {
 		t.Errorf("a peer that makes the API server work more looks better by it:\n%s", got)
-	}
-}
-
-func TestVersionsAreComparedWithoutTheirPeers(t *testing.T) {
-	got := Comparison([]Result{{Workload: "create", Seconds: 1}}, []Result{{Workload: "create", Seconds: 1, Measured: "metacontroller"}})
-	if strings.Contains(got, "create") {
-		t.Errorf("a version is compared with a peer:\n%s", got)
-	}
-}
-
-func TestPeers(t *testing.T) {
-	server := Result{Measured: Server, Workload: "create", Parents: 300, Children: 3, Seconds: 2, PerThousand: 2, Mallocs: 100}
-	peer := Result{Measured: "metacontroller", Workload: "create", Parents: 300, Children: 3, Seconds: 5, PerThousand: 5}
-	tuned := Result{Measured: "metacontroller --workers=20", Workload: "create", Parents: 300, Children: 3, Seconds: 3, PerThousand: 6}
-	got := Peers([]Result{server, peer, tuned, peer, {Workload: "update", Parents: 300, Children: 3, Seconds: 1}})
-	for _, want := range []string{
-		"| workload | parents × children | measure | metacontroller-apiserver | metacontroller | ÷ the server's | metacontroller --workers=20 | ÷ the server's |\n" +
-			"|---|---|---|---|---|---|---|---|\n",
-		"| create | 300×3 | seconds | 2.00 | 5.00 | 2.50 | 3.00 | 1.50 |\n",
-		"| create | 300×3 | CPU s per 1,000 parents | 2.00 | 5.00 | 2.50 | 6.00 | 3.00 |\n",
-		"| create | 300×3 | allocations per parent | 100 |  |  |  |  |\n",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the table lacks %q:\n%s", want, got)
-		}
-	}
-	for _, missing := range []string{"update", "p50 ms"} {
-		if strings.Contains(got, missing) {
-			t.Errorf("%s was not measured of a peer, but is shown:\n%s", missing, got)
-		}
-	}
-	if got := Peers([]Result{server}); got != "" {
-		t.Errorf("got %q without a peer, want nothing", got)
 	}
 }

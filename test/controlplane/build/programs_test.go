@@ -18,8 +18,6 @@ package build
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,29 +79,6 @@ func TestConcurrentBuildsBuildOnce(t *testing.T) {
 	}
 }
 
-func TestBuildFillsGapsAndLeavesTheRest(t *testing.T) {
-	module, folder := smallModule(t), t.TempDir()
-	kept, leftover := filepath.Join(folder, "one"), filepath.Join(folder, "two.123"+unfinished)
-	for _, name := range []string{kept, leftover} {
-		if err := os.WriteFile(name, []byte("from before"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var told bytes.Buffer
-	if err := ensure(t.Context(), module, folder, smallPrograms(), &told); err != nil {
-		t.Fatal(err)
-	}
-	if content, err := os.ReadFile(kept); err != nil || string(content) != "from before" {
-		t.Errorf("a program that was there was built again: %v", err)
-	}
-	if _, err := os.Stat(leftover); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what a killed build left behind is still there: %v", err)
-	}
-	if !strings.Contains(told.String(), "1/1 two") {
-		t.Errorf("the user was not told what is built:\n%s", told.String())
-	}
-}
-
 func TestFailedBuildLeavesNothing(t *testing.T) {
 	module, folder := smallModule(t), t.TempDir()
 	err := ensure(t.Context(), module, folder, []program{{"broken", "./broken", "no time"}}, &bytes.Buffer{})
@@ -113,25 +88,6 @@ func TestFailedBuildLeavesNothing(t *testing.T) {
 	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 || entries[0].Name() != "LOCK" {
 		t.Errorf("want the lock alone in the folder, got %v, error %v", entries, err)
 	}
-}
-
-func TestWaitingForABuildCanBeGivenUp(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "LOCK")
-	unlock, err := lock(t.Context(), name, func() { t.Error("a free lock was called busy") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	if _, err := lock(ctx, name, cancel); !errors.Is(err, context.Canceled) {
-		t.Errorf("want the wait to end with its context, got %v", err)
-	}
-	unlock()
-	again, err := lock(t.Context(), name, func() { t.Error("a lock that was given back is busy") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	again()
 }
 
 // module is the folder of the real one, seen from this package.
@@ -168,12 +124,6 @@ func TestFolderIsSharedByEqualModulesOnly(t *testing.T) {
 	}
 }
 
-func TestFolderNeedsAModule(t *testing.T) {
-	if folder, err := Folder(t.TempDir()); err == nil {
-		t.Errorf("a folder without go.mod has the programs' folder %s", folder)
-	}
-}
-
 func folderOf(t *testing.T, module string) string {
 	t.Helper()
 	folder, err := Folder(module)
@@ -204,17 +154,6 @@ func TestVersionIsThatOfTheModule(t *testing.T) {
 	for _, p := range programs() {
 		if !strings.Contains(string(content), "\t"+p.pkg+"\n") {
 			t.Errorf("go.mod has no tool %s", p.pkg)
-		}
-	}
-}
-
-func TestStampIsTheSameEveryTime(t *testing.T) {
-	if one, two := stamp(), stamp(); one != two {
-		t.Errorf("the linker flags differ:\n%s\n%s", one, two)
-	}
-	for _, want := range []string{"component-base/version.gitVersion=v1.36.3", "component-base/version.gitMinor=36"} {
-		if !strings.Contains(stamp(), want) {
-			t.Errorf("%s is not in %s", want, stamp())
 		}
 	}
 }

@@ -24,7 +24,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -53,11 +52,6 @@ func TestMain(m *testing.M) {
 		fmt.Println("listening")
 		for range asked { //nolint:revive // It goes on whatever it is asked.
 		}
-	case "failing":
-		for i := range 40 {
-			fmt.Println("line", i)
-		}
-		os.Exit(3)
 	case "starter":
 		// Starts a child, tells its number and waits to be killed.
 		_ = os.Setenv(roleVariable, "stubborn")
@@ -113,41 +107,6 @@ func TestStopAllAsksFirst(t *testing.T) {
 		if !ok || ended.Err != nil || !strings.Contains(ended.Tail, "asked to end") {
 			t.Errorf("want an end by SIGTERM with status 0, got %v", stopped.Err())
 		}
-	}
-}
-
-func TestStopAllKillsThoseThatDoNotListen(t *testing.T) {
-	p, other := start(t, "stubborn"), start(t, "stubborn")
-	eventually(t, "the program to listen", p.hasLogged("listening"))
-	eventually(t, "the other program to listen", other.hasLogged("listening"))
-	StopAll(10*time.Millisecond, p, other)
-	for _, stopped := range []*Process{p, other} {
-		if exit, ok := errors.AsType[*exec.ExitError](stopped.Err()); !ok || exit.String() != "signal: killed" {
-			t.Errorf("want an end by SIGKILL, got %v", stopped.Err())
-		}
-	}
-}
-
-func TestEndIsReportedWithTheEndOfTheLog(t *testing.T) {
-	p := start(t, "failing")
-	err := p.Err()
-	for _, want := range []string{"failing ended (exit status 3)", "line 25\n", "line 39"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not in %q", want, err)
-		}
-	}
-	if strings.Contains(err.Error(), "line 24\n") {
-		t.Errorf("more of the log is shown than anybody reads: %q", err)
-	}
-	// Nobody is left to be asked.
-	StopAll(0, p)
-}
-
-func TestProgramThatDoesNotExist(t *testing.T) {
-	folder := t.TempDir()
-	program := Program{Name: "nothing", Path: filepath.Join(folder, "nothing")}
-	if _, err := Start(t.Context(), folder, program); err == nil || !strings.Contains(err.Error(), "starting nothing") {
-		t.Errorf("want an error that names the program, got %v", err)
 	}
 }
 
