@@ -195,3 +195,34 @@ spec:
 		return fixture.Value(found, "status", "lost") == "L", fmt.Sprint(found.Object["status"])
 	})
 }
+
+func testStatus(t *testing.T, s *fixture.Environment) {
+	st := newStage(t, s)
+	st.script.Respond(func(q *fixture.Call) (*fixture.Reply, error) {
+		seen, _, _ := unstructured.NestedString(q.Parent.Object, "status", "phase")
+		phase := map[string]string{"": "first", "first": "second", "second": "second"}[seen]
+		return &fixture.Reply{Status: map[string]any{"phase": phase, "observedGeneration": int64(99)}}, nil
+	})
+	st.run(nil)
+	st.Parent("p", map[string]any{})
+	done := st.Await(fixture.Things, "p", "to have the second status", func(o *unstructured.Unstructured) bool {
+		return fixture.Value(o, "status", "phase") == "second"
+	})
+	if n, _, _ := unstructured.NestedInt64(done.Object, "status", "observedGeneration"); n != done.GetGeneration() {
+		t.Errorf("observedGeneration is %d, want the parent's generation %d", n, done.GetGeneration())
+	}
+	calls := st.settled()
+	if calls > 3 {
+		t.Errorf("the hook was called %d times for two changes of status, want at most 3", calls)
+	}
+	before := st.Get(fixture.Things, "p").GetResourceVersion()
+	// What is not in the response goes: the status is replaced as a whole.
+	st.Patch(fixture.Things, "p", `{"status":{"foreign":"1"}}`, "status")
+	after := st.Await(fixture.Things, "p", "to lose a foreign status field", func(o *unstructured.Unstructured) bool {
+		return fixture.Value(o, "status", "foreign") == "" && o.GetResourceVersion() != before
+	})
+	st.settled()
+	if now := st.Get(fixture.Things, "p").GetResourceVersion(); now != after.GetResourceVersion() {
+		t.Errorf("the status was written again although it is the same: %s, then %s", after.GetResourceVersion(), now)
+	}
+}

@@ -18,6 +18,9 @@ package composite
 
 import (
 	"fmt"
+	"maps"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +30,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
@@ -154,3 +158,59 @@ func finalizes(s *absence) {
 		s.T.Error("the parent went before the finalize hook had its children deleted")
 	}
 }
+
+// testRefusals sends every response that docs/reference/compatibility.md refuses, each from one parent of one controller.
+func testRefusals(t *testing.T, s *fixture.Environment) {
+	st := newStage(t, s)
+	child := func(text string) string { return `{"children":[` + configMapText("good") + `,` + text + `]}` }
+	responses := map[string]struct{ body, event string }{
+		"null":       {`null`, "must be a JSON object"},
+		"empty":      {``, "must be a JSON object"},
+		"nil-child":  {child(`null`), "children[1]"},
+		"undeclared": {child(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"x"}}`), "Secret x is of kind Secret in v1, which is not declared; add it to spec.childResources"},
+		"elsewhere": {
+			child(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"default"}}`),
+			"ConfigMap default/x is not in its parent's namespace NS; a namespaced parent can only have children in its namespace",
+		},
+		"cluster": {
+			child(`{"apiVersion":"fixture.example.com/v1","kind":"ClusterThing","metadata":{"name":"x"}}`),
+			"ClusterThing x is cluster-scoped, but its parent is in namespace NS",
+		},
+		"nameless":  {child(`{"apiVersion":"v1","kind":"ConfigMap"}`), "children[1]: ConfigMap has no metadata.name"},
+		"generated": {child(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"x-"}}`), "has generateName but no name"},
+		"twice":     {child(configMapText("good")), "ConfigMap NS/good is there twice, also as children[0]"},
+		"labels":    {child(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"a":1}}}`), "invalid labels on desired child ConfigMap NS/x"},
+	}
+	st.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q hook.CompositeRequest
+		hooktest.Composite(func(got *hook.CompositeRequest) (*hook.CompositeResponse, error) {
+			q = *got
+			return &hook.CompositeResponse{}, nil
+		}).ServeHTTP(discard{http.Header{}}, r)
+		hooktest.Body("application/json", responses[q.Parent.GetName()].body).ServeHTTP(w, r)
+	}))
+	st.run(func(spec *v1alpha1.CompositeControllerSpec) {
+		spec.ChildResources = append(spec.ChildResources, fixture.Child{Resource: fixture.ClusterThings, Method: v1alpha1.ChildUpdateOnDelete}.OfComposite())
+	})
+	for _, name := range slices.Sorted(maps.Keys(responses)) {
+		st.Parent(name, map[string]any{})
+	}
+	for _, name := range slices.Sorted(maps.Keys(responses)) {
+		st.AwaitEvent(name, "Warning", "SyncError", strings.ReplaceAll(responses[name].event, "NS", st.Namespace))
+	}
+	if st.Get(fixture.ConfigMaps, "good") != nil {
+		t.Error("a child of a refused response was created: a response is refused as a whole")
+	}
+	st.running.AwaitCounters("rejectedAnswers", func(n *v1alpha1.ControllerCounters) bool { return n.RejectedAnswers >= int64(len(responses)) })
+}
+
+func configMapText(name string) string {
+	return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"}}`
+}
+
+// discard takes a response that nobody wants.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header         { return d.header }
+func (d discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d discard) WriteHeader(int)             {}

@@ -14,6 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package composite holds what the checklist of the contract (docs/reference/contract.md#s22) has of CompositeControllers alone, as tests against a
+// real control plane, with the server's binary and hooks that are real HTTP servers. Hooks of both kinds are in package hooks, what merging and
+// applying mean in package apply, and finalizers in package finalizers.
+//
+// All tests share one control plane and one server. Each has a controller of its own, which selects its parents by a label.
 package composite
 
 import (
@@ -21,7 +26,6 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
@@ -42,9 +46,9 @@ type stage struct {
 }
 
 // newStage makes the stage of a test, without controller.
-func newStage(t *testing.T, e *fixture.Environment, options ...hooktest.Option) *stage {
+func newStage(t *testing.T, e *fixture.Environment) *stage {
 	t.Helper()
-	s := &stage{Test: e.NewTest(t, options...), script: e.NewScript(fixture.Composite)}
+	s := &stage{Test: e.NewTest(t), script: e.NewScript(fixture.Composite)}
 	s.Handle("/sync", s.script)
 	return s
 }

@@ -47,14 +47,12 @@ func targets(t *testing.T, e *fixture.Environment) {
 		{"DeleteDeletesTheTarget", deleteTarget},
 		{"DeleteIsRefusedUnlessAllowed", refuseToDelete},
 		{"StatusChangesAreIgnoredWhereTheRuleSaysSo", ignoreStatusChanges},
-		{"ResyncAfterSeconds", resyncAfter},
 		{"ATargetThatTheResponseDeselectsHasItsAttachmentsFirst", deselectedByTheResponse},
 		{"ATargetThatTheResponseDeselectsWaitsForWhatIsRecreated", deselectedWhileRecreated},
 		{"ATargetThatOptsOutIsDeletedAsTheHookAsks", deletedAfterOptingOut},
 		{"NamespacesAreTargets", namespaceTargets},
 		{"ObjectsOfAggregatedServersAreTargets", aggregatedTargets},
 		{"AConflictDoesNotKeepAttachmentsWaiting", conflict},
-		{"TheControllerIsDeleted", controllerDeleted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +154,7 @@ func statusOfTargets(t *testing.T, e *fixture.Environment) {
 
 func bothSelectors(t *testing.T, e *fixture.Environment) {
 	s := newStage(t, e, nothing)
-	s.running = s.Run(fixture.Definition{
+	s.Run(fixture.Definition{
 		Kind: fixture.Decorator, Parents: []schema.GroupVersionResource{fixture.ConfigMaps}, Sync: s.At("/sync"),
 		Annotations: map[string]string{"decorate": "yes"},
 		EditDecorator: func(spec *v1alpha1.DecoratorControllerSpec) {
@@ -311,15 +309,6 @@ func ignoreStatusChanges(t *testing.T, e *fixture.Environment) {
 	s.script.AwaitCalls(t, "bare", bare+1)
 }
 
-func resyncAfter(t *testing.T, e *fixture.Environment) {
-	s := newStage(t, e, func(*fixture.Call) *fixture.Reply { return &fixture.Reply{ResyncAfterSeconds: 0.2} })
-	s.run(nil, fixture.ConfigMaps)
-	s.Selected(fixture.ConfigMaps, "target", nil)
-	s.script.AwaitCalls(t, "target", 5)
-	s.responses(nothing)
-	s.settled()
-}
-
 // deselectedByTheResponse has the hook mark a target as done, after which it is not selected, and attach what cannot be created at first.
 func deselectedByTheResponse(t *testing.T, e *fixture.Environment) {
 	s := newStage(t, e, func(*fixture.Call) *fixture.Reply {
@@ -430,14 +419,4 @@ func conflict(t *testing.T, e *fixture.Environment) {
 	s.Selected(fixture.Secrets, "target", nil)
 	s.Await(fixture.ConfigMaps, "attached", "to be there", cluster.Exists)
 	s.Await(fixture.Secrets, "target", "to be labeled by a later call", func(o *unstructured.Unstructured) bool { return o.GetLabels()["calls"] == "2" })
-}
-
-func controllerDeleted(t *testing.T, e *fixture.Environment) {
-	s := newStage(t, e, nothing)
-	s.run(func(spec *v1alpha1.DecoratorControllerSpec) { spec.Hooks.Finalize = s.At("/finalize") }, fixture.Secrets)
-	s.Selected(fixture.Secrets, "target", nil)
-	s.Await(fixture.Secrets, "target", "to have the finalizer", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 1 })
-	s.running.Delete()
-	s.Await(fixture.Secrets, "target", "to be released", func(o *unstructured.Unstructured) bool { return len(o.GetFinalizers()) == 0 })
-	s.running.AwaitGone()
 }

@@ -14,6 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package hooks tests how hooks are called and what their responses to customize mean, with the server's binary on a real
+// control plane and real HTTP and TLS servers as hooks. Each test names the section of the contract that it is about. What a
+// composite's hooks want of its children is tested in package composite.
 package hooks
 
 import (
@@ -22,8 +25,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +41,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
@@ -217,4 +231,262 @@ func (s *stage) calm(name string) {
 			s.T.Errorf("there is an event %s: %s", e.Reason, e.Message)
 		}
 	}
+}
+
+// patience is how far away the next retry is when tests mend a cause: long enough to tell a retry at once from one that is due.
+const patience = 16 * time.Second
+
+// mends mends what makes the hook at a path fail as soon as its next retry is far away, and checks that the hook is called before it is due.
+func (s *stage) mends(path string, mend func()) {
+	s.T.Helper()
+	due := s.awaitDistantRetry()
+	before := len(s.Requests(path))
+	mend()
+	if late := time.Since(due); late > 0 {
+		s.T.Fatalf("the cause was mended only %v after the retry was due", late)
+	}
+	s.awaitCalls(path, "", before+1)
+	if called := s.Requests(path)[before].Time; !called.Before(due) {
+		s.T.Errorf("the hook was called %v after its retry was due: what failed must be retried as soon as the cause is mended", called.Sub(due))
+	}
+}
+
+// awaitDistantRetry waits until the back-off of the stage's only parent is long, and returns when it ends.
+func (s *stage) awaitDistantRetry() (due time.Time) {
+	s.T.Helper()
+	cluster.Eventually(s.T, limit, "a retry that is far away", func(ctx context.Context) (bool, string) {
+		list, err := s.parents(ctx)
+		if err != nil || len(list.Items) != 1 {
+			return false, fmt.Sprint(list, err)
+		}
+		p := list.Items[0]
+		if p.Retries == 0 || p.NextSyncTime == nil {
+			return false, fmt.Sprintf("%+v", p)
+		}
+		due = p.NextSyncTime.Time
+		return time.Until(due) > patience, fmt.Sprintf("the retry after %d failures is due in %v", p.Retries, time.Until(due))
+	})
+	return due
+}
+
+func (s *stage) parents(ctx context.Context) (*v1alpha1.ControllerParentList, error) {
+	client, of := s.Versioned.MetacontrollerV1alpha1(), v1alpha1.ControllerParentOptions{Namespace: s.Namespace}
+	if s.kind == fixture.Decorator {
+		return client.DecoratorControllers().GetParents(ctx, s.running.Name, of)
+	}
+	return client.CompositeControllers().GetParents(ctx, s.running.Name, of)
+}
+
+// proxy stands between the server and the kube-apiserver and remembers what the server reads.
+type proxy struct {
+	kubeconfig string
+
+	mu   sync.Mutex
+	read map[string][]url.Values
+}
+
+// newProxy starts a proxy that ends with the test.
+func newProxy(t *testing.T, c *cluster.Cluster) *proxy {
+	t.Helper()
+	config := c.Config(t)
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), read: map[string][]url.Values{}}
+	forward := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1,
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+	}
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			p.mu.Lock()
+			p.read[r.URL.Path] = append(p.read[r.URL.Path], r.URL.Query())
+			p.mu.Unlock()
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		listener.CloseClientConnections()
+		listener.Close()
+	})
+	err = clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"proxy": {Server: listener.URL}},
+		Contexts:       map[string]*clientcmdapi.Context{"proxy": {Cluster: "proxy"}},
+		CurrentContext: "proxy",
+	}, p.kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// selectors returns the label selectors with which a path was listed or watched, each once.
+func (p *proxy) selectors(path string) map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := map[string]bool{}
+	for _, query := range p.read[path] {
+		found[query.Get("labelSelector")] = true
+	}
+	return found
+}
+
+// TestHooks runs the tests of this package on one server. Each is named after its section of the contract. What is the same
+// code for both kinds of controllers is tested with one of them.
+func TestHooks(t *testing.T) {
+	s := setUp(t)
+	both, one := []fixture.Kind{fixture.Composite, fixture.Decorator}, []fixture.Kind{fixture.Decorator}
+	for _, test := range []struct {
+		name  string
+		kinds []fixture.Kind
+		run   func(t *testing.T, s *shared, kind fixture.Kind)
+	}{
+		{"02_ASecretThatAppearsLater", both, testMissingSecret},
+		{"02_ARotatedToken", both, testRotation},
+		{"16_AKindThatIsServedLater", both, testLatecomer},
+		{"16_OnlyParentsThatSelectAreCalled", both, testSelection},
+		{"16_NamespaceSelectorFollowsLabels", both, testNamespaceSelector},
+		{"16_RefusedRulesAreEvents", both, testRefusedRules},
+		{"16_ScopeDependsOnTheVersion", both, testScope},
+		{"16_ResponsesAreKeptUntilTheParentChanges", both, testResponsesAreKept},
+		{"02_ClientCertificate", one, testClientCertificate},
+		{"02_Tags", both, testTags},
+		{"02_StrictAndLoose", one, testModes},
+		{"05_Resync", both, testResync},
+		{"05_IgnoreStatusChanges", both, testIgnoreStatus},
+		{"05_ParentsAreSelectedByTheAPIServer", both, testServerSideSelection},
+		{"09_Requests", both, testRequests},
+		{"18_RetryAfter", both, testRetryAfter},
+		{"18_BackoffWithoutRetryAfter", one, testBackoff},
+		{"18_MisbehavingHooks", one, testMisbehaving},
+	} {
+		for _, kind := range test.kinds {
+			t.Run(test.name+"/"+string(kind), func(t *testing.T) {
+				t.Parallel()
+				test.run(t, s, kind)
+			})
+		}
+	}
+}
+
+// secret creates a Secret of the stage's namespace, or changes its data.
+func (s *stage) secret(name string, data map[string]string) {
+	s.T.Helper()
+	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{}}
+	for key, value := range data {
+		o.Data[key] = []byte(value)
+	}
+	secrets := s.Kube.CoreV1().Secrets(s.Namespace)
+	_, err := secrets.Update(s.T.Context(), o, metav1.UpdateOptions{})
+	if err != nil {
+		_, err = secrets.Create(s.T.Context(), o, metav1.CreateOptions{})
+	}
+	if err != nil {
+		s.T.Fatalf("writing secret %s: %v", name, err)
+	}
+}
+
+func (s *stage) reference(name string) v1alpha1.SecretReference {
+	return v1alpha1.SecretReference{Namespace: s.Namespace, Name: name}
+}
+
+// authorized declares the sync hook with the token of the Secret login.
+func (s *stage) authorized() *v1alpha1.Hook {
+	hook := s.at("/sync", v1)
+	hook.Webhook.Authorization = &v1alpha1.WebhookAuthorization{
+		SecretRef: v1alpha1.SecretKeyReference{Namespace: s.Namespace, Name: "login", Key: "token"},
+	}
+	return hook
+}
+
+// bundled trusts the authority of the stage's hook.
+func bundled(st *stage) v1alpha1.WebhookSecurity {
+	return v1alpha1.WebhookSecurity{CABundle: &v1alpha1.CABundle{Inline: new(st.Hook.CABundle())}}
+}
+
+// onlyOneWarning fails the test if the Warning events about a parent are not all the same one.
+func (s *stage) onlyOneWarning(name string) {
+	s.T.Helper()
+	var seen []string
+	for _, e := range s.Events(name) {
+		if e.Type == corev1.EventTypeWarning {
+			seen = append(seen, e.Message)
+		}
+	}
+	if len(seen) != 1 {
+		s.T.Errorf("there are %d Warning events, want one that is counted:\n%s", len(seen), strings.Join(seen, "\n"))
+	}
+}
+
+// testClientCertificate renews the certificate that the hook demands.
+func testClientCertificate(t *testing.T, s *shared, kind fixture.Kind) {
+	st := newStage(t, s, kind, hooktest.WithClientCertificates())
+	st.Handle("/sync", reporting(func(q question) map[string]any {
+		round, _ := q.parent().Object["spec"].(map[string]any)["round"].(string)
+		return map[string]any{"round": round}
+	}))
+	certificate, key := st.Hook.ClientCertificate()
+	st.secret("client", map[string]string{"cert": string(certificate), "key": string(key)})
+	security := bundled(st)
+	security.ClientTLS = &v1alpha1.ClientTLS{SecretRef: st.reference("client"), CertKey: new("cert"), PrivateKeyKey: new("key")}
+	// The endpoint's settings count where the webhook has none (docs/reference/contract.md#s2.4).
+	st.run(definition{sync: st.at("/sync", v1), endpoints: []v1alpha1.EndpointConfig{
+		{Host: "127.0.0.1", WebhookSecurity: v1alpha1.WebhookSecurity{CABundle: &v1alpha1.CABundle{Inline: new("no match: the port is missing")}}},
+		{Host: st.Hook.Host(), WebhookSecurity: security},
+	}})
+	st.Parent("p", map[string]any{"round": "1"})
+	st.awaitStatus("p", "round", "1")
+	st.secret("client", map[string]string{"cert": "broken", "key": string(key)})
+	// Secrets and parents are watched apart: the parent may change before the server knows of the Secret, and is synced then.
+	round := 1
+	fault := "clientTLS of the hook, Secret " + st.Namespace +
+		"/client: certificate and key cannot be used: tls: failed to find any PEM data in certificate input"
+	cluster.Eventually(t, limit, "a sync without client certificate", func(context.Context) (bool, string) {
+		round++
+		st.Patch(fixture.Things, "p", fmt.Sprintf(`{"spec":{"round":"%d"}}`, round))
+		return slices.ContainsFunc(st.Events("p"), func(e corev1.Event) bool { return strings.HasSuffix(e.Message, fault) }),
+			fmt.Sprintf("round %d", round)
+	})
+	st.syncError("p", fault)
+	st.secret("client", map[string]string{"cert": string(certificate), "key": string(key)})
+	st.awaitStatus("p", "round", strconv.Itoa(round))
+}
+
+// testMissingSecret is about docs/reference/compatibility.md#d2.3, docs/reference/compatibility.md#d1.5: a Secret that is missing at the start keeps nothing from
+// running, and is used as soon as it is there.
+func testMissingSecret(t *testing.T, s *shared, kind fixture.Kind) {
+	st := newStage(t, s, kind)
+	st.Handle("/sync", fine())
+	st.run(definition{sync: st.authorized()})
+	st.Parent("p", nil)
+	text := fmt.Sprintf("authorization of the hook, Secret %[1]s/login: secrets \"%[1]s/login\" not found", st.Namespace)
+	st.syncError("p", text)
+	st.mends("/sync", func() { st.secret("login", map[string]string{"token": "one"}) })
+	st.awaitStatus("p", "done", "yes")
+	st.onlyOneWarning("p")
+}
+
+// testRotation lets a hook refuse the old token: the new one is used at once.
+func testRotation(t *testing.T, s *shared, kind fixture.Kind) {
+	st := newStage(t, s, kind)
+	st.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer two" {
+			hooktest.Status(http.StatusUnauthorized, "who are you?").ServeHTTP(w, r)
+			return
+		}
+		fine().ServeHTTP(w, r)
+	}))
+	st.secret("login", map[string]string{"token": "one"})
+	st.run(definition{
+		sync: st.authorized(), resyncPeriod: ptr.To[int32](3600),
+	})
+	st.Parent("p", nil)
+	st.syncError("p", "unsupported status code: 401 body: who are you?")
+	st.mends("/sync", func() { st.secret("login", map[string]string{"token": "two"}) })
+	st.awaitStatus("p", "done", "yes")
 }
