@@ -18,20 +18,18 @@ package inspection
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -45,13 +43,12 @@ func requestsAndPlans(t *testing.T, e *fixture.Environment) {
 		"given responses are taken":                  given,
 		"a candidate":                                candidate,
 		"a candidate of a user who may not write it": candidateOfOthers,
-		"pages of plans":                             planPages,
 		"one namespace":                              planOfOneNamespace,
 		"what the API server refuses":                dryRun,
+		"deletions that are held":                    held,
 		"related objects":                            relatedObjects,
 	})
 	t.Run("a rollout half-way", func(t *testing.T) { rollout(newStage(t, e, fixture.Composite)) })
-	t.Run("an orphan", func(t *testing.T) { orphan(newStage(t, e, fixture.Composite)) })
 }
 
 // requestIsTheHooks compares the request that is shown with the one that the hook gets next.
@@ -279,33 +276,6 @@ func candidateOfOthers(s *stage) {
 	}
 }
 
-// planPages plans five parents two by two.
-func planPages(s *stage) {
-	s.run()
-	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		s.Parent(name, map[string]any{"names": "child-" + name, "data": "x"})
-		s.Await(fixture.ConfigMaps, "child-"+name, "to be there", cluster.Exists)
-	}
-	s.Idle(s.controller)
-	var names []string
-	spec := v1alpha1.ControllerPlanSpec{Limit: 2, Parents: &v1alpha1.ParentSelection{
-		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{fixture.Label: s.Name}},
-	}}
-	for _, remaining := range []int64{3, 1, 0} {
-		plans := s.planned(spec)
-		for i := range plans.Parents {
-			names = append(names, plans.Parents[i].Name)
-		}
-		if plans.Remaining != remaining || (remaining > 0) != (plans.Continue != "") {
-			s.T.Errorf("after %v %d remain", names, plans.Remaining)
-		}
-		spec.Continue = plans.Continue
-	}
-	if got := fmt.Sprint(names); got != "[a b c d e]" {
-		s.T.Errorf("planned were %s", got)
-	}
-}
-
 // planOfOneNamespace lets a user see what he may see.
 func planOfOneNamespace(s *stage) {
 	other := s.Environment.Namespace(s.T)
@@ -416,78 +386,67 @@ func (s *stage) asks(parent, want string) {
 
 // rollout stops a rolling update after the first child, which never becomes ready.
 func rollout(s *stage) {
-	s.definition.EditComposite = func(spec *v1alpha1.CompositeControllerSpec) {
-		spec.ChildResources[0].UpdateStrategy = &v1alpha1.CompositeControllerChildUpdateStrategy{
-			Method: v1alpha1.ChildUpdateRollingInPlace,
-			StatusChecks: v1alpha1.ChildUpdateStatusChecks{
-				Conditions: []v1alpha1.StatusConditionCheck{{Type: "Ready", Status: new("True")}},
-			},
-		}
-	}
+	rolling(s)
 	s.run()
 	s.Parent("a", map[string]any{"names": "one two three", "data": "x"})
 	s.Await(fixture.ConfigMaps, "three", "to be there", cluster.Exists)
 	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
 	s.Idle(s.controller)
-	for round, change := range []func(){ // There are two revisions in both.
-		func() { s.Patch(fixture.Things, "a", `{"spec":{"data":"y"}}`) },
-		func() { s.Patch(fixture.ConfigMaps, "three", `{"data":{"data":"drifted"}}`) },
-	} {
-		s.pause()
-		change()
-		s.settlePaused("a")
-		plans := s.planTwiceOf(2)
-		a := plans.Parents[0]
-		updates := 0
-		for _, c := range a.Children {
-			if c.Action == v1alpha1.ChildUpdate {
-				updates++
-			}
-		}
-		if updates != 1 || len(a.Children) != 3 || a.Error != "" {
-			s.T.Errorf("round %d: the plan is %+v", round, a)
-		}
-		before := withoutEvents(s.written())
-		s.resume()
-		// The syncs that follow write how the rollout goes on into the status once more.
-		compare := func() string {
-			return cmp.Diff(writesOf(plans.Parents), slices.Compact(added(before, withoutEvents(s.written()))))
-		}
-		cluster.Eventually(s.T, limit, "what was planned to be written", func(context.Context) (bool, string) {
-			diff := compare()
-			return diff == "", diff
-		})
-		s.Idle(s.controller)
-		if diff := compare(); diff != "" {
-			s.T.Errorf("round %d: what was written is not what was planned (-planned +written):\n%s", round, diff)
-		}
-	}
+	s.Patch(fixture.Things, "a", `{"spec":{"data":"y"}}`)
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool {
+		return p.Children != nil && p.Children.Total == 3 && p.Children.Outdated != nil && *p.Children.Outdated == 2
+	})
 	requests, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"})
 	if err != nil || len(requests.Items) != 2 || requests.Items[0].Revision != "" || requests.Items[1].Revision == "" ||
 		!strings.Contains(string(requests.Items[1].Body.Raw), `"data":"x"`) {
 		s.T.Errorf("the requests half-way are %+v, error %v", requests, err)
 	}
-	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool {
-		return p.Children != nil && p.Children.Total == 3 && p.Children.Outdated != nil && *p.Children.Outdated == 2
-	})
 }
 
-// orphan is adopted.
-func orphan(s *stage) {
-	s.run()
-	parent := s.Parent("a", map[string]any{"names": "one", "data": "x"})
-	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
-	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
-	s.Idle(s.controller)
-	s.pause()
-	s.CreateIn(s.Name, fixture.ConfigMaps, "two", map[string]any{"data": map[string]any{"data": "x"}}, map[string]string{"controller-uid": string(parent.GetUID())})
-	s.Patch(fixture.Things, "a", `{"spec":{"names":"one two"}}`)
-	s.settlePaused("a")
-	plans := s.planTwice()
-	if diff := cmp.Diff(map[string]string{"one": "Leave Same", "two": "Adopt Update"}, actions(&plans.Parents[0])); diff != "" {
-		s.T.Errorf("the plan (-want +got):\n%s", diff)
+// responsesAreTheHooks has the hook called with the request that is shown, and nothing done with its response.
+func (s *stage) responsesAreTheHooks(synced int) {
+	s.T.Helper()
+	called, err := s.requests(s.admin(), v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a", Call: true})
+	if err != nil || len(called.Items) != 1 || called.Items[0].Response == nil {
+		s.T.Fatalf("the requests are %+v, error %v", called, err)
 	}
-	before := withoutEvents(s.written())
-	s.resume()
-	s.awaitWritten(before, plans)
+	if sent := s.Requests("/hook"); len(sent) < synced+2 {
+		s.T.Errorf("the hook got %d requests, want %d", len(sent), synced+2)
+	} else if diff := cmp.Diff(decode(s.T, sent[len(sent)-1].Body), decode(s.T, called.Items[0].Body.Raw)); diff != "" {
+		s.T.Errorf("the request is another one (-sent +shown):\n%s", diff)
+	}
+	response, ok := decode(s.T, called.Items[0].Response.Raw).(map[string]any)
+	if children, _ := response[s.childrenField()].([]any); !ok || len(children) != 1 {
+		s.T.Errorf("the response is %s", called.Items[0].Response.Raw)
+	}
+}
+
+// givenRulesTellNothing has somebody plan with rules of his own: whether there is what they select is not to be seen by whom may not get it, and
+// what no hook is shown hides nothing. The hooks are of version v1, in which a parent sees the objects of its namespace.
+func (s *stage) givenRulesTellNothing(as typedv1alpha1.MetacontrollerV1alpha1Interface) {
+	s.T.Helper()
+	ref := v1alpha1.ParentReference{Group: fixture.Group, Resource: "things", Namespace: s.Name, Name: "a"}
+	given := func(hook, body string) v1alpha1.GivenResponse {
+		return v1alpha1.GivenResponse{ParentReference: ref, Hook: hook, Body: runtime.RawExtension{Raw: []byte(body)}}
+	}
+	for rule, refused := range map[string]string{
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","resource":"clusterroles","names":["cluster-admin"]}`: "may not get clusterroles.rbac.authorization.k8s.io in all namespaces",
+		`{"apiVersion":"rbac.authorization.k8s.io/v1","resource":"clusterroles","names":["no-such-role"]}`:  "may not get clusterroles.rbac.authorization.k8s.io in all namespaces",
+		`{"apiVersion":"v1","resource":"configmaps","names":["kube-root-ca.crt"]}`:                          "",
+	} {
+		plan, err := s.plan(as, v1alpha1.ControllerPlanSpec{
+			Parents: &v1alpha1.ParentSelection{Namespace: s.Name, Name: "a"},
+			Responses: []v1alpha1.GivenResponse{
+				given("sync", fmt.Sprintf(`{%q:[]}`, s.childrenField())), given("customize", fmt.Sprintf(`{"relatedResources":[%s]}`, rule)),
+			},
+		})
+		switch {
+		case err != nil:
+			s.T.Errorf("%s: %v", rule, err)
+		case plan.Status.Hidden != 0 || len(plan.Status.Parents) != 1:
+			s.T.Errorf("%s: she sees %+v", rule, plan.Status)
+		case (plan.Status.Parents[0].Error == "") != (refused == "") || !strings.Contains(plan.Status.Parents[0].Error, refused):
+			s.T.Errorf("%s: the error is %q, want %q", rule, plan.Status.Parents[0].Error, refused)
+		}
+	}
 }

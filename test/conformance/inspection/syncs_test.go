@@ -26,7 +26,6 @@ import (
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -42,8 +41,6 @@ func syncsNameTheirTriggers(t *testing.T, e *fixture.Environment) {
 	tests(t, e, map[string]func(*stage){
 		"each cause":            causes,
 		"a timer and resyncs":   timers,
-		"one namespace":         syncsOfOneNamespace,
-		"labels":                syncsByLabels,
 		"a table":               syncsTable,
 		"two controllers fight": fight,
 	})
@@ -207,47 +204,6 @@ func timers(s *stage) {
 	s.Parent("resynced", map[string]any{"names": "two", "data": "x"})
 	s.awaitSync("timer", "timed", func(c *v1alpha1.ControllerSync) bool { return triggered(c, v1alpha1.SyncTimer, "", "") })
 	s.awaitSync("resync period", "resynced", func(c *v1alpha1.ControllerSync) bool { return triggered(c, v1alpha1.SyncResyncPeriod, "", "") })
-}
-
-// syncsOfOneNamespace lets a user see what he may see.
-func syncsOfOneNamespace(s *stage) {
-	other := s.Environment.Namespace(s.T)
-	s.run()
-	s.Parent("a", map[string]any{"names": "one", "data": "x"})
-	s.CreateIn(other, fixture.Things, "b", map[string]any{"spec": map[string]any{"names": "one", "data": "x"}}, map[string]string{fixture.Label: s.Name})
-	s.In(other).Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
-	s.awaitSync("any", "a", func(*v1alpha1.ControllerSync) bool { return true })
-	role := s.role("reader", []string{"get"}, fixture.Things, fixture.ConfigMaps)
-	poor := s.role("poor", []string{"get"}, fixture.Things)
-	list, err := s.syncs(s.as("jane-"+s.Name, role), s.kind, s.controller.Name, v1alpha1.ControllerSyncOptions{})
-	if err != nil || len(list.Items) == 0 || list.Hidden != 1 || slices.ContainsFunc(list.Items, func(c v1alpha1.ControllerSync) bool { return c.Namespace != s.Name }) {
-		s.T.Errorf("she sees %+v, error %v", list, err)
-	}
-	// Who may see the parents and not the children sees no syncs.
-	list, err = s.syncs(s.as("joe-"+s.Name, poor), s.kind, s.controller.Name, v1alpha1.ControllerSyncOptions{})
-	if err != nil || len(list.Items) != 0 || list.Hidden != 2 {
-		s.T.Errorf("he sees %+v, error %v", list, err)
-	}
-	if _, err = s.admin().CompositeControllers().GetSyncs(s.T.Context(), "nobody", v1alpha1.ControllerSyncOptions{}); !apierrors.IsNotFound(err) {
-		s.T.Errorf("a controller that is not there: %v", err)
-	}
-}
-
-// syncsByLabels are those of the parents that a selector selects, however many others were synced since.
-func syncsByLabels(s *stage) {
-	s.run()
-	spec := map[string]any{"spec": map[string]any{"names": "one", "data": "x"}}
-	s.CreateIn(s.Name, fixture.Things, "rare", spec, map[string]string{fixture.Label: s.Name, "app": "rare"})
-	s.awaitSync("any", "rare", func(*v1alpha1.ControllerSync) bool { return true })
-	s.Parent("other", map[string]any{"names": "two", "data": "x"})
-	s.awaitSync("any", "other", func(*v1alpha1.ControllerSync) bool { return true })
-	list, err := s.syncs(s.admin(), s.kind, s.controller.Name, v1alpha1.ControllerSyncOptions{LabelSelector: "app=rare", Limit: 1})
-	if err != nil || len(list.Items) != 1 || list.Items[0].Name != "rare" {
-		s.T.Errorf("the latest of the selected ones is %+v, error %v", list, err)
-	}
-	if _, err = s.syncs(s.admin(), s.kind, s.controller.Name, v1alpha1.ControllerSyncOptions{LabelSelector: "!!"}); !apierrors.IsBadRequest(err) {
-		s.T.Errorf("a selector that cannot be read: %v", err)
-	}
 }
 
 // syncsTable is what kubectl and the server's printing show. Values are in neither.
