@@ -17,12 +17,15 @@ limitations under the License.
 package children
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 func TestChildrenOfBuiltInKindsSettle(t *testing.T) {
@@ -121,4 +124,109 @@ func (s *scene) gets(t *testing.T, want plan.Action, content map[string]any) pla
 	}
 	t.Fatalf("%s always comes too late", want)
 	return plan.Outcome{}
+}
+
+// TestChildrenOfBuiltInKindsAreRecreatedOnlyWhenTheyChange is what counts most for the method Recreate: a difference that is
+// none costs the child.
+func TestChildrenOfBuiltInKindsAreRecreatedOnlyWhenTheyChange(t *testing.T) {
+	files, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, serverSide := range both(files) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			s.serverSide = serverSide
+			file, _, _ := strings.Cut(name, " ")
+			content := s.load(t, file+".yaml", v1alpha1.ChildUpdateRecreate)
+			unscheduled(content)
+			if serverSide {
+				withoutDuplicates(content)
+			}
+			before := s.gets(t, plan.Create, content).Written
+			s.quiet(t, "after the create", content)
+			s.restart()
+			s.quiet(t, "after the create and a restart", content)
+
+			relabel(content)
+			s.gets(t, plan.Recreate, content)
+			// Some kinds have finalizers or a grace period.
+			cluster.Eventually(t, cluster.Limit, "the new child", func(context.Context) (bool, string) {
+				outcomes, err := s.sync(t, s.input(t, nil, content))
+				if err != nil || len(outcomes) != 1 || outcomes[0].Action != plan.Create || !outcomes[0].Done {
+					return false, fmt.Sprintf("outcomes %+v, error %v", outcomes, err)
+				}
+				return outcomes[0].Written.UID() != before.UID(), "it is the same object"
+			})
+			s.quiet(t, "after it was created anew", content)
+		})
+	}
+}
+
+// both returns the names of tests of files with both strategies, and whether they use server-side apply.
+func both(files []os.DirEntry) map[string]bool {
+	names := make(map[string]bool, 2*len(files))
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), ".yaml")
+		names[name] = false
+		names[name+" applied server-side"] = true
+	}
+	return names
+}
+
+// TestARestartRecreatesNothingThatTheServerWouldNotChange has children with fields that the server drops or that cannot be
+// changed.
+func TestARestartRecreatesNothingThatTheServerWouldNotChange(t *testing.T) {
+	t.Parallel()
+	for name, manifest := range map[string]string{
+		"unknown fields": `{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {slector: {app: web}, ports: [{port: 80, protcol: UDP}]}}`,
+		"unknown fields of a Pod": `{apiVersion: v1, kind: Pod, metadata: {name: a, lables: {a: b}}, spec: {restartpolicy: Never,
+			containers: [{name: a, image: a, imagePullPolcy: Never}]}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, content := declared(t, manifest, v1alpha1.ChildUpdateRecreate)
+			before := s.gets(t, plan.Create, content).Written
+			s.quiet(t, "after the create", content)
+			s.restart()
+			s.isAccepted(t, content)
+			s.quiet(t, "after a restart", content)
+			s.restart()
+			s.patchChild(t, content, `{"metadata":{"annotations":{"theirs":"x"}}}`)
+			s.isAccepted(t, content)
+			if observed := s.input(t, nil, content).Observed[0]; observed.UID() != before.UID() {
+				t.Error("it was made anew")
+			}
+		})
+	}
+}
+
+// isAccepted syncs until nothing is to be done, and fails the test for each write.
+func (s *scene) isAccepted(t *testing.T, content map[string]any) {
+	t.Helper()
+	for range 20 { // Controllers may write the child at the same time.
+		outcomes, err := s.sync(t, s.input(t, nil, content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(outcomes) == 0 {
+			return
+		}
+		if outcomes[0].Done {
+			t.Fatalf("%+v", outcomes)
+		}
+	}
+	t.Fatal("it is never accepted")
+}
+
+func TestDriftBeforeARestartIsSeenAfterIt(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, v1alpha1.ChildUpdateRecreate)
+	s.gets(t, plan.Create, content)
+	s.patchChild(t, content, `{"data":{"k":"theirs"}}`)
+	s.restart()
+	s.gets(t, plan.Recreate, content)
+	s.gets(t, plan.Create, content)
+	s.quiet(t, "after it was created anew", content)
 }
