@@ -141,7 +141,7 @@ control-plane-build: ## Build the local control plane's programs where they are 
 ##@ Test
 
 # They take the control plane's program from here, instead of building it again, as hack/test.sh does.
-churn pairs ordered fleet bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
+churn pairs ordered bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
 
 .PHONY: test
 test: build build-race demo-build control-plane-build ## Run every test, with the race detector where much happens at once; RACE=all: everywhere.
@@ -175,11 +175,6 @@ ordered: build control-plane-build ## Have hooks delete their children one by on
 .PHONY: faults
 faults: build control-plane-build ## Run the long forms of all faults, or of those that FAULT matches, and write test/faults/measured.md.
 	@hack/faults.sh '$(FAULT)'
-
-.PHONY: fleet
-fleet: build control-plane-build ## Measure how soon the statuses of 50 controllers with 200 parents each follow.
-	@METACONTROLLER_APISERVER='$(CURDIR)/$(SERVER)' go test -count=1 -v -timeout 30m -run '^TestStatus$$/^Fleet$$' ./test/conformance/status \
-		-fleet.controllers 50 -fleet.parents 200
 
 .PHONY: simulate
 simulate: ## Run SEEDS random histories of the engine in a simulated cluster, from the seed FIRST on.
