@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package authoring plays docs/tutorial.md and the pages of docs/how-to: it runs every command as it stands there, and compares what is
+// printed. `make run` in them is the program behind it, on the control plane of the tests.
 package authoring
 
 import (

@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package availability holds docs/operations/availability.md to its word: what the rest of a cluster can and cannot do
+// while the server is registered and down, and how it comes out of that. It holds tests only.
 package availability
 
 import (

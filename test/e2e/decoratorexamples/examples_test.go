@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package decoratorexamples runs the DecoratorControllers of folder artifacts/examples from end to end, with their own manifests and hooks, on a real
+// control plane with the server's binary. It holds tests only.
 package decoratorexamples
 
 import (

@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package encryption checks that what the server stores is encrypted with --encryption-provider-config: through a rotation of keys, with
+// restarts, and with keys that are missing. It holds tests only.
 package encryption
 
 import (

@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package examples runs the examples under artifacts/examples from end to end, with the real kubectl and the hooks as they
+// stand there. HelloWorld has a package of its own.
 package examples
 
 import (

@@ -14,6 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package firsthour plays the mistakes that authors of controllers make first, at a terminal, on a real control plane and with real
+// hooks, and holds what kubectl prints to what it must say: the mistake and the next step, without the log of the server.
+//
+// What was printed is kept in testdata: the test fails when that is stale, and writes it with the flag -update. The table of docs/mistakes.md
+// quotes a message of each mistake. The package holds tests only.
 package firsthour
 
 import (

@@ -19,15 +19,19 @@ package firsthour
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
 const traceback = `Traceback (most recent call last):
@@ -622,4 +626,42 @@ var reaching = []mistake{
 // authority is a caBundle of a webhook in YAML.
 func authority(pem string) string {
 	return `, caBundle: {inline: "` + strings.ReplaceAll(pem, "\n", `\n`) + `"}`
+}
+
+// rest is the heading of messages that no test of this package causes.
+const rest = "\n## Other messages\n"
+
+// quoted is the message of a row: the first cell, up to its backquote.
+var quoted = regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
+
+// TestThePageQuotesEachMessage holds the rows of docs/mistakes.md to what was printed: the rows above the other messages have the order of the
+// mistakes, and each quotes what was printed after its mistake. An ellipsis stands for words that are left out.
+func TestThePageQuotesEachMessage(t *testing.T) {
+	printed, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(cluster.Root(), "docs", "mistakes.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, found := strings.Cut(string(page), rest)
+	if !found {
+		t.Fatalf("docs/mistakes.md has no heading %q", rest)
+	}
+	sections := strings.Split(strings.TrimPrefix(string(printed), "## "), "\n\n## ")
+	rows := quoted.FindAllStringSubmatch(table, -1)
+	if len(rows) != len(sections) {
+		t.Fatalf("docs/mistakes.md has %d rows for %d mistakes", len(rows), len(sections))
+	}
+	for i, section := range sections {
+		title, _, _ := strings.Cut(section, "\n")
+		after := section
+		for part := range strings.SplitSeq(rows[i][1], " … ") {
+			_, after, found = strings.Cut(after, part)
+			if !found {
+				t.Errorf("%s: row %d of docs/mistakes.md quotes %q, which is not printed", title, i+1, part)
+			}
+		}
+	}
 }

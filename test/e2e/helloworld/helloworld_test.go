@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package helloworld runs the example artifacts/examples/hello-world from end to end: a real control plane, the server's
+// binary, the example's own files and hook, and kubectl. It holds tests only.
 package helloworld
 
 import (

@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package install plays the commands of docs/operations/install.md, as far as they need no image: preflight, and the manifests with the
+// kustomizations that the page shows.
 package install
 
 import (

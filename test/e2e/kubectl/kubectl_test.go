@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package kubectl uses the API as a person does: every verb of kubectl on the kinds of the group, through the aggregator,
+// and what kubectl prints when a manifest is wrong. It holds tests only.
 package kubectl
 
 import (
@@ -45,7 +47,6 @@ func TestKubectl(t *testing.T) {
 		run  func(*testing.T, *cluster.Cluster)
 	}{
 		{"Verbs", verbs},
-		{"WrongManifestsAreRefused", wrongManifestsAreRefused},
 		{"ANamespaceWithRevisionsIsDeletable", aNamespaceWithRevisionsIsDeletable},
 	} {
 		t.Run(each.name, func(t *testing.T) { each.run(t, c) })
@@ -269,75 +270,6 @@ func expect(t *testing.T, output string, texts ...string) {
 		if !strings.Contains(output, text) {
 			t.Errorf("kubectl printed\n%s\nwhich does not hold %q", output, text)
 		}
-	}
-}
-
-// wrongManifestsAreRefused shows what a person reads who made a mistake: the path of the field and what is allowed.
-// Nothing is stored.
-func wrongManifestsAreRefused(t *testing.T, c *cluster.Cluster) {
-	for name, test := range map[string]struct {
-		reason string
-		spec   string
-		want   []string
-	}{
-		"UnknownField": {
-			"A misspelt field would be ignored in silence otherwise.",
-			`{"parentResource":{"apiVersion":"v1","resource":"pods"},"generateSelektor":true}`,
-			[]string{`unknown field "spec.generateSelektor"`},
-		},
-		"WrongEnum": {
-			"The values allowed are part of the message.",
-			`{"parentResource":{"apiVersion":"v1","resource":"pods"},
-			  "childResources":[{"apiVersion":"v1","resource":"pods","updateStrategy":{"method":"Replace"}}]}`,
-			[]string{"spec.childResources[0].updateStrategy.method", `"Replace"`, `"InPlace"`, `"RollingRecreate"`},
-		},
-		"MissingRequired": {
-			"A parent without a resource names nothing.",
-			`{"parentResource":{"apiVersion":"v1"}}`,
-			[]string{"spec.parentResource.resource", "Required"},
-		},
-		"TwoMistakes": {
-			"All mistakes are told at once.",
-			`{"parentResource":{},"childResources":[{"apiVersion":"v1"}]}`,
-			[]string{"spec.parentResource.apiVersion", "spec.parentResource.resource", "spec.childResources[0].resource"},
-		},
-		"Subresource": {
-			"A subresource has no objects of its own that could be watched.",
-			`{"parentResource":{"apiVersion":"v1","resource":"pods/exec"}}`,
-			[]string{"spec.parentResource.resource", `"pods/exec"`, "without a subresource"},
-		},
-		"ParentAsChild": {
-			"A parent that is its own child has grandchildren without end.",
-			`{"parentResource":{"apiVersion":"v1","resource":"configmaps"},"childResources":[{"apiVersion":"v1","resource":"configmaps"}]}`,
-			[]string{"spec.childResources[0].resource", "spec.parentResource.labelSelector"},
-		},
-		"ServiceThatIsAnotherHost": {
-			"The parts of a service are joined to a URL; none of them may hold another host.",
-			`{"parentResource":{"apiVersion":"v1","resource":"pods"},
-			  "hooks":{"sync":{"webhook":{"service":{"name":"169.254.169.254/latest#","namespace":"a"},"path":"/"}}}}`,
-			[]string{"spec.hooks.sync.webhook.service.name", "must be the name of a Service"},
-		},
-		"WrongType": {
-			"A number where a text belongs is not turned into one.",
-			`{"parentResource":{"apiVersion":"v1","resource":5}}`,
-			[]string{"resource"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			manifest := `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"wrong"},"spec":` + test.spec + `}`
-			for _, how := range [][]string{{"create"}, {"apply", "--server-side"}} {
-				output, err := c.TryKubectl(t.Context(), manifest, append(how, "-f", "-")...)
-				if err == nil {
-					t.Errorf("%s\nkubectl %s was accepted:\n%s", test.reason, strings.Join(how, " "), output)
-				}
-				if how[0] == "create" {
-					expect(t, output, test.want...)
-				}
-			}
-			if output := c.Kubectl(t, "get", "cc", "-o", "name"); strings.Contains(output, "wrong") {
-				t.Errorf("the refused object is stored:\n%s", output)
-			}
-		})
 	}
 }
 

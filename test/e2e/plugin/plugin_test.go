@@ -14,6 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package plugin runs the commands of docs/kubectl-plugin.md as they stand, in a shell, with the real kubectl and the plugin's binary on
+// PATH, a real control plane and the server; and compares what is printed with the page, which the flag -update writes. It also goes from an
+// empty folder to a changed Deployment with each language of init. It holds tests only.
 package plugin
 
 import (

@@ -14,6 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package rescue runs, on a real control plane, what an operator does when something was lost: a store is saved and restored while parents
+// live on, finalizers are released without a server, controllers move by files, and pages of docs/operations are played. It holds tests
+// only.
 package rescue
 
 import (

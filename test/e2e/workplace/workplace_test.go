@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package workplace runs the program behind `make run` on a control plane of the tests: every example with the commands of its README, and a
+// hook of an author that is edited, does not start, and dies.
 package workplace
 
 import (

@@ -14,6 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package apiserver tests the API server as a part of a real cluster: whom it lets do what, the cluster's admission
+// policies, the garbage collector, servers without rights, other storage, and how it ends.
+//
+// The verbs of kubectl are tested in test/e2e/kubectl, the server alone in pkg/apiserver.
 package apiserver
 
 import (

@@ -45,7 +45,6 @@ rules:
   resources: [compositecontrollers, compositecontrollers/status, decoratorcontrollers, decoratorcontrollers/status, controllerrevisions]
   verbs: [get, create, update, patch, delete]
 - {apiGroups: [""], resources: [configmaps, configmaps/status, configmaps/finalizers], verbs: ["*"]}
-- {apiGroups: [""], resources: [pods, pods/status], verbs: [get, list, watch, patch]}
 - {apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings], verbs: ["*"]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -63,7 +62,6 @@ metadata: {name: escalation-rights}
 rules:
 - {apiGroups: [""], resources: [secrets, secrets/status], verbs: ["*"]}
 - {apiGroups: [""], resources: [services, services/status, services/finalizers], verbs: [get, list, watch, patch, update]}
-- {apiGroups: [""], resources: [pods], verbs: [delete]}
 - {apiGroups: [""], resources: [serviceaccounts], verbs: [impersonate]}
 - {apiGroups: [apps], resources: [deployments], verbs: [update]}
 - {apiGroups: [rbac.authorization.k8s.io], resources: [roles, clusterroles], verbs: [bind]}
@@ -115,6 +113,7 @@ func targets(resources ...string) string {
 	return `"spec":{"resources":[` + strings.Join(rules, ",") + `],` + hooks + `}`
 }
 
+// escalations has a row for each sort of right and each kind of object. Package pkg/admission/escalation tests which rights a write needs.
 func escalations(namespace string) map[string]escalation {
 	composite := escalation{kind: "CompositeController", resource: "compositecontrollers", before: of("configmaps", hooks)}
 	row := func(e escalation, after string, lacks ...string) escalation {
@@ -124,39 +123,26 @@ func escalations(namespace string) map[string]escalation {
 	services := composite
 	services.before = of("services", hooks)
 	decorator := escalation{kind: "DecoratorController", resource: "decoratorcontrollers", before: targets("configmaps")}
-	pods := decorator
-	pods.before = targets("configmaps", "pods")
 	revision := escalation{
 		kind: "ControllerRevision", resource: "controllerrevisions.metacontroller.k8s.io", before: `"parentPatch":{"spec":{}}`,
 		metadata: `,"namespace":"` + namespace + `","labels":{"metacontroller.k8s.io/apiGroup":"apps","metacontroller.k8s.io/resource":"deployments"}`,
 	}
-	authorization := `"authorization":{"secretRef":{"namespace":"kube-system","name":"token","key":"token"}}`
 	return map[string]escalation{
 		"Children": row(composite, of("configmaps", `"childResources":[{"apiVersion":"v1","resource":"secrets"}],`+hooks),
 			"get, list, watch, create, patch, delete secrets\n"),
 		"Customize": row(composite,
 			of("configmaps", `"hooks":{"sync":{"webhook":{"url":"http://127.0.0.1:1/"}},"customize":{"webhook":{"url":"http://127.0.0.1:1/"}}}`),
 			"get, list, watch all resources"),
-		"Secrets": row(composite, of("configmaps", `"hooks":{"sync":{"webhook":{"url":"http://127.0.0.1:1/",`+authorization+`}}}`),
-			"get secrets kube-system/token\n"),
-		"SecretsOfHosts": row(composite, of("configmaps", `"endpointConfigs":[{"host":"127.0.0.1",`+authorization+`}],`+hooks),
-			"get secrets kube-system/token\n"),
 		"URL": row(services, of("services", `"hooks":{"sync":{"webhook":{"url":"http://127.0.0.1:2/"}}}`),
 			"get, list, watch services\n", "patch services/status\n"),
-		"Service": row(services, of("services", `"hooks":{"sync":{"webhook":{"service":{"name":"mine","namespace":"default"},"path":"/"}}}`),
-			"get, list, watch services\n"),
 		"Targets": row(decorator, targets("configmaps", "secrets"),
 			"get, list, watch, patch secrets\n", "patch secrets/status\n"),
-		"DeletionOfTargets": row(pods, strings.Replace(pods.before, `"resource":"pods"`, `"resource":"pods","allowDelete":true`, 1), "delete pods\n"),
 		"RoleBindings": row(composite,
 			of("configmaps", `"childResources":[{"apiVersion":"rbac.authorization.k8s.io/v1","resource":"rolebindings"}],`+hooks),
 			"bind roles.rbac.authorization.k8s.io\n", "bind clusterroles.rbac.authorization.k8s.io\n"),
 		"ServiceAccount": row(composite,
 			of("configmaps", `"serviceAccountRef":{"namespace":"kube-system","name":"generic-garbage-collector"},`+hooks),
 			"impersonate serviceaccounts kube-system/generic-garbage-collector\n"),
-		"ServiceAccountOfADecorator": row(decorator,
-			strings.Replace(targets("configmaps"), `"spec":{`, `"spec":{"serviceAccountRef":{"namespace":"kube-system","name":"default"},`, 1),
-			"impersonate serviceaccounts kube-system/default\n"),
 		"ControllerRevision": row(revision, `"parentPatch":{"spec":{}},"children":[{"apiGroup":"","kind":"Pod","names":["a"]}]`,
 			"update deployments.apps\n"),
 	}

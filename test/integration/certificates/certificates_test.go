@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package certificates replaces the certificates and the authorities of running servers while many requests come through the
+// kube-apiserver, and counts how these end. None may fail.
 package certificates
 
 import (

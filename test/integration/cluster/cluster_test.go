@@ -14,11 +14,11 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package cluster tests the access to the cluster, packages below pkg/cluster, against a real control plane.
 package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -31,19 +31,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
 	engine "github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
 
@@ -155,203 +150,6 @@ func TestCachedObjectsAreWhatTheServerHas(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestChangesAreSeenInTheOrderOfTheirVersions(t *testing.T) {
-	plane, c := run(t)
-	ns := plane.Namespace(t)
-	i := c.Cache.Acquire(cache.Query{Resource: configMaps, Namespace: ns})
-	defer i.Release()
-	events := make(chan string, 100)
-	defer i.Subscribe(func(e cache.Event) {
-		if e.Old != nil && e.Old.Name() == "kube-root-ca.crt" || e.New != nil && e.New.Name() == "kube-root-ca.crt" {
-			return
-		}
-		switch e.Type {
-		case cache.Added:
-			events <- "added"
-		case cache.Updated:
-			events <- "updated " + string(e.New.JSON()[:8])
-		case cache.Deleted:
-			events <- "deleted"
-		}
-	})()
-	await(t, "the informer", i.Synced())
-	target := client.Target{Resource: configMaps, Namespace: ns}
-	created, err := c.Client.Create(t.Context(), target, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	target.Name = "a"
-	updated, err := c.Client.Update(t.Context(), target, []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Client.Delete(t.Context(), target, "another", updated.ResourceVersion()); !apierrors.IsConflict(err) {
-		t.Errorf("deleting with another UID: %v, want a conflict", err)
-	}
-	if _, err := c.Client.Delete(t.Context(), target, created.UID(), created.ResourceVersion()); !apierrors.IsConflict(err) {
-		t.Errorf("deleting a former version: %v, want a conflict", err)
-	}
-	if deletion, err := c.Client.Delete(t.Context(), target, created.UID(), updated.ResourceVersion()); err != nil || !deletion.Gone || deletion.Left != nil {
-		t.Fatalf("the response to the deletion says %+v, %v, want that the object is gone", deletion, err)
-	}
-	for _, want := range []string{"added", `updated {"kind":`, "deleted"} {
-		select {
-		case got := <-events:
-			if got != want {
-				t.Errorf("got %q, want %q", got, want)
-			}
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		}
-	}
-	if _, ok := i.Get(ns, "a"); ok {
-		t.Error("the object is still there")
-	}
-}
-
-func TestOrphansAndChildrenAreFound(t *testing.T) {
-	plane, c := run(t)
-	ns := plane.Namespace(t)
-	// The garbage collector deletes what has an owner that does not exist.
-	uid := types.UID(plane.Kubectl(t, "get", "namespace", ns, "-o", "jsonpath={.metadata.uid}"))
-	for n := range 3 {
-		owner := ""
-		if n == 0 {
-			owner = fmt.Sprintf(`,"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":%q,"uid":%q,"controller":true}]`, ns, uid)
-		}
-		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c%d","labels":{"n":"%d","app":"x"}%s}}`, n, n, owner)
-		if _, err := c.Client.Create(t.Context(), client.Target{Resource: configMaps, Namespace: ns}, []byte(body)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	i := c.Cache.Acquire(cache.Query{Resource: configMaps, LabelSelector: "app=x", Namespace: ns})
-	defer i.Release()
-	await(t, "the informer", i.Synced())
-	if i.Len() != 3 {
-		t.Errorf("%d objects have the label, want 3", i.Len())
-	}
-	selector := labels.SelectorFromSet(labels.Set{"app": "x", "n": "2"})
-	if found := i.Orphans(ns, selector); len(found) != 1 || found[0].Name() != "c2" {
-		t.Errorf("orphans with n=2: %v", found)
-	}
-	if found := i.ControlledBy(uid); len(found) != 1 || found[0].Name() != "c0" {
-		t.Errorf("controlled: %v", found)
-	}
-}
-
-func TestMetadataOnlyInformersHaveNoContents(t *testing.T) {
-	plane, c := run(t)
-	ns := plane.Namespace(t)
-	plane.Kubectl(t, "-n", ns, "create", "configmap", "a", "--from-literal=k=v")
-	i := c.Cache.Acquire(cache.Query{Resource: configMaps, Namespace: ns, MetadataOnly: true})
-	defer i.Release()
-	await(t, "the informer", i.Synced())
-	o, ok := i.Get(ns, "a")
-	if !ok {
-		t.Fatal("the object is not there")
-	}
-	if _, ok := o.Field("data"); ok || o.Kind() != "PartialObjectMetadata" {
-		t.Errorf("got %s", o.JSON())
-	}
-}
-
-// TestExpectationsAreMetByTheirWrites proves that versions of writes and of watch events are of one order.
-func TestExpectationsAreMetByTheirWrites(t *testing.T) {
-	plane, c := run(t)
-	ns := plane.Namespace(t)
-	i := c.Cache.Acquire(cache.Query{Resource: configMaps})
-	defer i.Release()
-	key := parent.Key{Name: "parent"}
-	released := make(chan struct{}, 1)
-	e := expectations.New(func(parent.Key) { released <- struct{}{} }, nil)
-	defer e.Close()
-	defer e.Observe(i)()
-	await(t, "the informer", i.Synced())
-	wait := func() {
-		t.Helper()
-		if !e.Satisfied(key) {
-			await(t, "the expectations", released)
-		}
-	}
-	for n := range 20 {
-		target := client.Target{Resource: configMaps, Namespace: ns}
-		name := fmt.Sprint("c", n)
-		metadata := map[string]any{"name": name}
-		if n%4 == 0 {
-			metadata["finalizers"] = []string{"example.com/hold"}
-		}
-		body, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
-		if err != nil {
-			t.Fatal(err)
-		}
-		created, err := c.Client.Create(t.Context(), target, body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.Wrote(key, i, created)
-		wait()
-		if _, ok := i.Get(ns, name); !ok {
-			t.Fatalf("the cache does not show %s", name)
-		}
-		target.Name = name
-		deletion, err := c.Client.Delete(t.Context(), target, created.UID(), created.ResourceVersion())
-		if err != nil || n%4 == 0 && (deletion.Gone || deletion.Left == nil) {
-			t.Fatalf("the response to the deletion says %+v, %v; one of four has a finalizer", deletion, err)
-		}
-		switch {
-		case deletion.Left != nil:
-			e.Wrote(key, i, deletion.Left)
-			if o, ok := i.Get(ns, name); !ok || !o.Deleting() {
-				t.Fatalf("the cache shows %s as %v", name, o)
-			}
-			continue
-		case n%2 == 0:
-			e.Gone(key, i, created)
-		default:
-			e.Deleted(key, i, created)
-		}
-		wait()
-		if _, ok := i.Get(ns, name); ok {
-			t.Fatalf("the cache still shows %s", name)
-		}
-	}
-}
-
-// Its objects have the field all the time, under the same version: what they show depends on their definition.
-func TestAFieldThatADefinitionTakesAwayAndGivesBackIsShownAsItIs(t *testing.T) {
-	plane, c := run(t)
-	ns, group := plane.Namespace(t), "g"+rand.String(6)+".example.com"
-	with := fmt.Sprintf(definition, group, "")
-	without := strings.Replace(with, `"tags":`, `"other":`, 1)
-	plane.KubectlInput(t, with, "create", "-f", "-")
-	deleteAfterwards(t, plane, "crd", "things."+group)
-	plane.Kubectl(t, "wait", "--for=condition=Established", "crd", "things."+group)
-	i := c.Cache.Acquire(cache.Query{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: "things"}})
-	defer i.Release()
-	await(t, "the informer", i.Synced())
-	plane.KubectlInput(t, `{"apiVersion":"`+group+`/v1","kind":"Thing","metadata":{"name":"a","namespace":"`+ns+`"},"spec":{"tags":["x"]}}`, "create", "-f", "-")
-	version := ""
-	shows := func(want bool) {
-		t.Helper()
-		cluster.Eventually(t, limit, fmt.Sprintf("an object that shows its tags, %t", want), func(context.Context) (bool, string) {
-			o, ok := i.Get(ns, "a")
-			if !ok {
-				return false, "it is not there"
-			}
-			if version == "" {
-				version = o.ResourceVersion()
-			}
-			_, has := o.Field("spec", "tags")
-			return has == want && o.ResourceVersion() == version, string(o.JSON())
-		})
-	}
-	shows(true)
-	plane.KubectlInput(t, without, "replace", "-f", "-")
-	shows(false)
-	plane.KubectlInput(t, with, "replace", "-f", "-")
-	shows(true)
 }
 
 func TestCredentialsFollowTheirObjects(t *testing.T) {
@@ -529,52 +327,6 @@ func TestBuiltInKindsAreDescribed(t *testing.T) {
 	}
 	if _, err := c.Discovery.Resource(t.Context(), "a/b/c", "things"); err == nil {
 		t.Error("an apiVersion with two slashes was taken")
-	}
-}
-
-func TestListsOfBuiltInKindsHaveTheirMergeKeys(t *testing.T) {
-	_, c := run(t)
-	pod := []string{"spec", "template", "spec"}
-	deployment := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-	service := schema.GroupVersionKind{Version: "v1", Kind: "Service"}
-	for name, tc := range map[string]struct {
-		kind schema.GroupVersionKind
-		path []string
-		want string
-	}{
-		"Containers":  {deployment, append(pod, "containers"), "map by name"},
-		"Env":         {deployment, append(pod, "containers", "*", "env"), "map by name"},
-		"Ports":       {deployment, append(pod, "containers", "*", "ports"), "map by containerPort,protocol"},
-		"Mounts":      {deployment, append(pod, "containers", "*", "volumeMounts"), "map by mountPath"},
-		"Args":        {deployment, append(pod, "containers", "*", "args"), "atomic by "},
-		"Tolerations": {deployment, append(pod, "tolerations"), "atomic by "},
-		"ServicePort": {service, []string{"spec", "ports"}, "map by port,protocol"},
-		"Finalizers":  {service, []string{"metadata", "finalizers"}, "set by "},
-		"Owners":      {service, []string{"metadata", "ownerReferences"}, "map by uid"},
-		"NoList":      {service, []string{"spec", "type"}, " by "},
-		"Unknown":     {service, []string{"spec", "nothing", "below"}, " by "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, err := c.Discovery.Schema(t.Context(), tc.kind)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, field := range tc.path {
-				if field == "*" {
-					s = s.Item()
-					continue
-				}
-				s = s.Field(field)
-			}
-			kind, keys := s.ListType()
-			if got := kind + " by " + strings.Join(keys, ","); got != tc.want {
-				t.Errorf("%s is %q, want %q", strings.Join(tc.path, "."), got, tc.want)
-			}
-		})
-	}
-	unknown := schema.GroupVersionKind{Group: "none.example.com", Version: "v1", Kind: "None"}
-	if s, err := c.Discovery.Schema(t.Context(), unknown); s != nil || err != nil {
-		t.Errorf("schema of an unknown kind: %v, %v", s, err)
 	}
 }
 

@@ -14,6 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package monitoring looks in a scrape of the real server, and in one of the kube-apiserver, for the metrics that the alerts and the
+// dashboard of artifacts/monitoring use. The list of these, with their labels, is test/monitoring/metrics.json, which the tests of that
+// module keep up to date.
 package monitoring
 
 import (

@@ -14,6 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package preflight tests the command preflight: the server's binary, on a real control plane with what is in its way.
 package preflight
 
 import (

@@ -14,6 +14,10 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package registration tests the registration of a server, and the manifests of an installation, on a real control plane.
+//
+// The server itself is played by a small HTTPS server with certificates of package servingcert: what is tested is whether a
+// cluster finds and trusts it.
 package registration
 
 import (

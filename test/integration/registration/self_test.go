@@ -52,8 +52,6 @@ type installed struct {
 	bundle []byte
 	// looks counts how often it has begun to look at the registration.
 	looks atomic.Int64
-	// hidden is how many definitions it has found beside the registration.
-	hidden atomic.Int64
 }
 
 // count counts the looks.
@@ -108,7 +106,6 @@ func (i *installed) run(t *testing.T) func() {
 			defer i.mu.Unlock()
 			return i.bundle, nil
 		},
-		Hidden: func(definitions int) { i.hidden.Store(int64(definitions)) },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -228,31 +225,6 @@ func TestAServerInTheClusterHidesNothing(t *testing.T) {
 	// The migration ends with their deletion.
 	plane.Kubectl(t, "delete", "crd", crd)
 	i.eventually(t, "{.spec.service.name}", "metacontroller-apiserver")
-}
-
-func TestDefinitionsBesideTheRegistrationAreCounted(t *testing.T) {
-	plane := cluster.Shared(t)
-	i := install(t, plane)
-	i.run(t)
-	i.eventually(t, "{.spec.service.name}", "metacontroller-apiserver")
-	counted := func(want int64) {
-		t.Helper()
-		cluster.Eventually(t, cluster.Limit, fmt.Sprintf("%d definitions to be counted", want), func(context.Context) (bool, string) {
-			i.clock.Step(time.Minute)
-			got := i.hidden.Load()
-			return got == want, fmt.Sprint(got)
-		})
-	}
-	crd := strings.Replace(definition("DecoratorController", "decoratorcontrollers", "metacontroller.k8s.io", "v1alpha1"), "Namespaced", "Cluster", 1)
-	plane.DefineManifests(t, crd)
-	counted(1)
-	plane.Kubectl(t, "delete", "--wait=false", "crd", "decoratorcontrollers.metacontroller.k8s.io")
-	// A kube-apiserver that has not read yet what the definition stores may look again after minutes only. If it has, there is nothing to patch.
-	output, err := plane.TryKubectl(t.Context(), "", "patch", "crd", "decoratorcontrollers.metacontroller.k8s.io", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
-	if err != nil && !strings.Contains(output, "NotFound") {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	counted(0)
 }
 
 // TestTheBinaryRegistersItself has no Service, so that the cluster does not reach it. The second server takes the place of the first.

@@ -14,6 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package tracing has the real server send its spans to a collector that speaks OpenTelemetry's protocol (OTLP over gRPC).
 package tracing
 
 import (
