@@ -83,39 +83,6 @@ func (w *write) delete() Response {
 	return w.deleteOne(existing)
 }
 
-func (w *write) deleteCollection() Response {
-	if err := w.options(); err != nil {
-		return failure(err)
-	}
-	chosen, err := newSelection(w.request, w.target)
-	if err != nil {
-		return failure(err)
-	}
-	matches := chosen.matches()
-	f := form{version: w.target.version, item: !w.target.kind().Custom}
-	var items []any
-	for _, o := range slices.Clone(w.server.table(w.target.kind()).In(w.target.namespace)) {
-		if matches != nil && !matches(o) {
-			continue
-		}
-		one := *w
-		one.target.name, one.target.namespace = o.Name, o.Namespace
-		if r := one.deleteOne(o); r.Code >= http.StatusBadRequest {
-			return r
-		}
-		item := value.Shallow(w.server.view(o, w.target.version))
-		if f.item {
-			delete(item, "kind")
-			delete(item, "apiVersion")
-		}
-		items = append(items, item)
-	}
-	return Response{Code: http.StatusOK, ContentType: jsonType, Body: value.Encode(value.Object{
-		kindField: w.target.kind().ListKind, apiVersionField: w.target.version.APIVersion(),
-		metadataField: value.Object{"resourceVersion": text(w.server.store.Revision())}, "items": append([]any{}, items...),
-	})}
-}
-
 // checkPreconditions refuses the deletion of another object than the client means.
 func (w *write) checkPreconditions(existing *store.Object) error {
 	p := w.deleting.Preconditions

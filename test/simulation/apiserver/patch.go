@@ -28,12 +28,10 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes/scheme"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -42,27 +40,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
-// decodeBody decodes the object that a request has, which is JSON, YAML or, for kinds that have it, protobuf.
+// decodeBody decodes the object that a request has, which is JSON.
 func decodeBody(r Request, v *kinds.Version) (value.Object, error) {
 	media, _, _ := mime.ParseMediaType(r.ContentType)
-	body := r.Body
-	switch {
-	case media == "application/yaml":
-		converted, err := yaml.YAMLToJSON(body)
-		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		body = converted
-	case media == runtime.ContentTypeProtobuf && !v.Kind.Custom:
-		o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		return runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	case media != "" && media != jsonType:
+	if media != "" && media != jsonType {
 		return nil, unsupported([]string{"application/json", "application/yaml", "application/vnd.kubernetes.protobuf"}, v)
 	}
-	o, err := value.Decode(body)
+	o, err := value.Decode(r.Body)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("couldn't get version/kind; json parse error: %v", err))
 	}

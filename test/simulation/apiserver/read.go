@@ -382,13 +382,6 @@ func (w *Watch) End() {
 	delete(w.server.watches, w)
 }
 
-// Expire ends the watch with an ERROR event that says that its resourceVersion is too old, behind no event that waits.
-func (w *Watch) Expire() {
-	w.queue.Drop()
-	w.failed = expired("The resourceVersion for the provided watch is too old.")
-	w.End()
-}
-
 // content returns the object of an event.
 func (w *Watch) content(n store.Notice) []byte {
 	if n.Type == apiwatch.Bookmark {

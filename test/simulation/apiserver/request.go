@@ -138,11 +138,6 @@ func Conflict(group, resource, name, reason string) Response {
 // Expired is the response to a request for a version that is known no more, for the reason given.
 func Expired(reason string) Response { return failure(apierrors.NewResourceExpired(reason)) }
 
-// GatewayTimeout is the response to a request that took too long.
-func GatewayTimeout() Response {
-	return failure(apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0))
-}
-
 // target is what a request is about.
 type target struct {
 	version *kinds.Version
@@ -223,8 +218,6 @@ func (t target) withVerb(r Request) (target, bool, error) {
 		t.verb = verbPatch
 	case r.Method == http.MethodDelete && t.name != "":
 		t.verb = "delete"
-	case r.Method == http.MethodDelete:
-		t.verb = "deletecollection"
 	}
 	if t.kind().Custom && t.name == "" && (r.Method == http.MethodPut || r.Method == http.MethodPatch) {
 		return t, true, apierrors.NewBadRequest("name must be provided")

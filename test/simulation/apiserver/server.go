@@ -61,8 +61,6 @@ type Options struct {
 	Authorize func(Attributes) bool
 	// Policies has admission policies served, which nothing follows.
 	Policies bool
-	// Remember is the number of changes of each resource that watches may begin before. 0: all.
-	Remember int
 }
 
 // Attributes say what a request asks for. Name is empty for lists and creations, Namespace for cluster-scoped kinds.
@@ -105,7 +103,6 @@ type Server struct {
 	// collected is the revision at which the garbage collector had nothing to do.
 	collected int64
 	uids      int
-	names     int
 }
 
 // New returns a server with the built-in resources and no objects but the namespaces that a new cluster has.
@@ -154,11 +151,7 @@ func (s *Server) Do(r Request) Response {
 	if err := s.authorize(r, t); err != nil {
 		return failure(err)
 	}
-	response := s.serve(r, t)
-	if t.version.Warning != "" {
-		response.Warnings = append([]string{t.version.Warning}, response.Warnings...)
-	}
-	return response
+	return s.serve(r, t)
 }
 
 func (s *Server) serve(r Request, t target) Response {
@@ -181,10 +174,8 @@ func (s *Server) serve(r Request, t target) Response {
 		return w.put()
 	case verbPatch:
 		return w.patch()
-	case "delete":
-		return w.delete()
 	}
-	return w.deleteCollection()
+	return w.delete()
 }
 
 // describe serves what says which kinds are served.
@@ -227,17 +218,6 @@ func (s *Server) nextUID() string {
 	return fmt.Sprintf("%08x-0000-4000-8000-%012x", s.uids, s.uids)
 }
 
-// nextSuffix returns what stands behind the prefix of a generated name.
-func (s *Server) nextSuffix() string {
-	const letters = "bcdfghjklmnpqrstvwxz2456789"
-	s.names++
-	suffix, n := []byte("bbbbb"), s.names
-	for i := len(suffix) - 1; n > 0 && i >= 0; i-- {
-		suffix[i], n = letters[n%len(letters)], n/len(letters)
-	}
-	return string(suffix)
-}
-
 // Write is a write that the server has done.
 type Write struct {
 	// Revision is the resourceVersion that the write made.
@@ -255,32 +235,6 @@ type Write struct {
 
 // Journal returns all writes that changed something, oldest first. The caller must not modify it.
 func (s *Server) Journal() []Write { return s.journal }
-
-// Object is an object as it is stored.
-type Object struct {
-	// Namespace is empty for a cluster-scoped object.
-	Namespace, Name, UID string
-	// Revision is its resourceVersion.
-	Revision int64
-	// JSON is the object in its storage version.
-	JSON []byte
-}
-
-// Objects returns the objects of a resource by namespace and name, nil if there are none. It costs no request.
-func (s *Server) Objects(group, resource string) []Object {
-	k := s.kinds[schema.GroupResource{Group: group, Resource: resource}]
-	if k == nil {
-		return nil
-	}
-	var all []Object
-	for _, o := range s.table(k).All() {
-		all = append(all, Object{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Revision: o.Revision, JSON: s.encoded(o, k.Storage)})
-	}
-	return all
-}
-
-// Revision returns the newest resourceVersion.
-func (s *Server) Revision() int64 { return s.store.Revision() }
 
 // Compact forgets the history: a watch from an older resourceVersion and the rest of a list that has begun get 410.
 func (s *Server) Compact() { s.store.Compact() }

@@ -226,9 +226,6 @@ func (w *write) insert(o, managed value.Object) (value.Object, int, error) {
 	}
 	w.uniqueOwners(o, doubleOwnersAdmitted)
 	meta = metadataOf(o)
-	if value.String(meta, "name") == "" && value.String(meta, "generateName") != "" {
-		meta["name"] = w.generate(value.String(meta, "generateName"))
-	}
 	if given := value.String(meta, "resourceVersion"); managed == nil && given != "" && given != "0" {
 		return nil, 0, errors.New("resourceVersion should not be set on objects to be created")
 	}
@@ -249,19 +246,8 @@ func (w *write) insert(o, managed value.Object) (value.Object, int, error) {
 	return w.commit(nil, o), http.StatusCreated, nil
 }
 
-func (w *write) generate(prefix string) string {
-	const most = 63 - 5
-	if len(prefix) > most {
-		prefix = prefix[:most]
-	}
-	return prefix + w.server.nextSuffix()
-}
-
 func (w *write) alreadyExists(o value.Object, present *store.Object) error {
 	name := value.String(o, "metadata", "name")
-	if value.String(o, "metadata", "generateName") != "" {
-		return apierrors.NewGenerateNameConflict(w.target.kind().GroupResource(), name, 1)
-	}
 	exists := apierrors.NewAlreadyExists(w.target.kind().GroupResource(), name)
 	if deleting(present) {
 		exists.ErrStatus.Message = "object is being deleted: " + exists.ErrStatus.Message
@@ -426,7 +412,6 @@ func (s *Server) commit(c change) *store.Object {
 	}
 	s.record(c, k, o)
 	s.table(k).Put(o)
-	s.forget(k)
 	s.followUp(k, c.old, o)
 	return o
 }
@@ -439,15 +424,8 @@ func (s *Server) remove(c change) *store.Object {
 	s.record(c, k, nil)
 	s.journal[len(s.journal)-1].Revision = revision
 	s.table(k).Delete(last)
-	s.forget(k)
 	s.followUp(k, c.old, nil)
 	return last
-}
-
-func (s *Server) forget(k *kinds.Kind) {
-	if s.options.Remember > 0 {
-		s.table(k).Remember(s.options.Remember)
-	}
 }
 
 // unchanged reports whether a write would change nothing.

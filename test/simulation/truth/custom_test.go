@@ -124,13 +124,6 @@ var versionRows = []row{
 		c.delete(200, things+"/a", "")
 		w.next("DELETED")
 	}},
-	{"a deprecated version warns", func(c *client) {
-		group := "deprecated.truth.example.com"
-		old := `{"name":"v1alpha1","served":true,"storage":false,"deprecated":true,"schema":{"openAPIV3Schema":` + openSchema + `}}`
-		c.define(definition(group, "Case", "Namespaced", version("v1", true, true, "", openSchema), old), in(group+"/v1alpha1", "cases"))
-		c.get(200, in(group+"/v1alpha1", "cases")+"?limit=1")
-		c.get(404, in(group+"/v1alpha1", "cases")+"/a")
-	}},
 	{"the storage version changes", func(c *client) {
 		group := "moving.truth.example.com"
 		path := in(group+"/v1", "cases")

@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package truth compares the simulated API server with a real one: each row sends the same requests to both over HTTP, asserts the
+// same of their responses, and then whatever both sent must be equal but for UIDs, times and the numbers of resourceVersions.
 package truth_test
 
 import (

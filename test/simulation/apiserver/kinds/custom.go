@@ -20,7 +20,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -267,7 +266,7 @@ func fromSpec(content value.Object) (*Kind, error) {
 		k.Singular = strings.ToLower(k.Kind)
 	}
 	for i := range spec.Versions {
-		if err := k.addVersion(&spec, &spec.Versions[i]); err != nil {
+		if err := k.addVersion(&spec.Versions[i]); err != nil {
 			return nil, fmt.Errorf("version %s of %s: %w", spec.Versions[i].Name, k.GroupResource(), err)
 		}
 	}
@@ -278,13 +277,10 @@ func fromSpec(content value.Object) (*Kind, error) {
 	return k, nil
 }
 
-func (k *Kind) addVersion(spec *apiextensionsv1.CustomResourceDefinitionSpec, d *apiextensionsv1.CustomResourceDefinitionVersion) error {
+func (k *Kind) addVersion(d *apiextensionsv1.CustomResourceDefinitionVersion) error {
 	v := &Version{Kind: k, Name: d.Name, Served: d.Served}
 	if d.Subresources != nil && d.Subresources.Status != nil {
 		v.Subresources = append(v.Subresources, "status")
-	}
-	if d.Deprecated {
-		v.Warning = deprecation(spec, d)
 	}
 	var props *apiextensionsv1.JSONSchemaProps
 	if d.Schema != nil {
@@ -299,25 +295,6 @@ func (k *Kind) addVersion(spec *apiextensionsv1.CustomResourceDefinitionSpec, d 
 		k.Storage = v
 	}
 	return nil
-}
-
-// deprecation returns the warning of a deprecated version.
-func deprecation(spec *apiextensionsv1.CustomResourceDefinitionSpec, d *apiextensionsv1.CustomResourceDefinitionVersion) string {
-	if d.DeprecationWarning != nil {
-		return *d.DeprecationWarning
-	}
-	var better []string
-	for _, other := range spec.Versions {
-		if other.Served && !other.Deprecated && versionutil.CompareKubeAwareVersionStrings(d.Name, other.Name) < 0 {
-			better = append(better, other.Name)
-		}
-	}
-	warning := fmt.Sprintf("%s/%s %s is deprecated", spec.Group, d.Name, spec.Names.Kind)
-	if len(better) == 0 {
-		return warning
-	}
-	newest := slices.MaxFunc(better, versionutil.CompareKubeAwareVersionStrings)
-	return fmt.Sprintf("%s; use %s/%s %s", warning, spec.Group, newest, spec.Names.Kind)
 }
 
 // memo remembers results by key, for all servers of the process. It holds no channel, since servers live in bubbles of testing/synctest.

@@ -96,8 +96,6 @@ type Version struct {
 	Served bool
 	// Subresources are those that have endpoints, such as status.
 	Subresources []string
-	// Warning is what each response says, empty for nothing.
-	Warning string
 
 	schema   *customSchema
 	managers func() managers

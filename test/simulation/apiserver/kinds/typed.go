@@ -293,14 +293,9 @@ func (v *Version) context(subresource string) context.Context {
 func failed(err error) field.ErrorList { return field.ErrorList{field.InternalError(nil, err)} }
 
 // workloadKinds are kinds whose lists are merged by keys, and which have defaults that are not in their schema. Of the defaults and
-// the validation of kube-apiserver they have what concerns the usual fields. Nothing runs their Pods.
+// the validation of kube-apiserver they have what concerns the usual fields. Nothing runs them.
 func workloadKinds() []*Kind {
 	return []*Kind{
-		{
-			Kind: "Pod", Plural: "pods", ShortNames: []string{"po"}, Categories: []string{"all"}, Namespaced: true, Unconditional: true,
-			Versions: version("v1", statusOf), New: func() runtime.Object { return &corev1.Pod{} },
-			rules: &typed{defaults: defaultPod, prepare: preparePod, check: checkPod},
-		},
 		{
 			Group: appsv1.GroupName, Kind: "Deployment", Plural: "deployments", ShortNames: []string{"deploy"}, Categories: []string{"all"},
 			Namespaced: true, Unconditional: true, Versions: version("v1", statusOf),
@@ -322,12 +317,6 @@ func orPointer[T any](at **T, standard T) {
 	if *at == nil {
 		*at = &standard
 	}
-}
-
-func defaultPod(object runtime.Object) {
-	pod := object.(*corev1.Pod) //nolint:forcetypeassert // The kind has objects of this type alone.
-	defaultPodSpec(&pod.Spec)
-	orPointer(&pod.Spec.EnableServiceLinks, true)
 }
 
 func defaultPodSpec(spec *corev1.PodSpec) {
@@ -386,45 +375,6 @@ func keepHalf(subresource string, o, old value.Object) {
 		return
 	}
 	o["spec"] = old["spec"]
-}
-
-func preparePod(subresource string, o, old value.Object) {
-	if old == nil {
-		o[statusOf] = value.Object{"phase": string(corev1.PodPending), "qosClass": string(corev1.PodQOSBestEffort)}
-		countGeneration("metadata", statusOf)("", o, nil)
-		return
-	}
-	keepHalf(subresource, o, old)
-	countGeneration("metadata", statusOf)(subresource, o, old)
-}
-
-// checkPod accepts changes of what may be changed in a Pod.
-func checkPod(o, old value.Object) field.ErrorList {
-	path := field.NewPath("spec")
-	errs := checkContainers(path, value.Map(o, "spec"))
-	if old == nil || len(errs) > 0 {
-		return errs
-	}
-	fixed := func(o value.Object) value.Object {
-		spec := value.Copy(value.Map(o, "spec"))
-		for _, name := range []string{"containers", "initContainers"} {
-			for _, e := range value.List(spec, name) {
-				if container, ok := e.(value.Object); ok {
-					delete(container, "image")
-				}
-			}
-		}
-		for _, name := range []string{"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"} {
-			delete(spec, name)
-		}
-		return spec
-	}
-	if !value.Equal(fixed(o), fixed(old)) {
-		errs = append(errs, field.Forbidden(path, "pod updates may not change fields other than `spec.containers[*].image`,"+
-			"`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"+
-			"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"))
-	}
-	return errs
 }
 
 func checkContainers(path *field.Path, spec value.Object) field.ErrorList {

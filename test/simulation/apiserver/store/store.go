@@ -14,6 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package store keeps objects in memory with their history, as etcd and the watch cache of kube-apiserver do: one counter of
+// revisions for all, lists of the present or of a former revision, watches that begin at a revision, and a history that can be
+// forgotten. It knows nothing of versions, schemas and HTTP.
 package store
 
 import (
@@ -206,13 +209,6 @@ func (t *Table) happened(e Event) {
 	t.events = append(t.events, e)
 	for _, w := range t.watches {
 		w.add(e)
-	}
-}
-
-// Remember limits the history to the newest changes.
-func (t *Table) Remember(changes int) {
-	if n := len(t.events) - changes; n > 0 {
-		t.forget(n)
 	}
 }
 
