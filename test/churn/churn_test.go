@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package churn creates, changes, deselects and deletes parents and controllers of both kinds for a while, and checks that the
+// server then remembers nothing of them: `make churn` does so for ten minutes.
 package churn
 
 import (

@@ -14,6 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package simulation runs the whole engine against an in-memory API server on virtual time, through random histories with faults,
+// and checks after each what must always be true. docs/reliability.md says what is simulated and what is not.
+//
+// Its parts: package apiserver is the API server, package truth compares it with a real one, package world lets one or two engines run
+// against it and decides what happens next, package history makes the histories, runs, shrinks and prints them, and package
+// invariant says what must be true.
 package simulation_test
 
 import (

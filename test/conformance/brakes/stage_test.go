@@ -14,6 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package brakes tests what keeps a controller from acting: spec.paused and spec.deletionGuard.
 package brakes
 
 import (

@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package deferred tests the statuses that syncs which wrote children leave to the syncs that follow from that
+// (docs/reference/compatibility.md#d6).
 package deferred
 
 import (

@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package finalizers checks that a controller's finalizer is on an object exactly as long as the controller finalizes it: through
+// edits of the controller, versions that are no longer served, refused writes and restarts.
 package finalizers
 
 import (

@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package engine tests the rows of docs/reliability.md#faults in which the engine loses something: its process, the kube-apiserver, its
+// registration, its hook, or the right to take a finalizer off.
 package engine
 
 import (

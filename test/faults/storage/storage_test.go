@@ -14,6 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package storage tests the rows of docs/reliability.md#faults that are about what the API server stores: etcd's members, its disk, the
+// machine's power, other versions of the server, and requests that make no sense.
 package storage
 
 import (

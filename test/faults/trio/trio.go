@@ -14,6 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package trio runs an etcd of three members, which tests kill and start one by one.
 package trio
 
 import (

@@ -1,0 +1,368 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package pairs runs two controllers on the same parents, in every combination of the two kinds: neither may miss a change or
+// stand still because of the other. `make pairs` makes 500 changes for each combination, 2,000 in all.
+package pairs
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
+	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+)
+
+const (
+	// soon is how late a controller may see a change on a busy machine. Without a wake-up it would see it at the resync, half an
+	// hour later.
+	soon = cluster.Limit
+	// Labels by which the first and the second controller of a pair select parents.
+	firstLabel, secondLabel = "pairs.example.com/first", "pairs.example.com/second"
+)
+
+func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
+
+// combinations are the kinds of the first and the second controller.
+var combinations = []struct {
+	name          string
+	first, second fixture.Kind
+}{
+	{"CompositeAndComposite", fixture.Composite, fixture.Composite},
+	{"CompositeAndDecorator", fixture.Composite, fixture.Decorator},
+	{"DecoratorAndComposite", fixture.Decorator, fixture.Composite},
+	{"DecoratorAndDecorator", fixture.Decorator, fixture.Decorator},
+}
+
+// A member is one of two controllers, and its hook.
+type member struct {
+	*controllers.Controller
+
+	definition fixture.Definition
+	script     *fixture.Script
+
+	mu sync.Mutex
+	// seen is the last generation of each parent that the hook was called with.
+	seen map[string]int64
+}
+
+// A pair is two controllers that select the same parents. The first has large ConfigMaps as children, whose events take their
+// time, and the second Secrets.
+type pair struct {
+	*fixture.Test
+
+	first, second *member
+}
+
+// newPair makes the controllers and waits until both run.
+func newPair(t *testing.T, e *fixture.Environment, first, second fixture.Kind, padding int) *pair {
+	t.Helper()
+	p := &pair{Test: e.NewTest(t)}
+	large := strings.Repeat("x", padding)
+	p.first = p.newMember(first, "first", firstLabel, fixture.ConfigMaps, func(name, n string) *hook.Object {
+		return fixture.ConfigMap(name, map[string]any{"n": n, "large": large})
+	})
+	p.second = p.newMember(second, "second", secondLabel, fixture.Secrets, func(name, n string) *hook.Object {
+		return &hook.Object{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name}, "stringData": map[string]any{"n": n},
+		}}
+	})
+	for _, m := range p.members() {
+		m.Controller = p.Run(m.definition)
+	}
+	return p
+}
+
+func (p *pair) members() []*member { return []*member{p.first, p.second} }
+
+func (p *pair) newMember(kind fixture.Kind, suffix, label string, r schema.GroupVersionResource, child func(name, n string) *hook.Object) *member {
+	m := &member{script: p.NewScript(kind), seen: map[string]int64{}}
+	m.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		m.note(c.Parent)
+		n, name := fixture.Value(c.Parent, "spec", "n"), c.Parent.GetName()
+		reply := &fixture.Reply{Children: []*hook.Object{child(name+"-"+suffix, n)}}
+		if kind == fixture.Decorator {
+			reply.Annotations = map[string]*string{suffix: &n}
+		} else {
+			// Two composites write the same status, or they would fight.
+			reply.Status = map[string]any{"n": n}
+		}
+		return reply, nil
+	})
+	m.definition = fixture.Definition{
+		Kind: kind, Name: p.Name + "-" + suffix, Selector: map[string]string{fixture.Label: p.Name, label: "yes"},
+		Children: []fixture.Child{{Resource: r, Method: v1alpha1.ChildUpdateInPlace}}, Sync: p.Serve(m.script),
+	}
+	return m
+}
+
+func (m *member) note(parent *hook.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen[parent.GetName()] = parent.GetGeneration()
+}
+
+// generation returns the last generation of a parent that the hook was called with.
+func (m *member) generation(name string) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen[name]
+}
+
+// parent creates a Thing that both controllers select.
+func (p *pair) parent(name string) {
+	p.T.Helper()
+	p.Selected(fixture.Things, name, map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{firstLabel: "yes", secondLabel: "yes"}},
+		"spec":     map[string]any{"n": "0"},
+	})
+}
+
+// change writes a parent's spec, and returns its generation.
+func (p *pair) change(name string, n int) int64 {
+	p.T.Helper()
+	return p.Patch(fixture.Things, name, fmt.Sprintf(`{"spec":{"n":"%d"}}`, n)).GetGeneration()
+}
+
+// sees waits until a controller's hook has been called with a generation of a parent.
+func (p *pair) sees(m *member, name string, generation int64) {
+	p.T.Helper()
+	cluster.Eventually(p.T, soon, fmt.Sprintf("%s to see generation %d of %s", m.Name, generation, name), func(context.Context) (bool, string) {
+		got := m.generation(name)
+		return got >= generation, fmt.Sprintf("generation %d", got)
+	})
+}
+
+// padding makes a child so large that its event comes after that of a parent that is written later.
+const padding = 32 << 10
+
+// TestPairs has one server for all.
+func TestPairs(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{})
+	t.Run("NoChangeIsMissed", func(t *testing.T) { noChangeIsMissed(t, e) })
+	t.Run("Rows", func(t *testing.T) { rows(t, e) })
+}
+
+func rows(t *testing.T, e *fixture.Environment) {
+	for _, c := range combinations {
+		for _, row := range []struct {
+			name string
+			run  func(*pair)
+		}{
+			{"BothSeeEveryChange", bothSee},
+			{"TheSecondGoesOnWhenTheFirstDeselects", deselected},
+			{"TheSecondGoesOnWhenTheFirstIsDeleted", deleted},
+			{"BothGoOnWhenTheFirstIsEdited", edited},
+			{"BothWriteTheParentAtTheSameMoment", bothWrite},
+			{"AFailingHookHoldsOnlyItsOwnController", failing},
+		} {
+			t.Run(c.name+"/"+row.name, func(t *testing.T) {
+				t.Parallel()
+				row.run(newPair(t, e, c.first, c.second, padding))
+			})
+		}
+	}
+}
+
+// changes is how often a row changes its parent.
+const changes = 6
+
+func bothSee(p *pair) {
+	p.parent("p")
+	for n := range changes {
+		generation := p.change("p", n)
+		p.sees(p.first, "p", generation)
+		p.sees(p.second, "p", generation)
+	}
+}
+
+// deselected changes a parent in the same write that takes it from the first controller, and while it is gone.
+func deselected(p *pair) {
+	p.parent("p")
+	for n := range changes {
+		p.change("p", 2*n+1)
+		p.Patch(fixture.Things, "p", fmt.Sprintf(`{"metadata":{"labels":{%q:"no"}},"spec":{"n":"%d"}}`, firstLabel, 2*n+1))
+		generation := p.change("p", 2*n+2)
+		p.sees(p.second, "p", generation)
+		p.Patch(fixture.Things, "p", fmt.Sprintf(`{"metadata":{"labels":{%q:"yes"}}}`, firstLabel))
+		p.sees(p.first, "p", generation)
+	}
+}
+
+func deleted(p *pair) {
+	p.parent("p")
+	p.sees(p.first, "p", 1)
+	for n := range changes / 2 {
+		p.change("p", n)
+	}
+	p.first.Delete()
+	for n := range changes / 2 {
+		p.sees(p.second, "p", p.change("p", 100+n))
+	}
+	p.first.AwaitGone()
+	p.sees(p.second, "p", p.change("p", 1000))
+}
+
+func edited(p *pair) {
+	p.parent("p")
+	p.sees(p.first, "p", 1)
+	for n := range changes {
+		p.change("p", 2*n)
+		if n%2 == 0 {
+			// A new instance of the first controller, with the same hook.
+			p.first.Patch(fmt.Sprintf(`{"spec":{"resyncPeriodSeconds":%d}}`, 1000+n))
+		}
+		p.sees(p.second, "p", p.change("p", 2*n+1))
+	}
+	p.first.AwaitReady()
+	generation := p.change("p", 1000)
+	p.sees(p.first, "p", generation)
+	p.sees(p.second, "p", generation)
+}
+
+// bothWrite has both write the parent, a composite its status and a decorator its annotations, while its spec changes.
+func bothWrite(p *pair) {
+	p.parent("p")
+	for n := range changes {
+		p.change("p", n)
+	}
+	last := fmt.Sprint(changes - 1)
+	for _, m := range p.members() {
+		p.Await(fixture.Things, "p", "to have what "+m.Name+" writes", func(o *unstructured.Unstructured) bool {
+			if m.definition.Kind == fixture.Composite {
+				return fixture.Value(o, "status", "n") == last
+			}
+			return fixture.Value(o, "metadata", "annotations", m.definition.Name[len(p.Name)+1:]) == last
+		})
+	}
+	p.Idle(p.first.Controller)
+	p.Idle(p.second.Controller)
+}
+
+// failing has the hook of the first fail: the second must not wait with it.
+func failing(p *pair) {
+	p.parent("p")
+	p.sees(p.first, "p", 1)
+	p.first.script.Respond(func(*fixture.Call) (*fixture.Reply, error) { return nil, fmt.Errorf("out of order") })
+	for n := range changes {
+		p.sees(p.second, "p", p.change("p", n))
+	}
+}
+
+// burstChanges is how many changes each of the four combinations of kinds gets: one burst, and five with `make pairs`.
+var burstChanges = flag.Int("pairs.changes", 100, "changes of parents for each combination of two controllers")
+
+const (
+	// burstParents are changed at the same time, each burstLength times in a row.
+	burstParents, burstLength = 20, 5
+	// burstPadding makes children large enough for events of a child to come after those of a parent.
+	burstPadding = 32 << 10
+)
+
+// noChangeIsMissed changes parents quickly, in bursts. After each burst, both controllers must have seen the last generation
+// of every parent soon.
+func noChangeIsMissed(t *testing.T, e *fixture.Environment) {
+	for _, c := range combinations {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPair(t, e, c.first, c.second, burstPadding)
+			for i := range burstParents {
+				p.parent(parentName(i))
+			}
+			start, made, missed := time.Now(), 0, 0
+			var slowest time.Duration
+			for burst := 0; made < *burstChanges; burst++ {
+				last := p.burst(burst)
+				made += burstParents * burstLength
+				late, took := p.behind(last)
+				missed += late
+				slowest = max(slowest, took)
+			}
+			t.Logf("%d changes of %d parents in %v: %d missed; the slowest burst was seen by both %v after its end; calls: %d and %d",
+				made, burstParents, time.Since(start).Round(time.Millisecond), missed, slowest.Round(time.Millisecond),
+				p.first.script.All(), p.second.script.All())
+			if missed > 0 {
+				t.Errorf("%d of %d last changes of a burst were not seen within %v", missed, 2*made/burstLength, soon)
+			}
+		})
+	}
+}
+
+func parentName(i int) string { return fmt.Sprintf("p%02d", i) }
+
+// burst changes all parents at the same time, each several times in a row, and returns their last generations.
+func (p *pair) burst(burst int) map[string]int64 {
+	p.T.Helper()
+	var (
+		mu      sync.Mutex
+		last    = map[string]int64{}
+		writing sync.WaitGroup
+	)
+	for i := range burstParents {
+		writing.Go(func() {
+			for n := range burstLength {
+				patch := fmt.Appendf(nil, `{"spec":{"n":"%d-%d"}}`, burst, n)
+				written, err := p.Resource(fixture.Things).Patch(p.T.Context(), parentName(i), types.MergePatchType, patch, metav1.PatchOptions{})
+				if err != nil {
+					p.T.Errorf("changing a parent: %v", err)
+					return
+				}
+				mu.Lock()
+				last[parentName(i)] = written.GetGeneration()
+				mu.Unlock()
+			}
+		})
+	}
+	writing.Wait()
+	return last
+}
+
+// behind waits until both controllers have seen generations of parents. It returns how many they have not seen soon, and how long
+// it took.
+func (p *pair) behind(generations map[string]int64) (int, time.Duration) {
+	start := time.Now()
+	for {
+		missed := 0
+		for name, generation := range generations {
+			for _, m := range p.members() {
+				if m.generation(name) < generation {
+					missed++
+				}
+			}
+		}
+		if took := time.Since(start); missed == 0 || took > soon {
+			return missed, took
+		}
+		select {
+		case <-p.T.Context().Done():
+			return missed, time.Since(start)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
