@@ -195,7 +195,7 @@ func (c *Controller) assemble() {
 	c.guard = loopguard.NewDeletionGuard(c.countChildren)
 	c.customizer = related.New(related.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers, Access: c.shared.Access,
-		Enqueue: c.relatedChanged, Triggers: c.triggers(), Gone: c.relatedGone,
+		Parents: c.parents.related, Enqueue: c.relatedChanged, Triggers: c.triggers(), Gone: c.relatedGone,
 	})
 }
 

@@ -185,7 +185,7 @@ func (c *Controller) forget(s *Source, key parent.Key) {
 func (c *Controller) left(r *record, root webhook.RootKey) {
 	c.expectations.Forget(r.key)
 	c.guard.Forget(&r.children.Held)
-	c.customizer.Forget(r.key)
+	c.customizer.Forget(r.key, &r.related)
 	c.history.Forget(r.key)
 	c.hooks.Forget(root)
 }

@@ -87,7 +87,7 @@ func (c *Controller) Resync(parents []v1alpha1.ParentReference) int {
 		key := keyOf(p)
 		if r := c.parents.of(key); !r.gone.Load() {
 			r.settling.Outside(time.Now()) // Who asks for it has changed a hook, perhaps.
-			c.customizer.AskAgain(key)
+			c.customizer.AskAgain(&r.related)
 			c.queue.Add(key, queue.Live, history.Of(v1alpha1.SyncResyncRequested))
 			n++
 		}

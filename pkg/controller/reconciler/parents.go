@@ -26,6 +26,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 )
 
 // parents are the parents that a controller handles, with all that it remembers of each from one sync to the next. It is safe for concurrent
@@ -54,10 +55,12 @@ type record struct {
 	finalization
 	// obstacles are the objects that have the name of a child and are not the parent's, so that its last sync failed.
 	obstacles []children.Key
-	// settling is whether the parent settles, children what is known of its children, and own its own writes. They need no [parents.change].
+	// settling is whether the parent settles, children what is known of its children, own its own writes, and related which objects are related to
+	// it. They need no [parents.change].
 	settling loopguard.Parent
 	children childcontrol.Memory
 	own      expectations.OwnWrites
+	related  related.Parent
 }
 
 // progress is how far a controller is with a parent.
@@ -213,6 +216,15 @@ func (p *parents) all() []*record {
 func (p *parents) settling(yield func(*loopguard.Parent) bool) {
 	for _, r := range p.all() {
 		if !yield(&r.settling) {
+			return
+		}
+	}
+}
+
+// related yields all parents with what is known of the objects that are related to them.
+func (p *parents) related(yield func(parent.Key, *related.Parent) bool) {
+	for _, r := range p.all() {
+		if !yield(r.key, &r.related) {
 			return
 		}
 	}

@@ -142,7 +142,7 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 		return nil, nil
 	}
 	encoded := *c.encoded.Load()
-	if p.asks && (p.only == hook.Customize || p.only == "" && !c.customizer.Remembers(s.Key, encoded, s.Parent)) {
+	if p.asks && (p.only == hook.Customize || p.only == "" && !c.customizer.Remembers(s.asked(encoded))) {
 		response, err := p.response(ctx, called, wire.Customize(encoded, s.Parent), preview.CustomizeResponse)
 		if err != nil {
 			return nil, err

@@ -359,7 +359,7 @@ func relate(ctx context.Context, s *Sync) error {
 		return err
 	}
 	encoded := *s.controller.encoded.Load()
-	if s.recording.Records() && !s.controller.customizer.Remembers(s.Key, encoded, s.Parent) {
+	if s.recording.Records() && !s.controller.customizer.Remembers(s.asked(encoded)) {
 		defer func(began time.Time) { s.recording.Hook(time.Since(began)) }(time.Now())
 	}
 	began := time.Now()
@@ -370,7 +370,7 @@ func relate(ctx context.Context, s *Sync) error {
 
 // asked is what the customize hook is asked about; controller is the controller as hooks see it.
 func (s *Sync) asked(controller []byte) related.Asked {
-	return related.Asked{Key: s.Key, Root: s.Root, Parent: s.Parent, Controller: controller, Finalizing: s.finalizing()}
+	return related.Asked{Key: s.Key, Root: s.Root, Known: &s.record.related, Parent: s.Parent, Controller: controller, Finalizing: s.finalizing()}
 }
 
 // Handled reports whether the controller handles the parent still: its event may have come during the sync, after which nothing may be

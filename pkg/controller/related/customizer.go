@@ -23,6 +23,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -66,6 +67,8 @@ type Config struct {
 	Enqueue func(key parent.Key, e cache.Event, why history.Trigger)
 	// Triggers says that Enqueue is told how the object changed. False: it is told the zero Trigger.
 	Triggers bool
+	// Parents yields all parents that the controller handles. It is called with a lock held, and must not call the Customizer.
+	Parents iter.Seq2[parent.Key, *Parent]
 	// Gone is told of the types that a response names, and the cluster does not serve, about a parent that is finalized.
 	Gone func(key parent.Key, o *object.Object, gone []Type)
 }
@@ -81,11 +84,12 @@ type Customizer struct {
 	mu sync.Mutex
 	// watches are those of the resources that are in use.
 	watches map[schema.GroupVersionResource]*watch
-	parents map[parent.Key]*record
 }
 
-// record is what is remembered of one parent.
-type record struct {
+// Parent is what is remembered of one parent. It belongs to the Customizer; the zero value is ready.
+type Parent struct {
+	// left says that nothing is to be remembered any more.
+	left bool
 	// response is the last one of the hook, nil if the hook has to be called.
 	response *response
 	// again says that the hook is to be asked again by a call that has not begun.
@@ -112,16 +116,17 @@ type response struct {
 
 // New returns a customizer.
 func New(c Config) *Customizer {
-	z := &Customizer{config: c, watches: map[schema.GroupVersionResource]*watch{}, parents: map[parent.Key]*record{}}
+	z := &Customizer{config: c, watches: map[schema.GroupVersionResource]*watch{}}
 	z.index = NewIndex[parent.Key](z.namespaceLabels)
 	return z
 }
 
 // Asked is what the hook is asked about.
 type Asked struct {
-	// Key names the parent, Root is how hooks' caches know it, and Parent is the parent.
+	// Key names the parent, Root is how hooks' caches know it, Known is what is remembered of it, and Parent is the parent.
 	Key    parent.Key
 	Root   webhook.RootKey
+	Known  *Parent
 	Parent *object.Object
 	// Controller is the controller as hooks see it.
 	Controller []byte
@@ -134,9 +139,9 @@ func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error)
 	if z.config.Hook == nil {
 		return nil, nil
 	}
-	rules, ok := z.remembered(a.Key, a.Controller, a.Parent)
+	rules, ok := z.remembered(a)
 	if !ok {
-		z.asking(a.Key)
+		z.asking(a.Known)
 		called, err := z.config.Hook.Related(ctx, a.Root, wire.Customize(a.Controller, a.Parent))
 		if err != nil {
 			return nil, err
@@ -144,7 +149,7 @@ func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error)
 		if rules, err = z.compile(ctx, z.config.Hook, a, called); err != nil {
 			return nil, err
 		}
-		z.remember(a.Key, a.Controller, a.Parent, rules)
+		z.remember(a, rules)
 		if gone := rules.Gone(); len(gone) > 0 && z.config.Gone != nil {
 			z.config.Gone(a.Key, a.Parent, gone)
 		}
@@ -154,9 +159,9 @@ func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error)
 	}
 	used := z.use(rules)
 	// Last: informers stay while the index names them, and those of the present rules while they are read.
-	defer z.keep(a.Key, used)
+	defer z.keep(a.Known, used)
 	// The index comes first: what changes from here on enqueues the parent.
-	z.post(a.Key, rules)
+	z.post(a, rules)
 	if missing := unsynced(rules, used.informer); len(missing) > 0 {
 		return nil, &queue.WaitError{For: listing(missing), Done: func(ctx context.Context) bool { return used.await(ctx, missing) }}
 	}
@@ -169,78 +174,71 @@ func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error)
 }
 
 // remembered returns the rules of the response for the controller and the parent as they are; false when the hook must be called.
-func (z *Customizer) remembered(key parent.Key, controller []byte, parent *object.Object) (Rules, bool) {
+func (z *Customizer) remembered(a Asked) (Rules, bool) {
 	z.mu.Lock()
-	var known *response
-	if r := z.parents[key]; r != nil && !r.again {
-		known = r.response
+	known := a.Known.response
+	if a.Known.again {
+		known = nil
 	}
 	z.mu.Unlock()
-	if known == nil || known.state.uid != parent.UID() || known.state.generation != parent.Generation() ||
-		!bytes.Equal(known.controller, controller) || known.state != stateOf(parent) {
+	if known == nil || known.state.uid != a.Parent.UID() || known.state.generation != a.Parent.Generation() ||
+		!bytes.Equal(known.controller, a.Controller) || known.state != stateOf(a.Parent) {
 		return nil, false
 	}
 	return known.rules, true
 }
 
 // Remembers reports whether a sync of a parent would not call the hook, because its response is remembered.
-func (z *Customizer) Remembers(key parent.Key, controller []byte, parent *object.Object) bool {
-	_, ok := z.remembered(key, controller, parent)
+func (z *Customizer) Remembers(a Asked) bool {
+	_, ok := z.remembered(a)
 	return ok
 }
 
 // remember keeps the response to a request that held the controller, whose bytes are not modified, and the parent as given. Of a call that
 // failed nothing is kept.
-func (z *Customizer) remember(key parent.Key, controller []byte, parent *object.Object, rules Rules) {
-	known := &response{state: stateOf(parent), controller: controller, rules: rules}
+func (z *Customizer) remember(a Asked, rules Rules) {
+	known := &response{state: stateOf(a.Parent), controller: a.Controller, rules: rules}
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	z.record(key).response = known
-}
-
-// record returns what is remembered of a parent. It is called with the lock held.
-func (z *Customizer) record(key parent.Key) *record {
-	r, ok := z.parents[key]
-	if !ok {
-		r = &record{}
-		z.parents[key] = r
-	}
-	return r
+	a.Known.response = known
 }
 
 // AskAgain has the next sync of a parent that begins after this ask the hook, which may have changed: the response to a call that is under way
 // may come from the hook as it was. The parent has to be enqueued.
-func (z *Customizer) AskAgain(key parent.Key) {
-	if z.config.Hook == nil {
-		return
-	}
+func (z *Customizer) AskAgain(p *Parent) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	z.record(key).again = true
+	p.again = true
 }
 
 // asking notes that a call of the hook begins for a parent.
-func (z *Customizer) asking(key parent.Key) {
+func (z *Customizer) asking(p *Parent) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if r := z.parents[key]; r != nil && r.again {
-		r.again, r.response = false, nil // The call may fail.
+	if p.again {
+		p.again, p.response = false, nil // The call may fail.
 	}
 }
 
 // post has changes of the objects that rules select enqueue the parent.
-func (z *Customizer) post(key parent.Key, rules Rules) {
+func (z *Customizer) post(a Asked, rules Rules) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	r := z.record(key)
-	r.posted = z.index.Replace(r.posted, key, rules)
+	if !a.Known.left {
+		a.Known.posted = z.index.Replace(a.Known.posted, a.Key, rules)
+	}
 }
 
 // Len returns the number of parents of which something is remembered.
-func (z *Customizer) Len() int {
+func (z *Customizer) Len() (n int) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return len(z.parents)
+	for _, p := range z.config.Parents {
+		if p.response != nil || p.again || len(p.uses) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // Resources returns the resources that the remembered responses name.
@@ -248,26 +246,21 @@ func (z *Customizer) Resources() sets.Set[schema.GroupResource] {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	named := sets.New[schema.GroupResource]()
-	for _, r := range z.parents {
-		if r.response != nil {
-			named.Insert(groups(r.response.rules)...)
+	for _, p := range z.config.Parents {
+		if p.response != nil {
+			named.Insert(groups(p.response.rules)...)
 		}
 	}
 	return named
 }
 
-// Forget drops what is known of a parent that is gone, and gives back the informers that only it needed. Handlers may call it. A sync
-// that is under way may remember the parent again.
-func (z *Customizer) Forget(key parent.Key) {
+// Forget drops what is known of a parent that is gone, and gives back the informers that only it needed. Handlers may call it. Of a sync that is
+// under way nothing is remembered.
+func (z *Customizer) Forget(key parent.Key, p *Parent) {
 	z.mu.Lock()
-	r, ok := z.parents[key]
-	if !ok {
-		z.mu.Unlock()
-		return
-	}
-	delete(z.parents, key)
-	z.index.Replace(r.posted, key, nil)
-	unused := z.drop(r.uses)
+	z.index.Replace(p.posted, key, nil)
+	unused := z.drop(p.uses)
+	*p = Parent{left: true}
 	z.mu.Unlock()
 	z.giveBack(unused)
 }
@@ -405,11 +398,12 @@ func (z *Customizer) start(w *watch) *watching {
 }
 
 // keep holds the informers of a parent's present rules, and gives back those that only its former rules needed.
-func (z *Customizer) keep(key parent.Key, present uses) {
+func (z *Customizer) keep(p *Parent, present uses) {
 	z.mu.Lock()
-	r := z.record(key)
-	unused := z.drop(r.uses)
-	r.uses = present
+	if !p.left {
+		p.uses, present = present, p.uses
+	}
+	unused := z.drop(present)
 	z.mu.Unlock()
 	z.giveBack(unused)
 }
@@ -454,7 +448,7 @@ func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group, err
 	if z.config.Hook == nil {
 		return nil, nil
 	}
-	rules, ok := z.remembered(a.Key, a.Controller, a.Parent)
+	rules, ok := z.remembered(a)
 	if !ok || by.Given {
 		response, err := by.Ask(ctx)
 		if err != nil {
@@ -509,7 +503,7 @@ func (z *Customizer) KindsChanged(ctx context.Context) (dropped []parent.Key) {
 	}
 	var unused uses
 	z.mu.Lock()
-	for key, r := range z.parents {
+	for key, r := range z.config.Parents {
 		if r.response != nil && slices.ContainsFunc(r.response.rules, func(named rule) bool { return outdated.Has(named.Type) }) {
 			r.response = nil // A sync that begins after this asks the hook.
 			dropped = append(dropped, key)
@@ -535,7 +529,7 @@ func (z *Customizer) inUse() (types sets.Set[Type], watched []schema.GroupVersio
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	types = sets.New[Type]()
-	for _, r := range z.parents {
+	for _, r := range z.config.Parents {
 		if r.response != nil {
 			for _, named := range r.response.rules {
 				types.Insert(named.Type)

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -65,6 +66,9 @@ type scene struct {
 	rules []hook.RelatedResourceRule
 	calls int
 
+	// parents are what is known of those of which known was asked.
+	parents map[parent.Key]*related.Parent
+
 	mu sync.Mutex
 	// apis are the resources that the cluster serves, by the path of their group-version, and unavailable says that it does not say so.
 	apis        map[string]string
@@ -82,7 +86,7 @@ func newScene(t *testing.T, rules ...hook.RelatedResourceRule) *scene {
 // newSceneWith takes what is not the same for all from config.
 func newSceneWith(t *testing.T, config related.Config, rules ...hook.RelatedResourceRule) *scene {
 	t.Helper()
-	s := &scene{t: t, rules: rules, apis: map[string]string{"/api/v1": `{"name":"secrets","kind":"Secret","namespaced":true},
+	s := &scene{t: t, rules: rules, parents: map[parent.Key]*related.Parent{}, apis: map[string]string{"/api/v1": `{"name":"secrets","kind":"Secret","namespaced":true},
 		{"name":"configmaps","kind":"ConfigMap","namespaced":true},{"name":"namespaces","kind":"Namespace"}`}}
 	api := httptest.NewServer(http.HandlerFunc(s.discover))
 	t.Cleanup(api.Close)
@@ -112,8 +116,23 @@ func newSceneWith(t *testing.T, config related.Config, rules ...hook.RelatedReso
 		defer s.mu.Unlock()
 		s.enqueued, s.triggers = append(s.enqueued, key.Name), append(s.triggers, why)
 	}
+	config.Parents = maps.All(s.parents)
 	s.Customizer = related.New(config)
 	return s
+}
+
+// known is what is known of a parent.
+func (s *scene) known(key parent.Key) *related.Parent {
+	if s.parents[key] == nil {
+		s.parents[key] = &related.Parent{}
+	}
+	return s.parents[key]
+}
+
+// forget has a parent go.
+func (s *scene) forget(key parent.Key) {
+	s.Forget(key, s.known(key))
+	delete(s.parents, key)
 }
 
 // discover tells which kinds the cluster serves.
@@ -160,7 +179,7 @@ func (s *scene) relatedFor(controller string, p *object.Object) ([]string, error
 // asked is what the hook is asked about a parent, of a controller object as given.
 func (s *scene) asked(controller string, p *object.Object) related.Asked {
 	return related.Asked{
-		Key: keyOf(p), Root: webhook.RootKey{Kind: "Thing", Namespace: "ns", Name: p.Name()}, Parent: p, Controller: []byte(controller), Finalizing: p.Deleting(),
+		Key: keyOf(p), Known: s.known(keyOf(p)), Root: webhook.RootKey{Kind: "Thing", Namespace: "ns", Name: p.Name()}, Parent: p, Controller: []byte(controller), Finalizing: p.Deleting(),
 	}
 }
 
@@ -275,7 +294,7 @@ func TestChangesOfRelatedObjectsEnqueueTheirParents(t *testing.T) {
 	if got := s.take(); !slices.Equal(got, []string{"p"}) {
 		t.Errorf("a selected namespace is deleted: enqueued %v", got)
 	}
-	s.Forget(parent.NewKey(schema.GroupResource{Resource: "things"}, "ns", "p"))
+	s.forget(parent.NewKey(schema.GroupResource{Resource: "things"}, "ns", "p"))
 	s.update(configMaps, parse(t, "ConfigMap", "ns", "a", 20, `,"labels":{"app":"yes"}`))
 	if got := s.take(); len(got) > 0 {
 		t.Errorf("enqueued %v after it was forgotten", got)
@@ -381,7 +400,7 @@ func TestInformersThatNoRuleNeedsAreGivenBack(t *testing.T) {
 	relate("p", 2)
 	s.expectHeld("the other parent needs it", configMaps, true)
 	s.expectHeld("no rule selects namespaces", namespaces, false)
-	s.Forget(keyOf(parse(t, "Thing", "ns", "other", 1, "")))
+	s.forget(keyOf(parse(t, "Thing", "ns", "other", 1, "")))
 	s.expectHeld("the other parent is gone", configMaps, false)
 
 	relate("p", 3, selecting)

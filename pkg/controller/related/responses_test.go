@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"maps"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -64,19 +65,35 @@ func (p *subject) object() *object.Object {
 }
 
 // memory is a customizer of which only the memory is used, with short names of parents.
-type memory struct{ *Customizer }
+type memory struct {
+	*Customizer
 
-func newMemory() memory { return memory{New(Config{Hook: &hookclient.Hook{}})} }
+	parents map[parent.Key]*Parent
+}
+
+func newMemory() memory {
+	parents := map[parent.Key]*Parent{}
+	return memory{New(Config{Hook: &hookclient.Hook{}, Parents: maps.All(parents)}), parents}
+}
 
 func named(name string) parent.Key { return parent.NewKey(schema.GroupResource{}, "", name) }
 
+func (m memory) of(name string) *Parent {
+	if m.parents[named(name)] == nil {
+		m.parents[named(name)] = &Parent{}
+	}
+	return m.parents[named(name)]
+}
+
 func (m memory) get(name string, controller []byte, p *subject) (Rules, bool) {
-	return m.remembered(named(name), controller, p.object())
+	return m.remembered(Asked{Known: m.of(name), Controller: controller, Parent: p.object()})
 }
 
 func (m memory) put(name string, p *subject, rules Rules) {
-	m.remember(named(name), controller, p.object(), rules)
+	m.remember(Asked{Known: m.of(name), Controller: controller, Parent: p.object()}, rules)
 }
+
+func (m memory) forget(name string) { m.Forget(named(name), m.of(name)) }
 
 func TestResponsesAreValidUntilTheParentChanges(t *testing.T) {
 	custom := subject{uid: "u", generation: 1, version: "7", labels: map[string]string{"a": "b"}, annotations: map[string]string{"c": "d"}, json: `{"status":1}`}
@@ -119,7 +136,7 @@ func TestResponsesGoWithTheParent(t *testing.T) {
 	a, p := newMemory(), &subject{uid: "u", generation: 1}
 	a.put("k", p, Rules{})
 	a.put("l", p, Rules{})
-	a.Forget(named("k"))
+	a.forget("k")
 	if _, ok := a.get("k", controller, p); ok || a.Len() != 1 {
 		t.Errorf("after Remove: valid=%t, %d responses; want false and 1", ok, a.Len())
 	}
@@ -144,26 +161,26 @@ func TestAHookIsAskedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, p := newMemory(), &subject{uid: "u", generation: 1}
 			tc.happen(func(respond bool) {
-				a.asking(named("k"))
+				a.asking(a.of("k"))
 				if respond {
 					a.put("k", p, Rules{})
 				}
-			}, func() { a.AskAgain(named("k")) })
+			}, func() { a.AskAgain(a.of("k")) })
 			if _, ok := a.get("k", controller, p); ok != tc.want {
 				t.Errorf("%s\nvalid: %t, want %t", tc.reason, ok, tc.want)
 			}
 		})
 	}
 	a, p := newMemory(), &subject{uid: "u", generation: 1}
-	a.asking(named("k"))
-	a.AskAgain(named("k"))
+	a.asking(a.of("k"))
+	a.AskAgain(a.of("k"))
 	if a.put("k", p, Rules{}); a.Len() != 1 {
 		t.Errorf("something is remembered of %d parents, want 1", a.Len())
 	}
 	if _, ok := a.get("k", controller, p); ok {
 		t.Error("the response to a call that began before the hook was to be asked again is valid")
 	}
-	if a.Forget(named("k")); a.Len() != 0 {
+	if a.forget("k"); a.Len() != 0 {
 		t.Error("something is remembered of a parent that is gone")
 	}
 }
@@ -195,12 +212,12 @@ func TestTheResourcesOfAllResponsesAreNamed(t *testing.T) {
 	if got, want := a.Resources(), sets.New(nodes.GroupResource(), configMaps.GroupResource()); !got.Equal(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	a.Forget(named("a"))
+	a.forget("a")
 	if got, want := a.Resources(), sets.New(nodes.GroupResource()); !got.Equal(want) {
 		t.Errorf("one of the parents is gone: got %v, want %v", got, want)
 	}
-	a.AskAgain(named("b"))
-	if a.asking(named("b")); len(a.Resources()) != 0 {
+	a.AskAgain(a.of("b"))
+	if a.asking(a.of("b")); len(a.Resources()) != 0 {
 		t.Errorf("the hook is being asked again: got %v", a.Resources())
 	}
 }
