@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 		asked := make(chan os.Signal, 1)
 		signal.Notify(asked, syscall.SIGTERM)
 		fmt.Println("listening")
-		for range asked { //nolint:revive // It goes on whatever it is asked.
+		for range asked {
 		}
 	case "starter":
 		// Starts a child, tells its number and waits to be killed.
