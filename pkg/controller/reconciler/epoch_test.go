@@ -60,23 +60,34 @@ func newEpochScene(t *testing.T) *epochScene {
 	t.Helper()
 	s := &epochScene{tries: map[string][]time.Time{}, writes: map[string]int{}, version: 1000, color: "green"}
 	s.scene = newSceneWith(t, &rest.Config{Host: "http://cluster", QPS: -1, Transport: transport(s.serve)})
+	s.defineKinds()
+	return s
+}
+
+// defineKinds has the cluster's discovery run, with definitions of kinds, and returns the informer of these.
+func (s *scene) defineKinds(definitions ...any) *cache.Informer {
+	s.t.Helper()
+	crds := cache.Query{Resource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, MetadataOnly: true}
 	for _, q := range []cache.Query{
 		{Resource: schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}},
 		{Resource: schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}},
-		{Resource: schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, MetadataOnly: true},
 	} {
 		if err := s.shared.Cluster.Cache.Acquire(q).Replace(nil, "1"); err != nil {
-			t.Fatal(err)
+			s.t.Fatal(err)
 		}
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	informer := s.shared.Cluster.Cache.Acquire(crds)
+	if err := informer.Replace(definitions, "1"); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(s.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { s.shared.Cluster.Discovery.Run(ctx) })
-	t.Cleanup(func() {
+	s.t.Cleanup(func() {
 		stop()
 		running.Wait()
 	})
-	return s
+	return informer
 }
 
 func (s *epochScene) serve(r *http.Request) (int, string) {

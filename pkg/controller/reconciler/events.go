@@ -220,7 +220,7 @@ func (c *Controller) kindsChanged() {
 }
 
 // watchRelatedKinds enqueues parents whose customize hook is to be asked again, because a kind that it named is served in another way or not
-// any more. It is no part of kindsChanged, since it may wait for the API server, and other controllers are to be notified meanwhile.
+// any more, and those whose status may be stored now. It is no part of kindsChanged, since it may wait for the API server, and other controllers are to be notified meanwhile.
 func (c *Controller) watchRelatedKinds(ctx context.Context) {
 	for {
 		select {
@@ -228,7 +228,8 @@ func (c *Controller) watchRelatedKinds(ctx context.Context) {
 			return
 		case <-c.relatedKinds:
 		}
-		_ = recovery.Call(ctx, "comparing the kinds of related objects", func() error { // It is logged, and repeated by the next change.
+		_ = recovery.Call(ctx, "comparing kinds", func() error { // It is logged, and repeated by the next change.
+			c.enqueueRedefined()
 			if outdated := sets.New(c.customizer.KindsChanged(ctx)...); len(outdated) > 0 {
 				c.enqueueKindChanged(ctx, outdated.Has)
 				c.active()

@@ -75,8 +75,9 @@ type progress struct {
 	// at is when the last sync ended, in nanoseconds since 1970, zero for never, and took is how long it was.
 	at   int64
 	took time.Duration
-	// pointless stands for a status whose write has changed nothing, zero for none.
-	pointless uint64
+	// pointless stands for a status whose write has changed nothing, zero for none, as the kind was defined then.
+	pointless  uint64
+	definition int64
 }
 
 // sums count parents. Unsynced parents that came after the start are not among the first.

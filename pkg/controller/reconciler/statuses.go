@@ -20,19 +20,25 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 )
 
 // observedGeneration is the field of the status of a CompositeController's parent that the engine sets.
@@ -208,8 +214,23 @@ func (c *Controller) send(ctx context.Context, key parent.Key, t client.Target, 
 	return written, err
 }
 
+// isPointless notes for which status a write has changed nothing.
 func (c *Controller) isPointless(key parent.Key, standsFor uint64) {
-	c.parents.change(c.parents.of(key), func(r *record) { r.pointless = standsFor })
+	definition := c.shared.Cluster.Discovery.Definition(key.Resource())
+	c.parents.change(c.parents.of(key), func(r *record) { r.pointless, r.definition = standsFor, definition })
+}
+
+// enqueueRedefined enqueues parents whose status is not stored as it was sent, where the kind is defined in another way now.
+func (c *Controller) enqueueRedefined() {
+	for _, r := range c.parents.all() {
+		known := c.parents.progress(r)
+		if known.pointless == 0 || known.definition == c.shared.Cluster.Discovery.Definition(r.key.Resource()) {
+			continue
+		}
+		c.parents.change(r, func(r *record) { r.pointless = 0 })
+		r.settling.Outside(time.Now())
+		c.queue.Add(r.key, queue.Resync, history.Of(v1alpha1.SyncKindChanged))
+	}
 }
 
 // pointless reports whether it was seen that a write of a status changes nothing of the parent as it is.
@@ -269,4 +290,49 @@ func conditions(status map[string]any) map[string]string {
 		}
 	}
 	return values
+}
+
+// The functions below say what is wrong with parents and their statuses. What to do about it depends on where the kind of the parents comes from.
+
+// NoSelector is the error of a parent of a CompositeController that has no usable selector and no generated one (docs/reference/contract.md#s7).
+func NoSelector(origin discovery.Origin) error {
+	if origin == discovery.BuiltIn {
+		return errors.New("objects of this kind have no .spec.selector with matchLabels or matchExpressions; set spec.generateSelector in the " +
+			"CompositeController")
+	}
+	return errors.New(".spec.selector must have either matchLabels, matchExpressions, or both; or set spec.generateSelector in the CompositeController")
+}
+
+// statusIgnored says why the status of parents is not written.
+func statusIgnored(resource schema.GroupResource, origin discovery.Origin) string {
+	text := fmt.Sprintf("The status that the hook returns is not written: %s have no status subresource. ", resource)
+	switch origin {
+	case discovery.Custom:
+		return text + "Add subresources: {status: {}} to the version in their CustomResourceDefinition, or return no status"
+	case discovery.Unknown:
+		return text + "Add subresources: {status: {}} to their CustomResourceDefinition, if there is one, or return no status"
+	case discovery.BuiltIn, discovery.Aggregated:
+	}
+	return text + "Have the hook return no status"
+}
+
+// statusIncomplete says which fields of a status are not stored.
+func statusIncomplete(lost []string, o *object.Object, resource schema.GroupResource, origin discovery.Origin) string {
+	text := fmt.Sprintf("The API server left %s out when the status of %s was written, ", strings.Join(lost, ", "), o)
+	switch origin {
+	case discovery.Custom:
+		return text + fmt.Sprintf("as it does with fields that a schema does not declare. Declare them in the CustomResourceDefinition of %s, or have "+
+			"the hook not return them", resource)
+	case discovery.Unknown:
+		return text + fmt.Sprintf("as it does with fields that a schema does not declare. Declare them in the CustomResourceDefinition of %s, if there is "+
+			"one, or have the hook not return them", resource)
+	case discovery.BuiltIn, discovery.Aggregated:
+	}
+	return text + fmt.Sprintf("because %s have no such fields. Have the hook not return them", resource)
+}
+
+// statusRefused says why nothing of a status is written.
+func statusRefused(unknown []string, o *object.Object, resource schema.GroupResource) string {
+	return fmt.Sprintf("The status that the hook returns is not written to %s: %s have no %s, and the fields that they have are those of a controller of "+
+		"Kubernetes. Have the hook return no status", o, resource, strings.Join(unknown, ", "))
 }

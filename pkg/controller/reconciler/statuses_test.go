@@ -208,3 +208,27 @@ func TestAStatusThatTheAPIServerDoesNotTakeIsSentOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestAStatusIsSentAgainWhenTheKindIsDefinedAnew has somebody declare a field of the status, and nothing else happen.
+func TestAStatusIsSentAgainWhenTheKindIsDefinedAnew(t *testing.T) {
+	server := &statuses{t: t, fields: []string{"phase"}, version: 1, status: map[string]any{"phase": "X"}}
+	s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", QPS: -1, Transport: transport(server.serve)})
+	server.scene = s
+	defined := func(generation int) any {
+		return parse(t, fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com",
+			"uid":"c","generation":%d,"resourceVersion":"%[1]d"}}`, generation))
+	}
+	definitions := s.defineKinds(defined(1))
+	s.exist(server.object())
+	s.start(&kind{write: func(sync *reconciler.Sync) error {
+		return sync.WriteStatus(t.Context(), map[string]any{"phase": "X", "lost": "Y"}, false)
+	}}, func(c *reconciler.Config) { c.Sources[0].Resource.HasStatus = true })
+	s.eventually("the status to be sent", func() bool { return len(server.requests()) > 0 })
+	server.mu.Lock()
+	server.fields = append(server.fields, "lost")
+	server.mu.Unlock()
+	if err := definitions.Update(defined(2)); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the field to be stored", func() bool { return server.present()["lost"] == "Y" })
+}
