@@ -51,6 +51,11 @@ const (
 
 // interpreter returns the program and the arguments that run a hook's file in its folder.
 func interpreter(folder, file string) (program string, args []string, err error) {
+	path := filepath.Join(folder, file)
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", nil, fmt.Errorf("looking for the hook: %w", err)
+	}
 	switch filepath.Ext(file) {
 	case ".py":
 		return "python3", []string{file}, nil
@@ -61,11 +66,6 @@ func interpreter(folder, file string) (program string, args []string, err error)
 			return "go", []string{"run", "."}, nil
 		}
 		return "go", []string{"run", file}, nil
-	}
-	path := filepath.Join(folder, file)
-	info, err := os.Stat(path)
-	if err != nil {
-		return "", nil, fmt.Errorf("looking for the hook: %w", err)
 	}
 	if info.IsDir() || info.Mode()&0o111 == 0 {
 		return "", nil, fmt.Errorf("%s is no program: a hook is a .py, .js or .go file, or one that may be executed (chmod +x)", path)
@@ -93,6 +93,8 @@ type hookRunner struct {
 	args                       []string
 	port                       int
 	out                        io.Writer
+	// printed gets what the program prints.
+	printed *prefixed
 	// watched are the folders of watches.
 	watched []string
 	watches []*localhook.Watch
@@ -128,7 +130,7 @@ func newHookRunner(path string, port int, log string, out io.Writer, others []st
 		return nil, err
 	}
 	h := &hookRunner{
-		program: program, args: args, folder: filepath.Clean(folder), file: file, port: port, log: log, out: out, first: make(chan error, 1), edits: localhook.NewEdits(),
+		program: program, args: args, folder: filepath.Clean(folder), file: file, port: port, log: log, out: out, printed: &prefixed{prefix: "hook: ", out: out}, first: make(chan error, 1), edits: localhook.NewEdits(),
 	}
 	// The first change may come while the hook starts.
 	for _, folder := range append([]string{h.folder}, others...) {
@@ -268,10 +270,11 @@ func recorded(path string) bool { return strings.HasPrefix(filepath.ToSlash(path
 // start starts the program. What it prints is printed, and gets into the log.
 func (h *hookRunner) start(ctx context.Context) {
 	h.listening, h.silent, h.began = false, false, time.Now()
+	h.printed.restart()
 	cmd := process.Command(ctx, h.program, h.args...)
 	cmd.Dir = h.folder
 	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(h.port), "HOST=127.0.0.1", "PYTHONUNBUFFERED=1")
-	started, err := process.Start(cmd, process.Options{Name: "the hook", Log: h.log, Also: &prefixed{prefix: "hook: ", out: h.out}})
+	started, err := process.Start(cmd, process.Options{Name: "the hook", Log: h.log, Also: h.printed})
 	if err != nil {
 		h.tell(err)
 		return

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/metacontroller/metacontroller-apiserver/hack/demo/manifests"
@@ -141,6 +142,47 @@ func (s *stage) settleOne(ctx context.Context, controller *unstructured.Unstruct
 		}
 	}
 	return nil
+}
+
+// warningsAfter is how long after the syncs the Warnings of them are looked for: they are written beside the syncs.
+const warningsAfter = time.Second
+
+// tellWarnings prints the Warnings of controllers that have come since a time, each once. That a sync failed is in the outcome.
+func (s *stage) tellWarnings(ctx context.Context, since time.Time) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-time.After(warningsAfter):
+	}
+	var events corev1.EventList
+	printed, err := s.kubectl(ctx, "get", "events", "--all-namespaces", "--field-selector=type=Warning,source=metacontroller", "-o", "json")
+	if err == nil {
+		err = json.Unmarshal([]byte(printed), &events)
+	}
+	if err != nil {
+		fmt.Fprintf(s.out, "    Warnings of the syncs are not known: %v\n", err)
+		return
+	}
+	for _, line := range warningLines(events.Items, since) {
+		fmt.Fprintln(s.out, "   ", line)
+	}
+}
+
+// warningLines returns a line for each Warning that has come since a time.
+func warningLines(events []corev1.Event, since time.Time) []string {
+	var lines []string
+	seen := map[string]bool{}
+	for i := range events {
+		e := &events[i]
+		text := e.Reason + ": " + e.Message
+		// Events have whole seconds.
+		if seen[text] || e.Reason == "SyncError" || e.LastTimestamp.Time.Before(since.Truncate(time.Second)) {
+			continue
+		}
+		seen[text] = true
+		lines = append(lines, fmt.Sprintf("Warning %s, on %s/%s", text, e.InvolvedObject.Kind, e.InvolvedObject.Name))
+	}
+	return lines
 }
 
 // subresource reads one of a controller.

@@ -34,8 +34,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/hack/demo/manifests"
 )
 
-// stepTimeout bounds each step. The longest takes some seconds on two cores, but a hook may have to be compiled.
-const stepTimeout = 3 * time.Minute
+// stepTimeout bounds each step. The longest takes some seconds on two cores, but a hook may have to be compiled, the control plane says itself which of
+// its components does not become ready, and a machine may be slow.
+const stepTimeout = 20 * time.Minute
+
+// logLines is how many of the last lines of each log are printed after a failure.
+const logLines = 15
 
 // A stage is what the steps of one run share.
 type stage struct {
@@ -80,17 +84,25 @@ func play(visitor context.Context, o options, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancelCause(visitor)
 	s.work, s.processes = ctx, processes{dir: s.dir, ended: cancel}
 	defer func() {
+		keep := false
 		switch {
 		case visitor.Err() != nil && !o.once:
 			err = nil
-		case err != nil && !errors.As(err, new(hookError)):
-			fmt.Fprint(s.out, "\n", s.processes.tails(15), "\n")
+		case err != nil && visitor.Err() == nil && !errors.As(err, new(hookError)):
+			keep = true
+			fmt.Fprint(s.out, "\n", s.processes.tails(logLines), "\n")
 		}
-		fmt.Fprintln(s.out, "==> Ending all processes and removing", s.dir)
+		if keep {
+			fmt.Fprintf(s.out, "==> Ending all processes. The logs stay in %s. Where the machine was busy, run it again\n", s.dir)
+		} else {
+			fmt.Fprintln(s.out, "==> Ending all processes and removing", s.dir)
+		}
 		cancel(err)
 		s.working.Wait()
 		s.processes.stop()
-		err = errors.Join(err, os.RemoveAll(s.dir))
+		if !keep {
+			err = errors.Join(err, os.RemoveAll(s.dir))
+		}
 	}()
 
 	for _, step := range s.steps() {

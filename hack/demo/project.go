@@ -19,6 +19,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -65,14 +66,22 @@ type part struct {
 func (p part) check() error {
 	folder, file := filepath.Split(p.hook)
 	if _, _, err := interpreter(folder, file); err != nil {
-		return fmt.Errorf("HOOK=%s: %w", p.hook, err)
+		return fmt.Errorf("HOOK=%s: %w", p.hook, whereFrom(p.hook, err))
 	}
 	for _, path := range p.manifests {
 		if _, err := manifests.Sources(path); err != nil {
-			return fmt.Errorf("CONTROLLER=%s: %w", path, err)
+			return fmt.Errorf("CONTROLLER=%s: %w", path, whereFrom(path, err))
 		}
 	}
 	return nil
+}
+
+// whereFrom adds to the error of a relative path that is not there where it is looked for.
+func whereFrom(path string, err error) error {
+	if filepath.IsAbs(path) || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fmt.Errorf("%w: relative paths count from the repository: use $PWD/%s", err, path)
 }
 
 // hooks are the paths of the programs.

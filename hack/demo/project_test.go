@@ -90,6 +90,8 @@ func TestWhatIsAskedFor(t *testing.T) {
 		"HookWithoutController": {options{hooks: hooks}, "with CONTROLLER="},
 		"ControllerWithoutHook": {options{controller: []string{hook}}, "with HOOK="},
 		"NoSuchHook":            {options{hooks: []string{hook + "x"}, controller: []string{hook}}, "HOOK=" + hook + "x: looking for the hook: stat"},
+		"NoRelativeHook":        {options{hooks: []string{"nothing.py"}, controller: []string{hook}}, "relative paths count from the repository: use $PWD/nothing.py"},
+		"NoRelativeController":  {options{hooks: hooks, controller: []string{"nothing"}}, "relative paths count from the repository: use $PWD/nothing"},
 		"AFolderForAHook":       {options{hooks: []string{folder}, controller: []string{hook}}, "is no program: a hook is a .py, .js or .go file"},
 		"NoSuchController":      {options{hooks: hooks, controller: []string{folder + "x"}}, "CONTROLLER=" + folder + "x: looking for manifests: stat"},
 		"AFolderOfNoManifests":  {options{hooks: hooks, controller: []string{folder}}, "has neither a kustomization nor files that end with .yaml"},
@@ -110,8 +112,10 @@ func TestHowAHookIsRun(t *testing.T) {
 	folder, module := t.TempDir(), t.TempDir()
 	for path, mode := range map[string]os.FileMode{
 		filepath.Join(folder, "program"): 0o700, filepath.Join(folder, "text"): 0o600, filepath.Join(module, "go.mod"): 0o600,
+		filepath.Join(folder, "hook.py"): 0o600, filepath.Join(folder, "main.js"): 0o600, filepath.Join(folder, "hook.go"): 0o600,
+		filepath.Join(module, "main.go"): 0o600, filepath.Join(module, "cmd", "hook", "main.go"): 0o600,
 	} {
-		if err := os.WriteFile(path, nil, mode); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, mode)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,6 +131,7 @@ func TestHowAHookIsRun(t *testing.T) {
 		{folder, "program", filepath.Join(folder, "program"), nil},
 		{folder, "text", "", nil},
 		{folder, "nothing", "", nil},
+		{folder, "nothing.py", "", nil},
 	} {
 		program, args, err := interpreter(test.folder, test.file)
 		if program != test.program || !slices.Equal(args, test.args) || (err == nil) != (test.program != "") {

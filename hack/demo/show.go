@@ -109,15 +109,23 @@ func (s *stage) showNext() error {
 	fmt.Fprintf(s.out, `
 Change %[1]s, or the manifests: with every file that you save, what has changed is started again or applied, every parent is synced, and a line
 here says how that went.
+%[2]s
+The logs are in %[3]s. Ctrl-C ends everything and removes every file.
+`, s.project.hooks(), s.invitation(root), s.dir)
+	return nil
+}
 
+// invitation tells a visitor how to write a controller, unless this is one that he has written.
+func (s *stage) invitation(root string) string {
+	if len(s.options.hooks) > 0 {
+		return ""
+	}
+	return fmt.Sprintf(`
 Write your own: in a folder of your choice,
 
     kubectl metacontroller init website --parent Website.example.com --child deployments,services
-    make -C %[2]s run HOOK="$PWD/website/hook.py" CONTROLLER="$PWD/website"
-
-The logs are in %[3]s. Ctrl-C ends everything and removes every file.
-`, s.project.hooks(), quoted(root), s.dir)
-	return nil
+    make -C %s run HOOK="$PWD/website/hook.py" CONTROLLER="$PWD/website"
+`, quoted(root))
 }
 
 // suggestions are the commands of the example's README, or those with which an author sees what his hook does.

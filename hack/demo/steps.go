@@ -17,6 +17,7 @@ limitations under the License.
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -63,14 +65,15 @@ func (s *stage) steps() []step {
 }
 
 func (s *stage) startControlPlane(ctx context.Context) error {
-	controlPlane, err := s.processes.start("control plane", process.Command(ctx, s.program("controlplane"), "start", "--module", "test/controlplane"),
+	controlPlane, err := s.processes.start("control plane",
+		process.Command(ctx, s.program("controlplane"), "start", "--module", "test/controlplane", "--dir", filepath.Join(s.dir, "control-plane"), "--keep"),
 		func(line string) bool { return strings.HasPrefix(line, "{") })
 	if err != nil {
 		return err
 	}
 	description, err := controlPlane.Line(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w%s", err, reason(controlPlane.Tail(logLines)))
 	}
 	if err := json.Unmarshal([]byte(description), &s.cluster); err != nil {
 		return fmt.Errorf("reading the control plane's description of itself: %w", err)
@@ -78,11 +81,22 @@ func (s *stage) startControlPlane(ctx context.Context) error {
 	return nil
 }
 
+// reason returns what the control plane's program says at the end of its log about why it ended, such as which component is not ready.
+func reason(log string) string {
+	place := strings.LastIndex(log, "\ncontrolplane: ")
+	if place < 0 {
+		return ""
+	}
+	line, _, _ := strings.Cut(strings.TrimPrefix(log[place:], "\ncontrolplane: "), "\n")
+	return ": " + line
+}
+
 func (s *stage) startServer(ctx context.Context) error {
 	_, err := s.processes.start("server", process.Command(ctx, s.program(serverProgram),
 		"--kubeconfig", s.cluster.Kubeconfig,
 		"--data-dir", s.dataDir(),
 		"--bind-address", "127.0.0.1",
+		"--leader-elect=false", // There is no other one, and on a busy machine it might not renew its Lease in time.
 		"--secure-port", strconv.Itoa(s.serverPort)), nil)
 	return err
 }
@@ -242,6 +256,7 @@ func (s *stage) save(ctx context.Context, files []string) {
 		err := process.Poll(ctx, func(ctx context.Context) (bool, error) { return s.takenUp(ctx, controller) })
 		if err == nil {
 			_, err = s.plugin(ctx, "resync", manifests.Argument(controller), "--all")
+			err = s.whyNotRunning(ctx, controller, err)
 		}
 		if err != nil {
 			fmt.Fprintf(s.out, "==> %s: %v\n", strings.Join(files, ", "), err)
@@ -249,6 +264,19 @@ func (s *stage) save(ctx context.Context, files []string) {
 		}
 	}
 	fmt.Fprintf(s.out, "==> %s: %s\n", strings.Join(files, ", "), s.settle(ctx, since))
+	s.tellWarnings(ctx, since)
+}
+
+// whyNotRunning returns the condition that an error refers to in its place, and other errors as they are.
+func (s *stage) whyNotRunning(ctx context.Context, controller *unstructured.Unstructured, err error) error {
+	if err == nil || !strings.Contains(err.Error(), "its condition Ready says why") {
+		return err
+	}
+	message, failed := s.kubectl(ctx, "get", controllerPath(controller), "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
+	if failed != nil || message == "" {
+		return err
+	}
+	return fmt.Errorf("%s does not run: %s", manifests.Argument(controller), message)
 }
 
 // apply creates the objects: what defines others first, samples last. An author's manifests may be wrong: he stays, and mends them.
@@ -338,9 +366,14 @@ func (s *stage) applyAll(ctx context.Context, objects []*unstructured.Unstructur
 	if namespace != "" {
 		args = append([]string{"-n", namespace}, args...)
 	}
-	printed, err := s.kubectl(ctx, args...)
+	var warnings bytes.Buffer
+	cmd := s.kubectlCommand(ctx, args...)
+	cmd.Stderr = &warnings
+	printed, err := process.OutputOf(ctx, cmd)
 	fmt.Fprint(s.out, indent(printed))
-	if err != nil {
+	if err == nil {
+		fmt.Fprint(s.out, indent(warnings.String()))
+	} else { // It has them.
 		changed = accepted(changed, objects, printed)
 	}
 	maps.Copy(s.applied, changed)
@@ -370,7 +403,11 @@ func accepted(changed map[string]string, objects []*unstructured.Unstructured, p
 }
 
 func (s *stage) kubectl(ctx context.Context, args ...string) (string, error) {
-	return process.Output(ctx, s.cluster.Kubectl, append([]string{"--kubeconfig", s.cluster.Kubeconfig}, args...)...)
+	return process.OutputOf(ctx, s.kubectlCommand(ctx, args...))
+}
+
+func (s *stage) kubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, s.cluster.Kubectl, append([]string{"--kubeconfig", s.cluster.Kubeconfig}, args...)...)
 }
 
 func (s *stage) dataDir() string {

@@ -203,12 +203,16 @@ func Output(ctx context.Context, name string, args ...string) (string, error) {
 	return OutputOf(ctx, exec.CommandContext(ctx, name, args...))
 }
 
-// OutputOf is Output for a command that was made with ctx.
+// OutputOf is Output for a command that was made with ctx. What it prints on standard error goes to its Stderr as well, if that is not nil.
 func OutputOf(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	ownGroup(cmd)
 	cmd.WaitDelay = time.Second
 	var stdout, stderr bytes.Buffer
+	also := cmd.Stderr
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if also != nil {
+		cmd.Stderr = io.MultiWriter(&stderr, also)
+	}
 	err := cmd.Run()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -39,7 +39,7 @@ const (
 	// startAttempts is how often a start is tried when another process took a port in the meantime.
 	startAttempts = 5
 	// startLimit is for a machine that is busy with other things; usual are some seconds.
-	startLimit = 3 * time.Minute
+	startLimit = 10 * time.Minute
 	// stopGrace is short: nothing that the programs hold is kept, so there is no use in waiting for a long farewell.
 	stopGrace = 500 * time.Millisecond
 )
