@@ -116,6 +116,11 @@ func diagnoseNetwork(err error) (cause, advice string) {
 		return "looking up " + e.Name + ": " + e.Err, adviceOnName("check the cluster's DNS")
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
+		if e, ok := errors.AsType[*net.OpError](err); ok {
+			if at, ok := e.Addr.(*net.TCPAddr); ok && at.IP.IsLoopback() {
+				return stable(err), "nothing listens there; start the hook"
+			}
+		}
 		return stable(err), "nothing listens there; check the Pods and the Service of the hook"
 	}
 	if errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {

@@ -115,7 +115,7 @@ func TestUnreachableHooks(t *testing.T) {
 		trust *hooktest.Server
 		want  []string
 	}{
-		"NothingListens": {"http://" + free + "/sync", nil, []string{"dial " + free + ": connect: connection refused; nothing listens there; check the Pods and the Service of the hook"}},
+		"NothingListens": {"http://" + free + "/sync", nil, []string{"dial " + free + ": connect: connection refused; nothing listens there; start the hook"}},
 		"ExpiredCertificate": {expired.URL("/sync"), expired, []string{
 			"certificate has expired or is not yet valid: it is valid from ", "renew the certificate of the hook, and compare the clocks",
 		}},

@@ -550,7 +550,7 @@ var reaching = []mistake{
 		play: func(s *session) {
 			s.start(s.composite("http://"+s.nobody()+"/sync", "", configMaps))
 			s.failed("refused")
-			s.says("HookFailing", "connection refused", "check the Pods and the Service of the hook")
+			s.says("HookFailing", "connection refused", "start the hook")
 		},
 	},
 	{
