@@ -116,7 +116,8 @@ export function children(request, kind) {
 function ofKind(request, kind) {
   const kinds = request.children ?? request.attachments;
   if (!Object.hasOwn(kinds, kind)) {
-    throw new RangeError(`the request has no ${kind}, only ${Object.keys(kinds).sort().join(", ")}: kinds are named Kind.version or Kind.group/version`);
+    throw new RangeError(`the request has no ${kind}, only ${Object.keys(kinds).sort().join(", ")}: kinds are named Kind.version or Kind.group/version, ` +
+      "or the controller does not declare it, or the cluster does not serve it");
   }
   return kinds[kind];
 }

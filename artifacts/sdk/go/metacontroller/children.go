@@ -64,7 +64,8 @@ func ofKind(request Observation, kind string) (objects map[string]Object, parent
 	kinds, parent := request.observed()
 	objects, ok := kinds[kind]
 	if !ok {
-		return nil, nil, fmt.Errorf("the request has no %s, only %s: kinds are named Kind.version or Kind.group/version", kind,
+		return nil, nil, fmt.Errorf("the request has no %s, only %s: kinds are named Kind.version or Kind.group/version, "+
+			"or the controller does not declare it, or the cluster does not serve it", kind,
 			strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	}
 	return objects, parent, nil

@@ -33,6 +33,7 @@ def _of_kind(request, kind):
     kinds = request["children"] if "children" in request else request["attachments"]
     if kind not in kinds:
         raise LookupError(
-            "the request has no %s, only %s: kinds are named Kind.version or Kind.group/version" % (kind, ", ".join(sorted(kinds)))
+            "the request has no %s, only %s: kinds are named Kind.version or Kind.group/version, or the controller does not declare it, "
+            "or the cluster does not serve it" % (kind, ", ".join(sorted(kinds)))
         )
     return kinds[kind]
