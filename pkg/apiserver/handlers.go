@@ -198,7 +198,7 @@ type durationNaming struct {
 func (d durationNaming) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	object, gvk, err := d.Decoder.Decode(data, defaults, into)
 	if err != nil && !runtime.IsStrictDecodingError(err) {
-		if bad := validation.MalformedDurations(data); len(bad) > 0 {
+		if bad := validation.Malformed(data); len(bad) > 0 {
 			err = bad.ToAggregate()
 		}
 	}
@@ -215,7 +215,7 @@ func nameDurations(next http.Handler, limit int64) http.Handler {
 			return
 		}
 		body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
-		if bad := validation.MalformedDurations(body); err == nil && len(bad) > 0 {
+		if bad := validation.Malformed(body); err == nil && len(bad) > 0 {
 			invalid := apierrors.NewInvalid(schema.GroupKind{Group: info.APIGroup, Kind: info.Resource}, info.Name, bad)
 			gv := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 			responsewriters.ErrorNegotiated(invalid, Codecs, gv, w, r)

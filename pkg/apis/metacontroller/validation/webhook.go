@@ -98,9 +98,10 @@ func validateEndpointConfigs(configs []v1alpha1.EndpointConfig, path *field.Path
 	return errs
 }
 
-// MalformedDurations finds the timeouts of webhooks that are not durations, such as 1d, in an object as JSON or YAML. They are looked for before
-// the object is decoded, since decoding fails without naming the field. Nothing is found in what is neither JSON nor YAML.
-func MalformedDurations(data []byte) field.ErrorList {
+// Malformed finds the timeouts of webhooks that are not durations, such as 1d, and a service account that is a name alone, in an object as JSON or
+// YAML. They are looked for before the object is decoded, since decoding fails without naming the field. Nothing is found in what is neither JSON
+// nor YAML.
+func Malformed(data []byte) field.ErrorList {
 	var tree any
 	if json.Unmarshal(data, &tree) != nil && yaml.Unmarshal(data, &tree) != nil {
 		return nil
@@ -109,6 +110,10 @@ func MalformedDurations(data []byte) field.ErrorList {
 	object, _ := tree.(map[string]any) // Reading a nil map is fine.
 	errs := walkDurations(object["spec"], field.NewPath("spec"))
 	slices.SortFunc(errs, func(a, b *field.Error) int { return cmp.Compare(a.Field, b.Field) })
+	spec, _ := object["spec"].(map[string]any)
+	if account, ok := spec["serviceAccountRef"].(string); ok {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "serviceAccountRef"), account, "must be {namespace: NAMESPACE, name: NAME}"))
+	}
 	return errs
 }
 
