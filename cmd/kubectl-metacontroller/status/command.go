@@ -42,7 +42,7 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 		Short: "Tell how a controller is doing, or all of them, and what to do next",
 		Long: `Tell how a controller is doing, or all of them, and what to do next: whether it runs, its parents, its hooks, and the parents whose
 last sync failed. Parents are as the server has them in memory now. What only the status of the controller objects has, or of more than 500
-parents, says how old it is.`,
+parents, says how old it is. Warnings are those of the last hour about the controller and its parents, the latest three.`,
 		Example: `  # All controllers, with more about those in which something is wrong
   kubectl metacontroller status
 
@@ -80,12 +80,13 @@ func run(ctx context.Context, c *connection.Connection, format *outputformat.Fla
 		fmt.Fprintf(c.Out, "There are no controllers. Begin one with: %s init NAME --parent KIND.GROUP --child deployments\n", connection.Program)
 		return nil
 	}
+	warnings := warningsOf(ctx, c)
 	for i, object := range objects {
 		if i > 0 {
 			fmt.Fprintln(c.Out)
 		}
 		live := livePage(ctx, c, object)
-		text := report(object, live, time.Now(), len(args) == 1)
+		text := report(object, live, warnings, time.Now(), len(args) == 1)
 		if _, err := io.WriteString(c.Out, text); err != nil {
 			return err
 		}

@@ -30,8 +30,8 @@ import (
 )
 
 // next returns the commands to try next, the most useful one first; none where all is well.
-func next(object controllerobject.Object, errors []v1alpha1.ParentError) []string {
-	status := object.Status()
+func next(object controllerobject.Object, parents parentNumbers) []string {
+	status, errors := object.Status(), parents.errors
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil {
 		return []string{"kubectl describe apiservice v1alpha1.metacontroller.k8s.io"}
@@ -43,8 +43,8 @@ func next(object controllerobject.Object, errors []v1alpha1.ParentError) []strin
 		return []string{"kubectl metacontroller resume " + object.Argument()}
 	}
 	var steps []string
-	for _, c := range status.Conditions {
-		if step := cure(object, c, len(errors) > 0); step != "" && !slices.Contains(steps, step) {
+	for _, c := range missingFirst(status.Conditions) {
+		if step := cure(object, c, parents); step != "" && !slices.Contains(steps, step) {
 			steps = append(steps, step)
 		}
 	}
@@ -58,13 +58,16 @@ func next(object controllerobject.Object, errors []v1alpha1.ParentError) []strin
 }
 
 // cure is the command that tells more of what a condition complains of, or ends it. Ready repeats the others.
-func cure(object controllerobject.Object, c metav1.Condition, failing bool) string {
+func cure(object controllerobject.Object, c metav1.Condition, parents parentNumbers) string {
 	if c.Type == v1alpha1.ConditionDeletionsHeld && c.Status == metav1.ConditionTrue {
 		return eventsAbout(object) + "   # its message has the command that confirms the deletions"
 	}
 	if c.Reason == v1alpha1.ReasonResponsesDiffer || c.Reason == v1alpha1.ReasonChangedBack {
-		// The condition names the last one of these parents, and the events are theirs, not the controller's.
-		return "kubectl events -A --types=Warning   # ResponseDiffers and ParentFlapping name the parent, the field and the cure"
+		step := "kubectl metacontroller explain-loop " + object.Argument()
+		if parents.unsettled == "" {
+			return step + " NAMESPACE/PARENT   # of the parent that the condition names"
+		}
+		return step + " " + parents.unsettled
 	}
 	if c.Type == v1alpha1.ConditionReady || c.Status != metav1.ConditionFalse {
 		return ""
@@ -72,7 +75,7 @@ func cure(object controllerobject.Object, c metav1.Condition, failing bool) stri
 	switch c.Reason {
 	case v1alpha1.ReasonHookFailing, v1alpha1.ReasonCredentialsMissing:
 		// The events about it are those of the parents whose syncs fail.
-		if !failing {
+		if len(parents.errors) == 0 {
 			return "kubectl metacontroller parents " + object.Argument() + " --all --state=Failing"
 		}
 	case v1alpha1.ReasonRightMissing:

@@ -18,6 +18,7 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,8 @@ type parentNumbers struct {
 	total       int64
 	states      map[v1alpha1.ParentState]int64
 	errors      []v1alpha1.ParentError
+	// unsettled is one that is held back since it does not settle, as NAMESPACE/NAME; empty if none is, or it is not known.
+	unsettled string
 }
 
 func (p parentNumbers) failing() int64 { return p.states[v1alpha1.ParentFailing] }
@@ -57,6 +60,9 @@ func parentsOf(status *v1alpha1.ControllerStatus, live *v1alpha1.ControllerParen
 	for i := range live.Items {
 		parent := &live.Items[i]
 		p.states[parent.State]++
+		if parent.State == v1alpha1.ParentHeld && p.unsettled == "" && strings.Contains(parent.Message, "does not settle") {
+			p.unsettled = strings.TrimPrefix(parent.Namespace+"/"+parent.Name, "/")
+		}
 		if r := parent.ParentReference; parent.State == v1alpha1.ParentFailing && len(p.errors) < maxErrors {
 			p.errors = append(p.errors, v1alpha1.ParentError{
 				Group: r.Group, Resource: r.Resource, Namespace: r.Namespace, Name: r.Name, Message: parent.LastError,

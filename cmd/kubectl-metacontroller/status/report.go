@@ -31,15 +31,16 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
-// report tells how a controller is doing, in lines; parents are those of live, unless it is nil. Hooks and counters of one in which nothing is
-// wrong are told where all is asked for.
-func report(object controllerobject.Object, live *v1alpha1.ControllerParentList, now time.Time, all bool) string {
+// report tells how a controller is doing, in lines; parents are those of live, unless it is nil, and warnings are those of all controllers. Hooks and
+// counters of one in which nothing is wrong are told where all is asked for.
+func report(object controllerobject.Object, live *v1alpha1.ControllerParentList, warnings []warning, now time.Time, all bool) string {
 	var b strings.Builder
 	status := object.Status()
 	asOf := writtenAgo(object, now)
 	parents := parentsOf(status, live)
-	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	troubles := troublesOf(status.Conditions)
+	conditions := missingFirst(status.Conditions)
+	ready := causeOf(conditions)
+	troubles := troublesOf(conditions)
 	fmt.Fprintf(&b, "%s %s %s\n", object.Kind(), object.Name(), state(ready, object.Generation(), parents.failing()))
 	for _, line := range parentLines(parents, status.Counters, asOf) {
 		fmt.Fprintf(&b, "  %s\n", line)
@@ -59,13 +60,46 @@ func report(object controllerobject.Object, live *v1alpha1.ControllerParentList,
 		e := &parents.errors[i]
 		fmt.Fprintf(&b, "  %s, %s ago: %s\n", parentName(e), age(e.Time, now), brief(oneLine(e.Message), status.Hooks, b.String()))
 	}
-	for i, step := range next(object, parents.errors) {
+	for _, line := range warningLines(object, warnings, now) {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	for i, step := range next(object, parents) {
 		if i == 0 {
 			b.WriteString("  Next:\n")
 		}
 		fmt.Fprintf(&b, "    %s\n", step)
 	}
 	return b.String()
+}
+
+// missingFirst returns conditions with that first which says that the cluster does not serve a kind: hooks fail by that, and not the other way round.
+func missingFirst(conditions []metav1.Condition) []metav1.Condition {
+	sorted := slices.Clone(conditions)
+	slices.SortStableFunc(sorted, func(a, b metav1.Condition) int {
+		switch first, second := isMissing(a), isMissing(b); {
+		case first == second:
+			return 0
+		case first:
+			return -1
+		}
+		return 1
+	})
+	return sorted
+}
+
+func isMissing(c metav1.Condition) bool {
+	return c.Type == v1alpha1.ConditionEstablished && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonResourceNotFound
+}
+
+// causeOf returns the condition Ready, with the cause of a kind that is not served in place of its consequence.
+func causeOf(conditions []metav1.Condition) *metav1.Condition {
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason == v1alpha1.ReasonPaused || !isMissing(conditions[0]) {
+		return ready
+	}
+	cause := *ready
+	cause.Reason, cause.Message = conditions[0].Reason, conditions[0].Message
+	return &cause
 }
 
 // state ends the sentence that begins with the controller's name.
@@ -144,15 +178,21 @@ func parentLines(parents parentNumbers, c *v1alpha1.ControllerCounters, asOf str
 	counted := []string{fmt.Sprintf("%s, %d failed", count(c.Syncs+c.FailedSyncs, "sync"), c.FailedSyncs)}
 	for _, n := range []struct {
 		number int64
+		one    string
+		many   string
 		what   string
 	}{
-		{c.Unsettled, "parents slowed down because they never settle"},
-		{c.RejectedAnswers, "responses of hooks rejected"},
-		{c.Conflicts, "creations stopped by an object of another owner"},
-		{c.Flapping, "children left alone because they kept changing back, or were deleted each time"},
+		{c.Unsettled, "parent", "parents", "slowed down because of never settling"},
+		{c.RejectedAnswers, "response", "responses", "of hooks rejected"},
+		{c.Conflicts, "creation", "creations", "stopped by an object of another owner"},
+		{c.Flapping, "child", "children", "left alone because of changing back, or being deleted each time"},
 	} {
-		if n.number > 0 {
-			counted = append(counted, fmt.Sprintf("%d %s", n.number, n.what))
+		switch n.number {
+		case 0:
+		case 1:
+			counted = append(counted, "1 "+n.one+" "+n.what)
+		default:
+			counted = append(counted, fmt.Sprintf("%d %s %s", n.number, n.many, n.what))
 		}
 	}
 	return append(lines, "Since the server started: "+strings.Join(counted, ", ")+asOf+".")

@@ -17,6 +17,7 @@ limitations under the License.
 package status
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -101,7 +102,7 @@ CompositeController web is ready.
 		}, `
 CompositeController web is ready, but syncs of 2 parents fail.
   Of 9 parents, 3 synced, 2 failing, 1 waiting to be synced.
-  Since the server started: 44 syncs, 4 failed, 1 parents slowed down because they never settle, 1 responses of hooks rejected, 2 creations stopped by an object of another owner, 3 children left alone because they kept changing back, or were deleted each time.
+  Since the server started: 44 syncs, 4 failed, 1 parent slowed down because of never settling, 1 response of hooks rejected, 2 creations stopped by an object of another owner, 3 children left alone because of changing back, or being deleted each time.
   DeletionsHeld is True (LimitPassed): 12 deletions are held.
   Progressing is True (RollingUpdate): 2 children are left.
   websites.example.com/shop/a, 70s ago: no luck
@@ -142,7 +143,7 @@ CompositeController web is ready.
   HooksHealthy is False (ResponsesDiffer): 1 parent does not settle.
   Progressing is True (ChangedBack): 2 parents do not settle.
   Next:
-    kubectl events -A --types=Warning   # ResponseDiffers and ParentFlapping name the parent, the field and the cure
+    kubectl metacontroller explain-loop cc/web NAMESPACE/PARENT   # of the parent that the condition names
 `},
 		"rights that are missing": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
 			not(v1alpha1.ReasonRightMissing, "It is held."), condition(v1alpha1.ConditionPermitted, metav1.ConditionFalse, v1alpha1.ReasonRightMissing, "Grant list."),
@@ -179,6 +180,17 @@ CompositeController web is not ready (ResourceNotFound): No things.
   Next:
     kubectl api-resources   # the plural names and groups of what is served
 `},
+		"a kind that is not served, by which the hook fails": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
+			not(v1alpha1.ReasonHookFailing, "No sync can succeed. The sync hook fails: LookupError."),
+			condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, v1alpha1.ReasonHookFailing, "The sync hook fails: LookupError."),
+			condition(v1alpha1.ConditionEstablished, metav1.ConditionFalse, v1alpha1.ReasonResourceNotFound, "No things."),
+		}}, `
+CompositeController web is not ready (ResourceNotFound): No things.
+  HooksHealthy is False (HookFailing): The sync hook fails: LookupError.
+  Next:
+    kubectl api-resources   # the plural names and groups of what is served
+    kubectl metacontroller parents cc/web --all --state=Failing
+`},
 		"paused": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
 			not(v1alpha1.ReasonPaused, "It is paused."), condition(v1alpha1.ConditionPaused, metav1.ConditionTrue, v1alpha1.ReasonPaused, "It is paused."),
 		}}, `
@@ -197,7 +209,7 @@ CompositeController web is not ready (NotSelected): Not selected.
 `},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), report(composite(tc.status), nil, now, true)); diff != "" {
+			if diff := cmp.Diff(strings.TrimPrefix(tc.want, "\n"), report(composite(tc.status), nil, nil, now, true)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -210,11 +222,11 @@ func TestTheListIsShort(t *testing.T) {
 		Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, "")},
 		Hooks:      []v1alpha1.HookStatus{{Name: "sync"}},
 	}
-	if got := report(composite(status), nil, now, false); strings.Contains(got, "Hook") {
+	if got := report(composite(status), nil, nil, now, false); strings.Contains(got, "Hook") {
 		t.Errorf("got\n%s", got)
 	}
 	status.LastErrors = []v1alpha1.ParentError{{Resource: "pods", Name: "b", Time: before(5), Message: "no"}}
-	if got := report(composite(status), nil, now, false); !strings.Contains(got, "Hook sync") {
+	if got := report(composite(status), nil, nil, now, false); !strings.Contains(got, "Hook sync") {
 		t.Errorf("got\n%s", got)
 	}
 }
@@ -232,7 +244,7 @@ func TestParentsAreThoseOfNow(t *testing.T) {
   Of 1 parent, 1 synced (as of 25s ago).
   Since the server started: 8 syncs, 8 failed (as of 25s ago).
 `
-	if diff := cmp.Diff(old, report(object, nil, now, false)); diff != "" {
+	if diff := cmp.Diff(old, report(object, nil, nil, now, false)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	const failure = "calling http://localhost:1/sync: connection refused, as it is when nobody listens"
@@ -257,7 +269,7 @@ func TestParentsAreThoseOfNow(t *testing.T) {
   Next:
     kubectl -n shop events --for websites.example.com/a
 `
-	if diff := cmp.Diff(want, report(object, live, now, false)); diff != "" {
+	if diff := cmp.Diff(want, report(object, live, nil, now, false)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -288,5 +300,56 @@ func TestControllersAreThemselvesPrintedInFormats(t *testing.T) {
 				t.Errorf("printed %q, error %v; want %q, %q", printed, err, tc.want, tc.err)
 			}
 		})
+	}
+}
+
+// A fight ends with the command that names both sides.
+func TestAParentThatDoesNotSettleIsExplained(t *testing.T) {
+	object := composite(v1alpha1.ControllerStatus{Conditions: []metav1.Condition{
+		condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, ""),
+		condition(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonChangedBack, "1 parent does not settle."),
+	}})
+	live := &v1alpha1.ControllerParentList{Items: []v1alpha1.ControllerParent{
+		{ParentReference: v1alpha1.ParentReference{Namespace: "shop", Name: "a"}, State: v1alpha1.ParentHeld, Message: "1 deletion is held"},
+		{ParentReference: v1alpha1.ParentReference{Namespace: "shop", Name: "b"}, State: v1alpha1.ParentHeld, Message: "it does not settle, and is held back"},
+	}}
+	if got, want := report(object, live, nil, now, true), "    kubectl metacontroller explain-loop cc/web shop/b\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("got\n%s\nwant at its end\n%s", got, want)
+	}
+}
+
+func TestWarningsAreOfTheControllerAndLately(t *testing.T) {
+	const mine = "metacontroller.io/compositecontroller-web"
+	of := func(controller, kind, message string, seconds int) warning {
+		return warning{controller: controller, kind: kind, name: "web", about: "shop/web", reason: "ChildWarning", message: message, time: before(seconds)}
+	}
+	got := warningLines(composite(v1alpha1.ControllerStatus{}), []warning{
+		of(mine, "Website", "first", 3), of(mine, "Website", "first", 4), of("metacontroller.io/compositecontroller-other", "Website", "of another", 5),
+		of("metacontroller", "CompositeController", "second", 6), of(mine, "Website", "third", 7), of(mine, "Website", "fourth", 8),
+	}, now)
+	want := []string{
+		"Warning ChildWarning, Website shop/web, 3s ago: first", "Warning ChildWarning, CompositeController shop/web, 6s ago: second",
+		"Warning ChildWarning, Website shop/web, 7s ago: third",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if old := warningLines(composite(v1alpha1.ControllerStatus{}), []warning{of(mine, "Website", "old", 3601)}, now); len(old) != 0 {
+		t.Errorf("got %q of more than an hour ago", old)
+	}
+}
+
+func TestWarningsAreReadFromEvents(t *testing.T) {
+	events := connectiontest.Documents{
+		"/api/v1/events": `{"kind":"EventList","apiVersion":"v1","items":[
+			{"kind":"Event","apiVersion":"v1","metadata":{"name":"a"},"reason":"SyncError","message":"told above","lastTimestamp":"` + time.Now().UTC().Format(time.RFC3339) + `",
+				"involvedObject":{"kind":"Website","namespace":"shop","name":"a"},"reportingComponent":"metacontroller.io/compositecontroller-web"},
+			{"kind":"Event","apiVersion":"v1","metadata":{"name":"b"},"reason":"ChildWarning","message":"unknown field","lastTimestamp":"` + time.Now().UTC().Format(time.RFC3339) + `",
+				"involvedObject":{"kind":"Website","namespace":"shop","name":"a"},"reportingComponent":"metacontroller.io/compositecontroller-web"}]}`,
+	}
+	maps.Copy(events, cluster)
+	printed, err := connectiontest.Run(t, NewCommand, events, "cc/web")
+	if err != nil || !strings.Contains(printed, "  Warning ChildWarning, Website shop/a, ") || !strings.Contains(printed, " ago: unknown field\n") || strings.Contains(printed, "SyncError") {
+		t.Errorf("printed %q, error %v", printed, err)
 	}
 }
