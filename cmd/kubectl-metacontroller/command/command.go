@@ -17,6 +17,7 @@ limitations under the License.
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,7 +77,7 @@ kind and the name may be two arguments.`,
 		&cobra.Group{ID: groupAuthors, Title: "For authors of controllers:"},
 		&cobra.Group{ID: groupOperators, Title: "For controllers that run:"},
 	)
-	add(root, groupAuthors, scaffold.NewCommand(streams), lint.NewCommand(streams), rbac.NewCommand(c), plan.NewCommand(c), try.NewCommand(c),
+	add(root, groupAuthors, scaffold.NewCommand(streams), lint.NewCommand(streams, scaffold.Served), rbac.NewCommand(c), plan.NewCommand(c), try.NewCommand(c),
 		recording.NewRecordCommand(c), recording.NewReplayCommand(streams))
 	add(root, groupOperators, status.NewCommand(c), parents.NewCommand(c), syncs.NewCommand(c), explainloop.NewCommand(c),
 		tree.NewCommand(c), resync.NewCommand(c), rollback.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
@@ -100,7 +101,7 @@ func add(root *cobra.Command, group string, commands ...*cobra.Command) {
 		if valid := cmd.Args; valid != nil {
 			cmd.Args = func(cmd *cobra.Command, args []string) error {
 				if err := valid(cmd, joined(args)); err != nil {
-					return withHelp(cmd, err)
+					return withHelp(cmd, cmp.Or(missing(cmd, joined(args)), err))
 				}
 				return nil
 			}
@@ -130,6 +131,28 @@ func joined(args []string) []string {
 		return args
 	}
 	return append([]string{args[0] + "/" + args[1]}, args[2:]...)
+}
+
+// missing says which argument is missing and how to find what it may be, and is nil if none is.
+func missing(cmd *cobra.Command, args []string) error {
+	_, usage, _ := strings.Cut(cmd.Use, " ")
+	words := strings.Fields(usage)
+	if len(args) >= len(words) {
+		return nil
+	}
+	switch word := words[len(args)]; {
+	case strings.HasPrefix(word, "["):
+		return nil
+	case word == "NAMESPACE/PARENT":
+		return fmt.Errorf("name a parent as NAMESPACE/PARENT: list those that there are with '%s parents %s --all'", connection.Program, args[0])
+	case word == "DIRECTORY":
+		return errors.New("name a folder with recorded requests, such as testdata")
+	case cmd.Name() == "init":
+		return fmt.Errorf("name the controller to write: %s init NAME --parent KIND.GROUP --child deployments,services", connection.Program)
+	case cmd.Name() == "tree":
+		return fmt.Errorf("name an object, as %s tree KIND.GROUP/NAME: list the kinds with 'kubectl api-resources'", connection.Program)
+	}
+	return fmt.Errorf("name a controller: list those that there are with '%s status'", connection.Program)
 }
 
 // asKubectl takes kubectl's name of the flag --all.

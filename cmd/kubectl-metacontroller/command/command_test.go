@@ -31,14 +31,21 @@ func TestWrongCommandLinesSayWhereToLook(t *testing.T) {
 		args       []string
 		want, help string
 	}{
-		"an unknown command":  {[]string{"bogus"}, `unknown command "bogus"`, "kubectl metacontroller --help"},
-		"a misspelt command":  {[]string{"statu"}, "Did you mean this?", "kubectl metacontroller --help"},
-		"an unknown flag":     {[]string{"--bogus"}, "unknown flag: --bogus", "kubectl metacontroller --help"},
-		"too few arguments":   {[]string{"pause"}, "accepts 1 arg(s), received 0", "kubectl metacontroller pause --help"},
+		"an unknown command": {[]string{"bogus"}, `unknown command "bogus"`, "kubectl metacontroller --help"},
+		"a misspelt command": {[]string{"statu"}, "Did you mean this?", "kubectl metacontroller --help"},
+		"an unknown flag":    {[]string{"--bogus"}, "unknown flag: --bogus", "kubectl metacontroller --help"},
+		"no controller":      {[]string{"pause"}, "name a controller: list those that there are with 'kubectl metacontroller status'", "kubectl metacontroller pause --help"},
+		"of several words":   {[]string{"parents"}, "name a controller: list those", "kubectl metacontroller parents --help"},
+		"no parent": {
+			[]string{"explain-loop", "cc", "web"}, "name a parent as NAMESPACE/PARENT: list those that there are with 'kubectl metacontroller parents cc/web --all'",
+			"kubectl metacontroller explain-loop --help",
+		},
+		"nothing to write":    {[]string{"init"}, "name the controller to write: kubectl metacontroller init NAME --parent", "kubectl metacontroller init --help"},
+		"no object":           {[]string{"tree"}, "name an object, as kubectl metacontroller tree KIND.GROUP/NAME", "kubectl metacontroller tree --help"},
 		"too many arguments":  {[]string{"tree", "a", "b", "c"}, "received 3", "kubectl metacontroller tree --help"},
 		"one where none is":   {[]string{"version", "now"}, `unknown command "now"`, "kubectl metacontroller version --help"},
 		"a flag of a command": {[]string{"init", "--bogus"}, "unknown flag: --bogus", "kubectl metacontroller init --help"},
-		"of a comparison":     {[]string{"replay"}, "accepts 1 arg(s), received 0", "kubectl metacontroller replay --help"},
+		"of a comparison":     {[]string{"replay"}, "name a folder with recorded requests", "kubectl metacontroller replay --help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

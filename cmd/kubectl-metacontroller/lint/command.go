@@ -33,11 +33,12 @@ type options struct {
 	filenames []string
 	recursive bool
 	output    string
+	kinds     Kinds
 }
 
-// NewCommand returns the command lint.
-func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := options{}
+// NewCommand returns the command lint, which knows kinds of Kubernetes.
+func NewCommand(streams genericiooptions.IOStreams, kinds Kinds) *cobra.Command {
+	o := options{kinds: kinds}
 	cmd := &cobra.Command{
 		Use:   "lint [FILE...]",
 		Short: "Say what the server would say of manifests, without a server",
@@ -80,7 +81,7 @@ func (o *options) run(cmd *cobra.Command, streams genericiooptions.IOStreams, ar
 		return err
 	}
 	sources = append(sources, more...)
-	linter := newLinter()
+	linter := newLinter(o.kinds)
 	findings := []finding{}
 	looked := 0
 	for _, s := range sources {

@@ -66,6 +66,7 @@ func (f finding) String() string {
 type linter struct {
 	scheme  *runtime.Scheme
 	decoder runtime.Decoder
+	kinds   Kinds
 
 	// controllers and definitions are those that were found so far, and at is where the linter is.
 	controllers []composite
@@ -73,10 +74,10 @@ type linter struct {
 	at          finding
 }
 
-func newLinter() *linter {
+func newLinter(kinds Kinds) *linter {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
-	return &linter{scheme: scheme, decoder: serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)}
+	return &linter{scheme: scheme, kinds: kinds, decoder: serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)}
 }
 
 // lint returns what there is to say of a file, and how many objects of the group it holds.
@@ -193,8 +194,11 @@ func (l *linter) object(ctx context.Context, text []byte, kind string) (errs, wa
 			errs = append(errs, e.Error())
 		}
 	} else if err != nil {
-		for _, e := range validation.MalformedDurations(text) {
+		for _, e := range validation.Malformed(text) {
 			errs = append(errs, e.Error())
+		}
+		if runtime.IsNotRegisteredError(err) {
+			errs = append(errs, unknown(text, kind))
 		}
 		if len(errs) == 0 {
 			errs = append(errs, err.Error())
@@ -220,15 +224,16 @@ func (l *linter) review(ctx context.Context, object runtime.Object, kind string)
 	case *metacontroller.CompositeController:
 		o.Namespace = "" // The server takes it off.
 		errs, warnings = validation.ValidateCompositeController(o), validation.WarningsForCompositeController(o)
+		warnings = append(warnings, l.kinds.composite(o)...)
 		l.controllers = append(l.controllers, composite{l.at, o})
 	case *metacontroller.DecoratorController:
 		o.Namespace = ""
 		errs, warnings = validation.ValidateDecoratorController(o), validation.WarningsForDecoratorController(o)
+		warnings = append(warnings, l.kinds.decorator(o)...)
 	case *metacontroller.ControllerRevision:
 		errs, warnings = validation.ValidateControllerRevision(o), validation.WarningsForControllerRevision(o)
 	default:
-		return field.ErrorList{field.NotSupported(field.NewPath("kind"), kind,
-			[]string{"CompositeController", "DecoratorController", "ControllerRevision"})}, nil
+		return field.ErrorList{field.NotSupported(field.NewPath("kind"), kind, manifestKinds())}, nil
 	}
 	versioned, err := l.scheme.ConvertToVersion(object, v1alpha1.SchemeGroupVersion)
 	if err != nil {

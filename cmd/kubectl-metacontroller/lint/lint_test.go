@@ -27,13 +27,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/scaffold"
 )
 
 // run runs the command.
 func run(t *testing.T, in string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	cmd := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &out})
+	cmd := NewCommand(genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &out}, scaffold.Served)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(t.Context())
@@ -55,7 +57,7 @@ func TestTheServersCorpora(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			linter := newLinter()
+			linter := newLinter(scaffold.Served)
 			for i, document := range strings.Split(string(text), "\n---\n") {
 				var want []string
 				for line := range strings.Lines(document) {
@@ -143,7 +145,30 @@ func TestWhatIsPrinted(t *testing.T) {
 		},
 		"no YAML": {"{", []string{"-f", "-"}, "-:1: error: error converting YAML to JSON", "1 error"},
 		"a misspelled kind, in a folder of a folder": {
-			"", []string{"-R", "-f", filepath.Join(folder, "wrong")}, `controller.json:1: error: CompositController/web: no kind "CompositController"`, "1 error",
+			"", []string{"-R", "-f", filepath.Join(folder, "wrong")}, `controller.json:1: error: CompositController/web: unknown kind CompositController: did you mean CompositeController?`, "1 error",
+		},
+		"a kind that is far from all": {
+			strings.Replace(right, "kind: CompositeController", "kind: Website", 1), []string{"-f", "-"},
+			"unknown kind Website: use one of CompositeController, DecoratorController, ControllerRevision", "1 error",
+		},
+		"another version": {
+			strings.Replace(right, "k8s.io/v1alpha1", "k8s.io/v1", 1), []string{"-f", "-"},
+			"unknown version metacontroller.k8s.io/v1: did you mean metacontroller.k8s.io/v1alpha1?", "1 error",
+		},
+		"an account by its name": {
+			strings.Replace(right, "generateSelector: true", "serviceAccountRef: website", 1), []string{"-f", "-"},
+			`spec.serviceAccountRef: Invalid value: "website": must be {namespace: NAMESPACE, name: NAME}`, "1 error",
+		},
+		"a singular": {
+			strings.Replace(right, "v1, resource: configmaps", "apps/v1, resource: deployment", 1), []string{"-f", "-"},
+			"warning: CompositeController/web: spec.childResources[0]: Kubernetes does not serve deployment in apps/v1: did you mean deployments in apps/v1?\n", "",
+		},
+		"a version of other kinds": {
+			strings.Replace(right, "resource: configmaps", "resource: deployments", 1), []string{"-f", "-"},
+			"spec.childResources[0]: Kubernetes does not serve deployments in v1: did you mean deployments in apps/v1?\n", "",
+		},
+		"a name of Kubernetes in another group": {
+			strings.Replace(right, "v1, resource: configmaps", "serving.knative.dev/v1, resource: services", 1), []string{"-f", "-"}, "0 warnings", "",
 		},
 		"a name that no object can have": {
 			strings.Replace(right, "name: web", "name: a/b", 1), []string{"-f", "-"}, "metadata.name: Invalid value: \"a/b\": a lowercase RFC 1123 subdomain", "1 error",
@@ -169,7 +194,7 @@ func TestWhatIsPrinted(t *testing.T) {
 		"one after the other, as JSON": {
 			`{"apiVersion": "v1", "kind": "ConfigMap"} {"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": "CompositController", "metadata": {"name": "web"}}`,
 			[]string{"-f", "-"},
-			`-:2: error: CompositController/web: no kind "CompositController"`, "1 error",
+			`-:2: error: CompositController/web: unknown kind CompositController: did you mean CompositeController?`, "1 error",
 		},
 		"as JSON": {wrong, []string{"-f", "-", "-o", "json"}, `"message": "spec.workers: Invalid value: 0`, "1 error"},
 	} {

@@ -47,7 +47,7 @@ func open(names []string, recursive bool, in io.Reader) ([]source, error) {
 			sources = append(sources, source{"-", text})
 			continue
 		}
-		files, err := filesOf(name, recursive)
+		files, err := Files(name, recursive)
 		if err != nil {
 			return nil, err
 		}
@@ -62,8 +62,8 @@ func open(names []string, recursive bool, in io.Reader) ([]source, error) {
 	return sources, nil
 }
 
-// filesOf returns a file itself, and the files of a folder that hold manifests by their name.
-func filesOf(name string, recursive bool) ([]string, error) {
+// Files returns a file itself, and the files of a folder, with recursive of the folders in it, too, that hold manifests by their name.
+func Files(name string, recursive bool) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, fmt.Errorf("reading manifests: %w", err)

@@ -27,30 +27,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
-// candidate reads the one controller object of a file, which may hold other objects, too. The server decides whether it is right.
+// candidate reads the one controller object of a file or a folder, which may hold other objects, too. The server decides whether it is right.
 func candidate(filename string, in io.Reader) (object controllerobject.Object, body *runtime.RawExtension, err error) {
-	var text []byte
-	if filename == "-" {
-		text, err = io.ReadAll(in)
-	} else {
-		text, err = os.ReadFile(filename)
-	}
-	if err != nil {
-		return object, nil, fmt.Errorf("reading the definition: %w", err)
+	files := []string{filename}
+	if filename != "-" {
+		if files, err = lint.Files(filename, true); err != nil {
+			return object, nil, fmt.Errorf("reading the definition: %w", err)
+		}
 	}
 	var definitions []definition
-	documents, err := controllerobject.Documents(bytes.NewReader(text))
-	if err != nil {
-		return object, nil, fmt.Errorf("reading %s: %w", filename, err)
-	}
-	for _, document := range documents {
-		found, err := controllersOf(document)
+	for _, file := range files {
+		found, err := definitionsIn(file, in)
 		if err != nil {
-			return object, nil, fmt.Errorf("reading %s: %w: see 'kubectl metacontroller lint -f %s'", filename, err, filename)
+			return object, nil, err
 		}
 		definitions = append(definitions, found...)
 	}
@@ -62,6 +56,31 @@ func candidate(filename string, in io.Reader) (object controllerobject.Object, b
 	}
 	return object, nil, fmt.Errorf("%s holds %s and %s: a plan has one candidate; put them into files of their own",
 		filename, definitions[0].object.Argument(), definitions[1].object.Argument())
+}
+
+// definitionsIn reads the controller objects of a file.
+func definitionsIn(filename string, in io.Reader) (definitions []definition, err error) {
+	var text []byte
+	if filename == "-" {
+		text, err = io.ReadAll(in)
+	} else {
+		text, err = os.ReadFile(filename)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the definition: %w", err)
+	}
+	documents, err := controllerobject.Documents(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", filename, err)
+	}
+	for _, document := range documents {
+		found, err := controllersOf(document)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w: see 'kubectl metacontroller lint -f %s'", filename, err, filename)
+		}
+		definitions = append(definitions, found...)
+	}
+	return definitions, nil
 }
 
 // definition is a controller object as it was read, and as it was written.

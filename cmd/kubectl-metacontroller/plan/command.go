@@ -100,7 +100,7 @@ Parents that you may not get are left out, which is said on the error stream.`,
 	o.flags.Add(cmd.Flags())
 	o.output.Add(cmd.Flags())
 	cmd.Flags().StringVar(&o.hook, "hook", "", "address of the hooks of the definition in the file, such as http://localhost:8080; their paths are kept")
-	cmd.Flags().StringVarP(&o.filename, "filename", "f", "", "file with a definition in place of the stored one; - for the standard input")
+	cmd.Flags().StringVarP(&o.filename, "filename", "f", "", "file or folder with a definition in place of the stored one; - for the standard input")
 	return exitstatus.Compares(cmd)
 }
 

@@ -375,6 +375,9 @@ func TestTheHooksOfACandidateAreCalledWhereTheyAre(t *testing.T) {
 			}
 		})
 	}
+	if printed, err := connectiontest.Run(t, NewCommand, connectiontest.Documents{}, "-f", filepath.Dir(file), "--hook=x", "cc/other"); err == nil || !strings.Contains(err.Error(), "--hook") {
+		t.Errorf("a folder is not read as its file is: printed %q, error %v", printed, err)
+	}
 	for what, args := range map[string][]string{"no address": {"-f", file, "--hook=localhost:8080"}, "no file": {"cc/web", "--hook=http://localhost:8080"}} {
 		if _, err := connectiontest.Run(t, NewCommand, connectiontest.Documents{}, args...); err == nil || !strings.HasPrefix(err.Error(), "--hook") {
 			t.Errorf("%s: got %v", what, err)

@@ -25,6 +25,7 @@ import (
 	"io/fs"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
@@ -47,9 +48,9 @@ type language struct {
 	Name string
 	// Run and Test are commands, in the folder of the project.
 	Run, Test string
-	// Hook is the file in which the hook is.
-	Hook   string
-	syntax syntax
+	// Hook is the file in which the hook is, and Main the one that serves it.
+	Hook, Main string
+	syntax     syntax
 	// module is the folder of package artifacts that is copied, and Module where it is copied to.
 	module, Module string
 }
@@ -57,15 +58,15 @@ type language struct {
 func languages() map[string]language {
 	return map[string]language{
 		"python": {
-			Name: "python", Run: "python3 hook.py", Test: "python3 -m unittest", Hook: "hook.py",
+			Name: "python", Run: "python3 hook.py", Test: "python3 -m unittest", Hook: "hook.py", Main: "hook.py",
 			syntax: syntax{object: "", list: "[", indent: "    "}, module: "sdk/python/metacontroller_hook", Module: "metacontroller_hook",
 		},
 		"javascript": {
-			Name: "javascript", Run: "node main.js", Test: "node --test", Hook: "hook.js",
+			Name: "javascript", Run: "node main.js", Test: "node --test", Hook: "hook.js", Main: "main.js",
 			syntax: syntax{object: "", list: "[", indent: "  ", bare: true}, module: "sdk/javascript", Module: "metacontroller-hook",
 		},
 		"go": {
-			Name: "go", Run: "go run .", Test: "go test ./...", Hook: "hook.go",
+			Name: "go", Run: "go run .", Test: "go test ./...", Hook: "hook.go", Main: "main.go",
 			syntax: syntax{object: "map[string]any", list: "[]any{", indent: "\t"}, module: "sdk/go/metacontroller", Module: "metacontroller",
 		},
 	}
@@ -109,6 +110,14 @@ type project struct {
 	Language  language
 	// Folder is where it was written.
 	Folder string
+}
+
+// Path is that of the folder for a shell, wherever a command goes from there.
+func (p *project) Path() string {
+	if filepath.IsAbs(p.Folder) {
+		return p.Folder
+	}
+	return "$PWD/" + filepath.ToSlash(p.Folder)
 }
 
 // complete makes whole objects of the desired state of the children. What a child of a decorator selects are the Pods of the parent, if it has

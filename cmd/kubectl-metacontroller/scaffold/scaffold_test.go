@@ -85,7 +85,7 @@ func TestEveryFolderWorks(t *testing.T) {
 					t.Errorf("%s: %v\n%s", l.Test, err, output)
 				}
 				var out bytes.Buffer
-				linting := lint.NewCommand(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+				linting := lint.NewCommand(genericiooptions.IOStreams{Out: &out, ErrOut: &out}, Served)
 				linting.SetArgs([]string{"-f", filepath.Join(folder, "manifests", "base")})
 				if err := linting.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "0 warnings in 1 object") {
 					t.Errorf("lint: %v\n%s", err, out.String())
@@ -342,6 +342,31 @@ func TestTheProgramOfAHookIsBuiltInAFolderOfItsOwn(t *testing.T) {
 	for _, want := range []string{"WORKDIR /source\n", " -o /built/home .\n", "COPY --from=build /built/home /home\n", `ENTRYPOINT ["/home"]`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// What others serve in groups of their own is not known.
+func TestWhatOfKubernetesIsMeant(t *testing.T) {
+	for argument, want := range map[string]string{
+		"apps/v1 deployments": "apps/v1 deployments", "apps/v1 deployment": "apps/v1 deployments", "v1 Deployment": "apps/v1 deployments", "v1 pods": "v1 pods",
+		"v1 websites": "", "serving.knative.dev/v1 services": "", "batch/v1beta1 cronjobs": "",
+	} {
+		version, name, _ := strings.Cut(argument, " ")
+		if got := strings.Join(Served(version, name), ", "); got != want {
+			t.Errorf("%s: got %q, want %q", argument, got, want)
+		}
+	}
+}
+
+// The folder may be any; the command is for a clone elsewhere.
+func TestHowItIsRunOnAControlPlaneOfItsOwn(t *testing.T) {
+	for folder, want := range map[string]string{
+		"site": `make -C CLONE run HOOK="$PWD/site/main.js" CONTROLLER="$PWD/site"`, "/tmp/site": `make -C CLONE run HOOK="/tmp/site/main.js" CONTROLLER="/tmp/site"`,
+	} {
+		p := &project{Name: "site", Folder: folder, Language: languages()["javascript"]}
+		if text, err := p.render("templates/next.txt"); err != nil || !strings.Contains(string(text), "\n  "+want+"\n") {
+			t.Errorf("%s: got %s, error %v", folder, text, err)
 		}
 	}
 }

@@ -1,0 +1,117 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
+// manifestKinds are the kinds of the group that manifests are of.
+func manifestKinds() []string {
+	return []string{"CompositeController", "DecoratorController", "ControllerRevision"}
+}
+
+// unknown says what is wrong with an object of the group whose version or kind there is not.
+func unknown(text []byte, kind string) string {
+	var head header
+	_ = yaml.Unmarshal(text, &head) // It was read before.
+	if version := v1alpha1.SchemeGroupVersion.String(); head.APIVersion != version {
+		return fmt.Sprintf("unknown version %s: did you mean %s?", head.APIVersion, version)
+	}
+	if near := nearest(kind, manifestKinds()); near != "" {
+		return fmt.Sprintf("unknown kind %s: did you mean %s?", kind, near)
+	}
+	return fmt.Sprintf("unknown kind %s: use one of %s", kind, strings.Join(manifestKinds(), ", "))
+}
+
+// nearest returns the word that differs least from another one, and nothing if none is like it.
+func nearest(word string, words []string) string {
+	best, least := "", len(word)/3+1
+	for _, w := range words {
+		if d := distance(strings.ToLower(word), strings.ToLower(w)); d < least {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+// distance is how many letters have to be added, taken away or replaced.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal, row[j+1] = row[j+1], min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// Kinds returns which resources of Kubernetes are meant by a name in an API version, each as "apps/v1 deployments", and none for an API version that
+// is not of Kubernetes.
+type Kinds func(apiVersion, name string) []string
+
+// composite warns of kinds of Kubernetes that a CompositeController names as no cluster serves them.
+func (k Kinds) composite(c *metacontroller.CompositeController) []string {
+	spec := field.NewPath("spec")
+	warnings := k.warning(spec.Child("parentResource"), c.Spec.ParentResource.APIVersion, c.Spec.ParentResource.Resource)
+	for i := range c.Spec.ChildResources {
+		rule := &c.Spec.ChildResources[i]
+		warnings = append(warnings, k.warning(spec.Child("childResources").Index(i), rule.APIVersion, rule.Resource)...)
+	}
+	return warnings
+}
+
+// decorator is composite for a DecoratorController.
+func (k Kinds) decorator(d *metacontroller.DecoratorController) []string {
+	var warnings []string
+	spec := field.NewPath("spec")
+	for i := range d.Spec.Resources {
+		rule := &d.Spec.Resources[i]
+		warnings = append(warnings, k.warning(spec.Child("resources").Index(i), rule.APIVersion, rule.Resource)...)
+	}
+	for i := range d.Spec.Attachments {
+		rule := &d.Spec.Attachments[i]
+		warnings = append(warnings, k.warning(spec.Child("attachments").Index(i), rule.APIVersion, rule.Resource)...)
+	}
+	return warnings
+}
+
+func (k Kinds) warning(path *field.Path, apiVersion, resource string) []string {
+	served := k(apiVersion, resource)
+	if len(served) == 0 || slices.Contains(served, apiVersion+" "+resource) {
+		return nil
+	}
+	meant := strings.Fields(served[0])
+	return []string{fmt.Sprintf("%s: Kubernetes does not serve %s in %s: did you mean %s in %s?", path, resource, apiVersion, meant[1], meant[0])}
+}
