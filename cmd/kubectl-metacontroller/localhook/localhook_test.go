@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -526,5 +527,21 @@ func TestWhatIsIgnored(t *testing.T) {
 		if got := Ignores(path); got != want {
 			t.Errorf("%s: it is ignored: %t, want %t", path, got, want)
 		}
+	}
+}
+
+// Without --hook, the usual port may be that of another hook, such as one that make run started.
+func TestAHookIsStartedAtAFreePort(t *testing.T) {
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "localhost:8080")
+	if err == nil { // Else another program listens there, which is as well.
+		t.Cleanup(func() { _ = listener.Close() })
+	}
+	var got []byte
+	err = flagsOf(t, "--exec", "python3 hook.py", "--directory", hookFolder(t)).Run(t.Context(), os.Stderr, func(ctx context.Context, h *Hook) (err error) {
+		got, err = h.Call(ctx, Sync, []byte(`{}`))
+		return err
+	})
+	if err != nil || string(got) != `{"n": 1}` {
+		t.Errorf("got %s, %v", got, err)
 	}
 }

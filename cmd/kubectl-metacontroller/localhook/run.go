@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 
@@ -38,12 +39,16 @@ type Flags struct {
 	hooks           []string
 	exec, directory string
 	watch           bool
+	// named tells whether an address was named, and is nil if no command line was read.
+	named func() bool
 }
 
 // Add adds the flags to those of a command. Without a default, no hook is called unless one is given.
 func (f *Flags) Add(flags *pflag.FlagSet, byDefault ...string) {
 	flags.StringArrayVar(&f.hooks, "hook", byDefault, "address of the sync hook; HOOK=URL for another hook, if that is not beside it")
-	flags.StringVar(&f.exec, "exec", "", "command that starts the hook, such as 'python3 hook.py'; it gets the port in the environment variable PORT, and the host in HOST")
+	f.named = func() bool { return flags.Changed("hook") }
+	flags.StringVar(&f.exec, "exec", "", "command that starts the hook, such as 'python3 hook.py'; it gets the port in the environment variable PORT, and the host in HOST; "+
+		"without --hook a free port, if 8080 is not")
 	flags.StringVar(&f.directory, "directory", ".", "folder of the hook, in which it is started")
 }
 
@@ -63,6 +68,9 @@ func (f *Flags) Run(ctx context.Context, errOut io.Writer, use func(context.Cont
 		hooks = []string{DefaultHook}
 	}
 	h, err := New(hooks)
+	if err == nil && f.exec != "" && f.named != nil && !f.named() && listens(ctx, h.first()) {
+		h, err = onFreePort(ctx) // Another one runs there, such as that of make run.
+	}
 	if err != nil {
 		return err
 	}
@@ -76,6 +84,19 @@ func (f *Flags) Run(ctx context.Context, errOut io.Writer, use func(context.Cont
 	}
 	err = f.untilTheEnd(ctx, h, w, errOut, use)
 	return errors.Join(err, w.Close())
+}
+
+// onFreePort returns a hook at a free port of this machine. A program that is started finds the port in its environment.
+func onFreePort(ctx context.Context) (*Hook, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "localhost:0")
+	if err != nil {
+		return nil, fmt.Errorf("looking for a free port: %w: name one with --hook", err)
+	}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err := errors.Join(err, listener.Close()); err != nil {
+		return nil, fmt.Errorf("looking for a free port: %w: name one with --hook", err)
+	}
+	return New([]string{"http://localhost:" + port + "/sync"})
 }
 
 // once uses the hook, and ends it. If it is to be started, started is called when it listens, or has ended.

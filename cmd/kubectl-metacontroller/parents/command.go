@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -100,6 +101,11 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	object, selected, client, err := o.flags.Open(ctx, c, args)
 	if err != nil {
 		return err
+	}
+	for _, state := range states {
+		if strings.EqualFold(o.state, state) {
+			o.state = state
+		}
 	}
 	asked := selected.ParentOptions()
 	asked.State = o.state

@@ -187,3 +187,19 @@ func TestTimesThatAreAheadAreNow(t *testing.T) {
 		t.Errorf("error %v, printed %q", err, out.String())
 	}
 }
+
+// It is typed, and the server knows it in one form alone.
+func TestAStateMayBeWrittenInAnyCase(t *testing.T) {
+	for state, want := range map[string]string{"failing": "Failing", "HELD": "Held", "Synced": "Synced", "other": "other"} {
+		var got string
+		asked := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/parents") {
+				got = r.URL.Query().Get("state")
+			}
+			cluster.ServeHTTP(w, r)
+		})
+		if printed, err := connectiontest.Run(t, NewCommand, asked, "dc/labels", "--all", "--state", state); err != nil || got != want {
+			t.Errorf("%s: asked for %q, want %q; printed %q, error %v", state, got, want, printed, err)
+		}
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -68,6 +69,9 @@ Values of Secrets are hidden in requests, also from a hook on this machine; what
 func (o *recordOptions) run(ctx context.Context, c *connection.Connection, args []string) error {
 	if o.folder == "" {
 		return fmt.Errorf("name a folder: %s record %s -o testdata", connection.Program, args[0])
+	}
+	if slices.Contains([]string{"json", "yaml", "wide", "name"}, o.folder) {
+		return fmt.Errorf("-o names the folder to write to, and what is recorded is JSON: write -o testdata; or -o ./%s for a folder of that name", o.folder)
 	}
 	object, selected, client, err := o.flags.Open(ctx, c, args)
 	if err != nil {

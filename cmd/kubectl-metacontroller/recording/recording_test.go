@@ -355,3 +355,12 @@ func TestAPairIsReplacedAsAWhole(t *testing.T) {
 		t.Errorf("got %s, %v, want the former pair", pairs, err)
 	}
 }
+
+// Who takes -o for a format gets no folder of that name.
+func TestAFormatIsNoFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	printed, err := connectiontest.Run(t, NewRecordCommand, connectiontest.Documents{}, "cc/website", "-o", "json")
+	if err == nil || !strings.Contains(err.Error(), "write -o testdata") {
+		t.Errorf("printed %q, error %v", printed, err)
+	}
+}

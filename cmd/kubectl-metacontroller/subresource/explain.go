@@ -19,6 +19,7 @@ package subresource
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,8 @@ func (c *Client) explain(err error, verb, subresource string) error {
 	case apierrors.IsNotFound(err) && elsewhere:
 		return fmt.Errorf("the server has no subresource %s of controllers: it is older than this plugin; compare them with '%s version'",
 			subresource, connection.Program)
+	case subresource == "rollback" && strings.Contains(err.Error(), "updated by a rolling method"):
+		return fmt.Errorf("%w: set a rolling updateStrategy.method, or write the old fields back", err)
 	case apierrors.IsNotFound(err) && isOf(err, "controllerrevisions"):
 		return fmt.Errorf("%w: list those that there are with 'kubectl get controllerrevisions.metacontroller.k8s.io --all-namespaces'", err)
 	case apierrors.IsNotFound(err):

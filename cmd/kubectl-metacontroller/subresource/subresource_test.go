@@ -72,6 +72,10 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 	if got := c.explain(apierrors.NewTimeoutError("look at the parent", 0), "create", "rollback"); strings.Contains(got.Error(), "its hook") {
 		t.Errorf("a rollback calls no hook: %v", got)
 	}
+	nothing := apierrors.NewNotFound(schema.GroupResource{Resource: "controllerrevisions"}, "no kind of children is updated by a rolling method")
+	if got := c.explain(nothing, "create", "rollback"); !strings.Contains(got.Error(), "set a rolling updateStrategy.method, or write the old fields back") {
+		t.Errorf("nothing rolls: %v", got)
+	}
 	if err := c.explain(nil, "create", "plan"); err != nil {
 		t.Errorf("no error: %v", err)
 	}

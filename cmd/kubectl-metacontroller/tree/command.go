@@ -157,7 +157,7 @@ func get(ctx context.Context, c *connection.Connection, client dynamic.Interface
 			}
 		}
 		resource = client.Resource(mapping.Resource).Namespace(namespace)
-		where = " -n " + namespace
+		where = " -A"
 	}
 	parent, err := resource.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -338,3 +338,11 @@ func TestNamesMayHaveANamespace(t *testing.T) {
 		})
 	}
 }
+
+// It may be in another namespace.
+func TestAnObjectThatIsNotThereIsLookedForEverywhere(t *testing.T) {
+	printed, err := connectiontest.Run(t, NewCommand, deployment(), "deployment/other")
+	if err == nil || !strings.Contains(err.Error(), "list those that there are with 'kubectl get deployments.apps -A'") {
+		t.Errorf("printed %q, error %v", printed, err)
+	}
+}
