@@ -37,7 +37,8 @@ func TestWrongCommandLinesSayWhereToLook(t *testing.T) {
 		"no controller":      {[]string{"pause"}, "name a controller: list those that there are with 'kubectl metacontroller status'", "kubectl metacontroller pause --help"},
 		"of several words":   {[]string{"parents"}, "name a controller: list those", "kubectl metacontroller parents --help"},
 		"no parent": {
-			[]string{"explain-loop", "cc", "web"}, "name a parent as NAMESPACE/PARENT: list those that there are with 'kubectl metacontroller parents cc/web --all'",
+			[]string{"explain-loop", "cc", "web"},
+			"name a parent as NAMESPACE/PARENT: list those that there are with 'kubectl metacontroller parents cc/web --all'",
 			"kubectl metacontroller explain-loop --help",
 		},
 		"nothing to write":    {[]string{"init"}, "name the controller to write: kubectl metacontroller init NAME --parent", "kubectl metacontroller init --help"},

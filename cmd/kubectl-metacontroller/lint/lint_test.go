@@ -148,23 +148,28 @@ func TestWhatIsPrinted(t *testing.T) {
 			"", []string{"-R", "-f", filepath.Join(folder, "wrong")}, `controller.json:1: error: CompositController/web: unknown kind CompositController: did you mean CompositeController?`, "1 error",
 		},
 		"a kind that is far from all": {
-			strings.Replace(right, "kind: CompositeController", "kind: Website", 1), []string{"-f", "-"},
+			strings.Replace(right, "kind: CompositeController", "kind: Website", 1),
+			[]string{"-f", "-"},
 			"unknown kind Website: use one of CompositeController, DecoratorController, ControllerRevision", "1 error",
 		},
 		"another version": {
-			strings.Replace(right, "k8s.io/v1alpha1", "k8s.io/v1", 1), []string{"-f", "-"},
+			strings.Replace(right, "k8s.io/v1alpha1", "k8s.io/v1", 1),
+			[]string{"-f", "-"},
 			"unknown version metacontroller.k8s.io/v1: did you mean metacontroller.k8s.io/v1alpha1?", "1 error",
 		},
 		"an account by its name": {
-			strings.Replace(right, "generateSelector: true", "serviceAccountRef: website", 1), []string{"-f", "-"},
+			strings.Replace(right, "generateSelector: true", "serviceAccountRef: website", 1),
+			[]string{"-f", "-"},
 			`spec.serviceAccountRef: Invalid value: "website": must be {namespace: NAMESPACE, name: NAME}`, "1 error",
 		},
 		"a singular": {
-			strings.Replace(right, "v1, resource: configmaps", "apps/v1, resource: deployment", 1), []string{"-f", "-"},
+			strings.Replace(right, "v1, resource: configmaps", "apps/v1, resource: deployment", 1),
+			[]string{"-f", "-"},
 			"warning: CompositeController/web: spec.childResources[0]: Kubernetes does not serve deployment in apps/v1: did you mean deployments in apps/v1?\n", "",
 		},
 		"a version of other kinds": {
-			strings.Replace(right, "resource: configmaps", "resource: deployments", 1), []string{"-f", "-"},
+			strings.Replace(right, "resource: configmaps", "resource: deployments", 1),
+			[]string{"-f", "-"},
 			"spec.childResources[0]: Kubernetes does not serve deployments in v1: did you mean deployments in apps/v1?\n", "",
 		},
 		"a name of Kubernetes in another group": {

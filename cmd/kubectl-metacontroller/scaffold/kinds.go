@@ -123,7 +123,7 @@ func Served(apiVersion, name string) []string {
 	for _, k := range knownKinds() {
 		version := strings.TrimPrefix(k.Group+"/"+k.Version, "/")
 		theirs = theirs || version == apiVersion
-		if lower := strings.ToLower(name); lower == k.Resource || lower == strings.ToLower(k.Kind) {
+		if strings.EqualFold(name, k.Resource) || strings.EqualFold(name, k.Kind) {
 			served = append(served, version+" "+k.Resource)
 		}
 	}
