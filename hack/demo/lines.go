@@ -117,7 +117,11 @@ func (p *prefixed) tellRepeated() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.repeated > 0 {
-		_ = p.print(fmt.Sprintf("%s: the same %s", p.exception, counted(p.repeated, "time"))) // Nobody would read the error.
+		times := "again"
+		if p.repeated > 1 {
+			times = fmt.Sprintf("%d times", p.repeated)
+		}
+		_ = p.print(fmt.Sprintf("%s: the same %s", p.exception, times)) // Nobody would read the error.
 		p.repeated = 0
 	}
 }

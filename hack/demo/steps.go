@@ -73,7 +73,7 @@ func (s *stage) startControlPlane(ctx context.Context) error {
 	}
 	description, err := controlPlane.Line(ctx)
 	if err != nil {
-		return fmt.Errorf("%w%s", err, reason(controlPlane.Tail(logLines)))
+		return fmt.Errorf("%w%s", err, reason(controlPlane.Tail(reasonLines)))
 	}
 	if err := json.Unmarshal([]byte(description), &s.cluster); err != nil {
 		return fmt.Errorf("reading the control plane's description of itself: %w", err)
@@ -81,9 +81,12 @@ func (s *stage) startControlPlane(ctx context.Context) error {
 	return nil
 }
 
-// reason returns what the control plane's program says at the end of its log about why it ended, such as which component is not ready.
+// reasonLines is how many lines the control plane's program may print after the reason: the logs of the component that is not ready.
+const reasonLines = 200
+
+// reason returns what the control plane's program says in its log about why it ended, such as which component is not ready.
 func reason(log string) string {
-	place := strings.LastIndex(log, "\ncontrolplane: ")
+	place := strings.Index(log, "\ncontrolplane: ")
 	if place < 0 {
 		return ""
 	}
