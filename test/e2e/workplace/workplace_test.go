@@ -199,7 +199,7 @@ func ownHook(t *testing.T, c *cluster.Cluster, demo string) {
 		})
 	}
 	await("FIRST")
-	for _, want := range []string{"Service notes is left out: the hook runs on this machine", "kubectl metacontroller init website", "CompositeController notes is ready."} {
+	for _, want := range []string{"Service notes is left out: the hook runs on this machine", "kubectl metacontroller syncs cc/notes --all", "CompositeController notes is ready."} {
 		printed(want)
 	}
 
