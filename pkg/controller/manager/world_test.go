@@ -438,7 +438,8 @@ func (w *world) shows(condition string) string {
 func (w *world) wantShows(condition string, parts ...string) {
 	w.t.Helper()
 	lacks := func(part string) bool { return !strings.Contains(w.shows(condition), part) }
-	for n := 0; n < 20 && slices.ContainsFunc(parts, lacks); n++ {
+	// A status is published two seconds after the one before, and by rounding a moment later.
+	for n := 0; n < 50 && slices.ContainsFunc(parts, lacks); n++ {
 		after(100 * time.Millisecond)
 	}
 	got := w.shows(condition)
