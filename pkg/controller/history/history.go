@@ -29,8 +29,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
-// lookBack is how many former syncs of a parent are looked at to find out whether a field was written before.
-const lookBack = 8
+// lookBack is how many former syncs of a parent that dealt with children are looked at to find out whether a field was written before, and farBack
+// among how many: between two of them, statuses of children may have caused many that did nothing.
+const lookBack, farBack = 8, 64
 
 // History has the syncs of one controller. It is safe for concurrent use; a nil history records nothing.
 type History struct {
@@ -145,7 +146,7 @@ func (h *History) Repeated(key parent.Key, step *plan.Step) bool {
 	return false
 }
 
-// former returns the last syncs of a parent that are looked at. They do not change any more.
+// former returns the last syncs of a parent that are looked at, the latest first. They do not change any more.
 func (h *History) former(key parent.Key) []*remembered {
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()
@@ -153,13 +154,19 @@ func (h *History) former(key parent.Key) []*remembered {
 	if !ok {
 		return nil
 	}
-	return slices.Clone(e.syncs[max(0, len(e.syncs)-lookBack):])
+	var found []*remembered
+	for _, s := range slices.Backward(e.syncs[max(0, len(e.syncs)-farBack):]) {
+		if len(s.Children) > 0 && len(found) < lookBack {
+			found = append(found, s)
+		}
+	}
+	return found
 }
 
 // written returns what the last of some syncs that changed a child at a place wrote there; zero if there is none, if it is not known whether it
 // was written, or if the child is another one since.
 func written(syncs []*remembered, key children.Key, path string) plan.Hash {
-	for _, s := range slices.Backward(syncs) {
+	for _, s := range syncs {
 		if hash, settled := s.wrote(key, path); settled {
 			return hash
 		}
