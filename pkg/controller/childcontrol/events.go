@@ -104,7 +104,7 @@ func (c *Control) recordEvents(
 	}
 	c.reportContested(ctx, key, parent, contested)
 	c.reportLeft(m, parent, p)
-	c.reportLarge(m, parent, p, outcomes)
+	c.reportLarge(m, parent, outcomes)
 	for i := range outcomes {
 		c.reportWarnings(m, parent, p, &outcomes[i])
 	}
@@ -259,7 +259,7 @@ func (c *Control) reportLeft(m *Memory, parent *object.Object, p plan.Plan) {
 }
 
 // reportLarge records, once for each parent and kind, which children are applied server-side although their rule merges them.
-func (c *Control) reportLarge(m *Memory, parent *object.Object, p plan.Plan, outcomes []plan.Outcome) {
+func (c *Control) reportLarge(m *Memory, parent *object.Object, outcomes []plan.Outcome) {
 	large := map[schema.GroupKind][]string{}
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Large && o.Written != nil {

@@ -450,7 +450,8 @@ func (p *Planner) Former(revisions []Revision, name string) (*Revision, error) {
 	if !found.Retired {
 		return &found, nil
 	}
-	parent, err := revisions[0].Parent, error(nil)
+	parent := revisions[0].Parent
+	var err error
 	if found.patch, err = decodePatch(found.Object); err == nil {
 		err = checkDigest((&unstructured.Unstructured{Object: parent}).GetUID(), found.Object.Name, found.patch)
 	}

@@ -301,7 +301,7 @@ func (s *scene) observe(t *testing.T, rules children.Rules, key children.Key) *o
 func (s *scene) sync(t *testing.T, in plan.Input) ([]plan.Outcome, error) {
 	t.Helper()
 	p, errPlan := plan.Make(in)
-	if again, _ := plan.Make(in); !reflect.DeepEqual(again, p) {
+	if again, _ := plan.Make(in); !reflect.DeepEqual(again, p) { //nolint:govet // Both have the errors of the same facts.
 		t.Errorf("two plans from one input: %+v and %+v", p, again)
 	}
 	outcomes, err := s.applier.Apply(t.Context(), p)
