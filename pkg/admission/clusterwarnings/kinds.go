@@ -183,7 +183,7 @@ func (s *served) nearest(ctx context.Context, gv schema.GroupVersion, resource s
 			continue
 		}
 		// Another version of the group comes first, then the group that is written most alike.
-		place, far := found+" in "+list.GroupVersion, distance(other.Group, gv.Group)
+		place, far := found+" in "+list.GroupVersion, Distance(other.Group, gv.Group)
 		if near == "" || far < least || far == least && place < near {
 			near, least = place, far
 		}
@@ -211,15 +211,15 @@ func alike(name string, resources []metav1.APIResource) string {
 	best, least := "", max(1, len(name)/4)
 	for i := range resources {
 		candidate := resources[i].Name
-		if d := distance(candidate, strings.ToLower(name)); d < least || d == least && (best == "" || candidate < best) {
+		if d := Distance(candidate, strings.ToLower(name)); d < least || d == least && (best == "" || candidate < best) {
 			best, least = candidate, d
 		}
 	}
 	return best
 }
 
-// distance is the number of letters to insert, delete or replace to get from one text to the other.
-func distance(a, b string) int {
+// Distance is the number of letters to insert, delete or replace to get from one text to the other.
+func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
