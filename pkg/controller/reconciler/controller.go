@@ -339,14 +339,11 @@ func (c *Controller) remembered() metrics.Remembered {
 		CustomizeResponses: c.customizer.Len(), EtagResponses: c.hooks.Remembered(), SyncedParents: c.history.Len(), Deletions: c.guard.Len(),
 		Obstacles: sums.blocked, Failing: c.queue.Remembered(), Finalizing: sums.finalizing, Rights: c.shared.Access.Len(),
 	}
+	one := map[bool]int{true: 1}
 	for _, each := range c.parents.all() {
 		records, more := each.children.Sizes()
 		r.Parents, r.Children = r.Parents+min(records, 1), r.Children+records
-		for count, remembered := range map[*int]bool{&r.Told: more, &r.Settling: each.settling.Known(), &r.OwnWrites: each.own.Pending()} {
-			if remembered {
-				*count++
-			}
-		}
+		r.Told, r.Settling, r.OwnWrites = r.Told+one[more], r.Settling+one[each.settling.Known()], r.OwnWrites+one[each.own.Pending()]
 	}
 	c.config.Kind.Count(&r)
 	return r

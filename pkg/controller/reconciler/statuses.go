@@ -204,18 +204,18 @@ func (c *Controller) send(ctx context.Context, key parent.Key, t client.Target, 
 		delete(changes.Status, observedGeneration)
 		return c.send(ctx, key, t, changes, o)
 	case len(unknown) > 0:
-		c.isPointless(key, c.standsFor(key, status, o, true))
+		c.notePointless(key, c.standsFor(key, status, o, true))
 		c.noticeUnknown(source, unknown, o)
 		changes.Status = nil
 		return changes.Write(ctx, api, t, o)
 	case written != nil && bytes.Equal(rawStatus(o), rawStatus(written)):
-		c.isPointless(key, c.standsFor(key, status, o, false))
+		c.notePointless(key, c.standsFor(key, status, o, false))
 	}
 	return written, err
 }
 
-// isPointless notes for which status a write has changed nothing.
-func (c *Controller) isPointless(key parent.Key, standsFor uint64) {
+// notePointless notes for which status a write has changed nothing.
+func (c *Controller) notePointless(key parent.Key, standsFor uint64) {
 	definition := c.shared.Cluster.Discovery.Definition(key.Resource())
 	c.parents.change(c.parents.of(key), func(r *record) { r.pointless, r.definition = standsFor, definition })
 }
