@@ -19,6 +19,7 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -39,7 +40,7 @@ import (
 )
 
 const (
-	// finalizeLimit is how long a finalize hook may take before people are told.
+	// finalizeLimit is how long a finalize hook may take, after the last child that went, before people are told.
 	finalizeLimit = time.Minute
 	// finalizeInterval is the least time between two looks at this.
 	finalizeInterval = 2 * time.Second
@@ -49,8 +50,10 @@ const (
 
 // finalization is about a parent that stays until the finalize hook returns "finalized": true.
 type finalization struct {
-	// since is when the first sync began that was to call the hook; zero if the parent is not being finalized.
+	// since is when the first sync began that was to call the hook, or later, when a child had gone; zero if the parent is not being finalized.
 	since time.Time
+	// left is the least number of children that were observed.
+	left int
 	// reported says that people were told that it takes long.
 	reported bool
 }
@@ -59,10 +62,20 @@ type finalization struct {
 func (p *parents) finalizes(r *record, now time.Time) (first bool) {
 	p.change(r, func(r *record) {
 		if first = r.since.IsZero(); first {
-			r.finalization = finalization{since: now}
+			r.finalization = finalization{since: now, left: math.MaxInt}
 		}
 	})
 	return first
+}
+
+// leaves notes how many children a parent has that may be being finalized. Time in which they become fewer is not lost: a hook may delete
+// thousands of them one by one. Those that are made again do not count a second time.
+func (p *parents) leaves(r *record, n int, now time.Time) {
+	p.change(r, func(r *record) {
+		if !r.since.IsZero() && n < r.left {
+			r.finalization = finalization{since: now, left: n}
+		}
+	})
 }
 
 // finalized notes that a parent is not being finalized.

@@ -66,6 +66,41 @@ func TestParentsThatAreFinalizedForLongAreReportedOnce(t *testing.T) {
 	}
 }
 
+// TestAParentWhoseChildrenGoOneByOneIsNotLate has a finalize hook delete children for as long as it takes.
+func TestAParentWhoseChildrenGoOneByOneIsNotLate(t *testing.T) {
+	var f parents
+	a, now := f.add(parent.Key{Name: "a"}), time.Now()
+	f.finalizes(a, now)
+	for _, step := range []struct {
+		reason         string
+		children       int
+		late, reported bool
+	}{
+		{"The first sync observes all.", 5, false, false},
+		{"One is gone.", 4, false, false},
+		{"Two are gone.", 2, false, false},
+		{"None is gone since.", 2, true, true},
+		{"They are made again.", 5, true, false},
+		{"These are gone, as before.", 2, true, false},
+		{"One is gone that was there all the time.", 1, false, false},
+		{"The last one stays.", 1, true, true},
+		{"The last one is gone.", 0, false, false},
+		{"The hook does not say that it is done.", 0, true, true},
+	} {
+		now = now.Add(finalizeLimit)
+		f.leaves(a, step.children, now)
+		n, _ := f.late(now)
+		if reported := f.report(now); n > 0 != step.late || len(reported) > 0 != step.reported {
+			t.Errorf("%d are late, %d are reported; want %t and %t: %s", n, len(reported), step.late, step.reported, step.reason)
+		}
+	}
+	f.finalized(a)
+	f.leaves(a, 0, now)
+	if _, lasts := f.lasts(a.key, now); lasts {
+		t.Error("a parent that is not being finalized is late, since it has no children")
+	}
+}
+
 // TestAParentBecomesLateDuringAPause has it known, though nothing but the time makes it so.
 func TestAParentBecomesLateDuringAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

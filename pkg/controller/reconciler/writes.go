@@ -266,6 +266,9 @@ func observe(ctx context.Context, s *Sync) error {
 	if s.Parent != nil && len(s.claims.written)+len(s.claims.reported) > 0 {
 		s.record.children.Claimed(s.claims.written, s.claims.reported, time.Now())
 	}
+	if err == nil && s.Parent != nil && s.preview == nil {
+		s.controller.parents.leaves(s.record, len(s.Observed), time.Now())
+	}
 	return err
 }
 

@@ -253,7 +253,8 @@ const (
 	ReasonFirstSync = "FirstSync"
 	// ReasonRollingUpdate says that children are being updated to the latest revision, a few at a time.
 	ReasonRollingUpdate = "RollingUpdate"
-	// ReasonFinalizing says that a finalize hook has not returned "finalized": true for more than a minute, or that the syncs which call it fail.
+	// ReasonFinalizing says that for more than a minute a finalize hook has not returned "finalized": true and no child has gone, or that the syncs
+	// which call it fail.
 	ReasonFinalizing = "Finalizing"
 	// ReasonResponsesDiffer says that a hook returns something else each time, although it is shown nothing new but what it returned.
 	ReasonResponsesDiffer = "ResponsesDiffer"
