@@ -21,14 +21,25 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	generatedopenapi "github.com/metacontroller/metacontroller-apiserver/pkg/generated/openapi"
 	registry "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller"
@@ -149,4 +160,93 @@ func filled(endpoints map[string]rest.Storage) healthz.HealthChecker {
 		once.Store(true)
 		return nil
 	})
+}
+
+var (
+	// Scheme holds the types of the group, and those that every API server answers with.
+	Scheme = newScheme()
+	// Codecs are the serializers of Scheme.
+	Codecs = serializer.NewCodecFactory(Scheme)
+)
+
+func newScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	// The generic server reads options such as ListOptions in this version.
+	unversioned := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(scheme, unversioned)
+	scheme.AddUnversionedTypes(unversioned,
+		&metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+	return scheme
+}
+
+// jsonOnly is what the group's endpoints speak: JSON and YAML.
+//
+// Protobuf is taken off, because the types do not implement it. The generic server would offer it all the same, and a
+// client that asks for it first, as the namespace controller does, would get errors instead of the next best
+// (kubernetes/kubernetes#86666).
+type jsonOnly struct {
+	runtime.NegotiatedSerializer
+}
+
+// SupportedMediaTypes are those of the wrapped serializer without protobuf.
+func (j jsonOnly) SupportedMediaTypes() []runtime.SerializerInfo {
+	return slices.DeleteFunc(slices.Clone(j.NegotiatedSerializer.SupportedMediaTypes()),
+		func(info runtime.SerializerInfo) bool { return info.MediaType == runtime.ContentTypeProtobuf })
+}
+
+// DecoderToVersion returns a decoder whose errors name the field.
+func (j jsonOnly) DecoderToVersion(d runtime.Decoder, gv runtime.GroupVersioner) runtime.Decoder {
+	return durationNaming{j.NegotiatedSerializer.DecoderToVersion(d, gv)}
+}
+
+const metricsPath = "/metrics"
+
+// serveProcessMetrics replaces /metrics by a handler that gathers the default Prometheus registry too.
+func serveProcessMetrics(s *genericapiserver.GenericAPIServer) {
+	mux := s.Handler.NonGoRestfulMux
+	if !slices.Contains(mux.ListedPaths(), metricsPath) {
+		return // switched off
+	}
+	mux.Unregister(metricsPath)
+	both := gatherers{legacyregistry.DefaultGatherer, prometheus.DefaultGatherer}
+	mux.Handle(metricsPath, promhttp.HandlerFor(both, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
+}
+
+// gatherers gathers from all; of metrics with the same name, those of the first count. Both registries describe the process
+// and the Go runtime.
+type gatherers []prometheus.Gatherer
+
+// Gather returns the metrics sorted by name.
+func (g gatherers) Gather() ([]*dto.MetricFamily, error) {
+	families := map[string]*dto.MetricFamily{}
+	var failed error
+	for _, gatherer := range g {
+		found, err := gatherer.Gather()
+		if err != nil && failed == nil {
+			failed = err
+		}
+		for _, family := range found {
+			if _, known := families[family.GetName()]; !known {
+				families[family.GetName()] = family
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(families), func(a, b *dto.MetricFamily) int {
+		return strings.Compare(a.GetName(), b.GetName())
+	}), failed
+}
+
+var disabledParts = metrics.NewGaugeVec(&metrics.GaugeOpts{
+	Name:           "metacontroller_apiserver_disabled_part",
+	Help:           "1 for each admission plugin, and API priority and fairness, that is off because the cluster does not serve or forbids what it needs.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"part"})
+
+var registerDisabledParts = sync.OnceFunc(func() { legacyregistry.MustRegister(disabledParts) })
+
+// ReportDisabled shows a part in the metrics as switched off.
+func ReportDisabled(part string) {
+	registerDisabledParts()
+	disabledParts.WithLabelValues(part).Set(1)
 }

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -136,3 +137,33 @@ const (
 	// Customize selects the other objects that a parent's sync is shown.
 	Customize Name = "customize"
 )
+
+// MaxDelay is the longest time after which a hook can be called again at its own wish: a longer resyncAfterSeconds or Retry-After
+// counts as this.
+const MaxDelay = 365 * 24 * time.Hour
+
+// A RejectedError says that the hook returned and that the response cannot be used. Nothing of it is applied. Another
+// call is of no use before the hook or its input changes.
+type RejectedError struct {
+	// Field is the place in the response, such as "children[2]" or "status". Empty: the response as a whole.
+	Field string
+	// Detail says what is wrong and, where that is not obvious, what to do.
+	Detail string
+}
+
+// Error returns one sentence without the name of the hook, which the caller knows.
+func (e *RejectedError) Error() string {
+	if e.Field == "" {
+		return e.Detail
+	}
+	return e.Field + ": " + e.Detail
+}
+
+// FailureReason returns Response, by which metrics count the error.
+func (*RejectedError) FailureReason() string { return "Response" }
+
+// IsRejected reports whether err is or wraps a [RejectedError].
+func IsRejected(err error) bool {
+	_, ok := errors.AsType[*RejectedError](err)
+	return ok
+}

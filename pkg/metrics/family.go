@@ -164,3 +164,237 @@ func (r *registry) Collect(ch chan<- prometheus.Metric) {
 		c.collect(ch)
 	}
 }
+
+// Reasons of errors for metacontroller_sync_errors_total, beside the reasons of API errors.
+const (
+	// ReasonHook is a hook that could not be called, or that responded with an error.
+	ReasonHook = "Hook"
+	// ReasonResponse is a response of a hook that cannot be used.
+	ReasonResponse = "Response"
+	// ReasonPanic is a panic that was recovered.
+	ReasonPanic = "Panic"
+	// ReasonOther is everything else.
+	ReasonOther = "Other"
+)
+
+// Reasons returns the values that the label reason can have.
+func Reasons() []string {
+	return []string{
+		ReasonHook, ReasonResponse, ReasonPanic, "AlreadyExists", "BadRequest", "Conflict", "Forbidden", "Invalid", "NotFound",
+		"Timeout", "TooManyRequests", "Unauthorized", "InternalError", "ServiceUnavailable", ReasonOther,
+	}
+}
+
+// labelName is the label of a controller in the families of client-go, labelController in ours.
+const (
+	labelName       = "name"
+	labelController = "controller"
+)
+
+// The families of workqueue_* are those of k8s.io/component-base/metrics/prometheus/workqueue, word by word.
+var (
+	queueBuckets = prometheus.ExponentialBuckets(10e-9, 10, 10)
+	queueDepth   = declare(Family{
+		Name: "workqueue_depth", Type: Gauge, Help: "[BETA] Current depth of workqueue", Labels: []string{labelName},
+	})
+	queueAdds = declare(Family{
+		Name: "workqueue_adds_total", Type: Counter, Help: "[BETA] Total number of adds handled by workqueue", Labels: []string{labelName},
+	})
+	queueDuration = declare(Family{
+		Name: "workqueue_queue_duration_seconds", Type: Histogram, Labels: []string{labelName}, Buckets: queueBuckets,
+		Help: "[BETA] How long in seconds an item stays in workqueue before being requested.",
+	})
+	workDuration = declare(Family{
+		Name: "workqueue_work_duration_seconds", Type: Histogram, Labels: []string{labelName}, Buckets: queueBuckets,
+		Help: "[BETA] How long in seconds processing an item from workqueue takes.",
+	})
+	unfinishedWork = declare(Family{
+		Name: "workqueue_unfinished_work_seconds", Type: Gauge, Labels: []string{labelName},
+		Help: "[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large " +
+			"values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
+	})
+	longestRunning = declare(Family{
+		Name: "workqueue_longest_running_processor_seconds", Type: Gauge, Labels: []string{labelName},
+		Help: "[BETA] How many seconds has the longest running processor for workqueue been running.",
+	})
+	queueRetries = declare(Family{
+		Name: "workqueue_retries_total", Type: Counter, Help: "[BETA] Total number of retries handled by workqueue", Labels: []string{labelName},
+	})
+)
+
+// The families of controllers.
+var (
+	controllerCondition = declare(Family{
+		Name: "metacontroller_controller_condition", Type: Gauge, Labels: []string{labelController, "condition", "status"},
+		Help: "1 for the status of each condition of a controller object, 0 for the others: what kubectl wait and kubectl describe show. " +
+			"A condition that the object does not have is absent.",
+		Values: map[string][]string{"condition": ConditionTypes, "status": {"True", "False", "Unknown"}},
+	})
+	queueKeys = declare(Family{
+		Name: "metacontroller_workqueue_keys", Type: Gauge, Labels: []string{labelController, "state"},
+		Help: "Parents in a controller's workqueue by state. A parent may be counted in several: queued by priority (live, " +
+			"retry, self_triggered, resync), queued again after its sync (again), being synced (processing), held back by " +
+			"expectations (held), in back-off or postponed (retrying), and with a time for its next resync (scheduled).",
+		Values: map[string][]string{"state": {
+			"live", "retry", "self_triggered", "resync", "again", "processing", "held", "retrying", "scheduled",
+		}},
+	})
+	syncs = declare(Family{
+		Name: "metacontroller_syncs_total", Type: Counter, Labels: []string{labelController, "result"},
+		Help:   "Syncs of parents by result.",
+		Values: map[string][]string{"result": {"success", "error", "waiting", "postponed"}},
+	})
+	syncDuration = declare(Family{
+		Name: "metacontroller_sync_duration_seconds", Type: Histogram, Labels: []string{labelController},
+		Help: "Duration of syncs of parents, including hook calls and writes.", Buckets: prometheus.ExponentialBuckets(.001, 4, 9),
+	})
+	syncErrors = declare(Family{
+		Name: "metacontroller_sync_errors_total", Type: Counter, Labels: []string{labelController, "reason"},
+		Help:   "Syncs that failed, by the reason of the error: that of the API server, or one of the engine.",
+		Values: map[string][]string{"reason": Reasons()},
+	})
+	parents = declare(Family{
+		Name: "metacontroller_parents", Type: Gauge, Labels: []string{labelController, "state"},
+		Help:   "Parents of a controller by the result of their last sync; ready are those that neither fail nor wait.",
+		Values: map[string][]string{"state": {"ready", "failing", "waiting", "postponed"}},
+	})
+	expectationsPending = declare(Family{
+		Name: "metacontroller_expectations_pending", Type: Gauge, Labels: []string{labelController},
+		Help: "Parents whose last writes the controller's caches do not show yet.",
+	})
+	remembered = declare(Family{
+		Name: "metacontroller_remembered", Type: Gauge, Labels: []string{labelController, "what"},
+		Help: "What a controller remembers between syncs: parents with records of children (parents), these records (children), " +
+			"responses of the customize hook (customize_responses), responses by their entity tags (etag_responses), own " +
+			"writes of parents whose events were not seen yet (own_writes), parents whose recent syncs are recorded (synced_parents), " +
+			"parents of which it is known whether they settle (settling), children whose deletion counts for the guard " +
+			"(deletions), parents whose children have names that other objects have (obstacles), parents that were told something that is told once " +
+			"(told), parents whose last syncs failed or ended with a conflict (failing), parents that wait for the finalize hook (finalizing), rights " +
+			"that were reviewed, needed or refused (rights), parents whose selectors are known (selectors), and revisions of which it is not known " +
+			"whether they were written (revisions).",
+		Values: map[string][]string{"what": {
+			"parents", "children", "customize_responses", "etag_responses", "own_writes", "synced_parents",
+			"settling", "deletions", "obstacles", "told", "failing", "finalizing", "rights", "selectors", "revisions",
+		}},
+	})
+)
+
+// The families of the process.
+var (
+	childWrites = declare(Family{
+		Name: "metacontroller_child_writes_total", Type: Counter, Labels: []string{"verb", "outcome"},
+		Help: "Requests that write children, by what they do and how they ended: accepted (written, or unchanged if there was " +
+			"nothing to do), refused (conflict, rejected), or without a response (error). A trial is a dry run, which changes nothing.",
+		Values: map[string][]string{
+			"verb":    {"create", "update", "apply", "delete", "trial"},
+			"outcome": {"written", "unchanged", "conflict", "rejected", "error"},
+		},
+	})
+	cacheObjects = declare(Family{
+		Name: "metacontroller_cache_objects", Type: Gauge, Labels: []string{"resource"},
+		Help: "Objects in the caches of the engine by resource.",
+	})
+	cacheBytes = declare(Family{
+		Name: "metacontroller_cache_bytes", Type: Gauge, Labels: []string{"resource"},
+		Help: "Size of the JSON of the objects in the caches of the engine by resource.",
+	})
+	requestBytes = declare(Family{
+		Name: "metacontroller_hook_request_bytes", Type: Gauge,
+		Help: "Bytes of requests that are being sent to hooks now, over all controllers.",
+	})
+	requestLimit = declare(Family{
+		Name: "metacontroller_hook_request_limit_bytes", Type: Gauge,
+		Help: "Bytes of requests that may be sent to hooks at once; hook calls wait above it.",
+	})
+	responseBytes = declare(Family{
+		Name: "metacontroller_hook_response_bytes", Type: Gauge,
+		Help: "Bytes of hook responses that are held now, over all controllers.",
+	})
+	responseLimit = declare(Family{
+		Name: "metacontroller_hook_response_limit_bytes", Type: Gauge,
+		Help: "Bytes of hook responses that may be held at once; hook calls wait above it.",
+	})
+	engineRunning = declare(Family{
+		Name: "metacontroller_engine_running", Type: Gauge,
+		Help: "1 while this process runs controllers, 0 while it waits to be elected or only serves the API.",
+	})
+	registrationMissing = declare(Family{
+		Name: "metacontroller_registration_missing", Type: Gauge,
+		Help: "1 while this process is to be registered at the cluster as its API server and is not, 0 otherwise.",
+	})
+	hiddenDefinitions = declare(Family{
+		Name: "metacontroller_hidden_definitions", Type: Gauge,
+		Help: "CustomResourceDefinitions of the API group that the cluster has while this process is registered in their place.",
+	})
+	servingCertificateEnd = declare(Family{
+		Name: "metacontroller_serving_certificate_expiration_timestamp_seconds", Type: Gauge,
+		Help: "When the certificate that this server serves expires, in seconds since 1970.",
+	})
+	panics = declare(Family{
+		Name: "metacontroller_panics_total", Type: Counter,
+		Help: "Panics of the engine that were recovered. Each is a bug; the log has its stack.",
+	})
+	eventsDropped = declare(Family{
+		Name: "metacontroller_events_dropped_total", Type: Counter, Labels: []string{"reason"},
+		Help: "Events that were not recorded: Normal ones above the budget of the process (budget), those above the limit for " +
+			"one kind of message about one object (limit), those that found too many waiting (queue), and those that could not " +
+			"be written (write).",
+		Values: map[string][]string{"reason": {"budget", "limit", "queue", "write"}},
+	})
+)
+
+// Labels of the metrics of hooks.
+const (
+	LabelURL            = "url"
+	LabelControllerName = "controller_name"
+	LabelControllerType = "controller_type"
+	LabelCode           = "code"
+	LabelMethod         = "method"
+	LabelEvent          = "event"
+)
+
+// HookVectors are the metrics of one kind of hook, under the names of docs/reference/contract.md#s19.2. Whoever makes a series
+// deletes it.
+type HookVectors struct {
+	// Requests has the labels code and method, Duration method, DNS and TLS event, all of them url and those of the controller.
+	Requests           *prometheus.CounterVec
+	Duration, DNS, TLS *prometheus.HistogramVec
+	InFlight           *prometheus.GaugeVec
+}
+
+// hookVectors are those of every kind of hook.
+var hookVectors = map[string]HookVectors{
+	"sync": declareHook("sync"), "finalize": declareHook("finalize"), "customize": declareHook("customize"),
+}
+
+// Hook returns the metrics of one kind of hook: sync, finalize or customize.
+func Hook(name string) HookVectors { return hookVectors[name] }
+
+func declareHook(hook string) HookVectors {
+	declared := func(t Type, name, help string, buckets []float64, more ...string) *Family {
+		return declare(Family{
+			Name: "metacontroller_" + hook + "_" + name, Type: t, Help: help, Buckets: buckets,
+			Labels: append([]string{LabelURL, LabelControllerName, LabelControllerType}, more...),
+		})
+	}
+	return HookVectors{
+		Requests: declared(Counter, "requests_total",
+			"Requests to the "+hook+" hook that got a response, by status code and method.", nil, LabelCode, LabelMethod).counterVec(),
+		Duration: declared(Histogram, "request_duration_histogram_seconds",
+			"Time from sending a request to the "+hook+" hook to the headers of its response.", prometheus.DefBuckets, LabelMethod).histogramVec(),
+		DNS: declared(Histogram, "dns_duration_histogram_seconds",
+			"Time from the start of a call of the "+hook+" hook to the events dns_start and dns_done.",
+			[]float64{.005, .01, .025, .05}, LabelEvent).histogramVec(),
+		TLS: declared(Histogram, "tls_duration_histogram_seconds",
+			"Time from the start of a call of the "+hook+" hook to the events tls_handshake_start and tls_handshake_done.",
+			[]float64{.05, .1, .25, .5}, LabelEvent).histogramVec(),
+		InFlight: declared(Gauge, "in_flight_requests",
+			"Requests to the "+hook+" hook that wait for a response.", nil).gaugeVec(),
+	}
+}
+
+func (v HookVectors) collect(ch chan<- prometheus.Metric) {
+	for _, c := range []prometheus.Collector{v.Requests, v.Duration, v.DNS, v.TLS, v.InFlight} {
+		c.Collect(ch)
+	}
+}

@@ -17,18 +17,28 @@ limitations under the License.
 package webhook
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
+	"net"
 	"net/http"
+	"net/url"
+	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
 	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/origin"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -208,4 +218,251 @@ func retryAfter(header string, now clock.PassiveClock) time.Duration {
 		return 0
 	}
 	return time.Duration(min(seconds, int64(hook.MaxDelay/time.Second))) * time.Second
+}
+
+// diagnose returns the cause of a failed call, the same text each time, and what to do about it.
+func diagnose(err error) (cause, advice string) {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // it repeats the URL, which may hold a password
+	}
+	for _, chapter := range []func(error) (string, string){diagnoseRefusal, diagnoseTLS, diagnoseNetwork, diagnoseHTTP} {
+		if cause, advice := chapter(err); cause != "" {
+			return cause, advice
+		}
+	}
+	return stable(err), ""
+}
+
+// diagnoseRefusal is about what this server does not do.
+func diagnoseRefusal(err error) (cause, advice string) {
+	if e, ok := errors.AsType[*destination.RefusedError](err); ok {
+		return e.Error(), e.Advice()
+	}
+	if e, ok := errors.AsType[*redirectError](err); ok {
+		return e.cause, e.advice
+	}
+	return "", ""
+}
+
+func diagnoseTLS(err error) (cause, advice string) {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "certificate signed by unknown authority", "set caBundle to the certificate authority of the hook"
+	}
+	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		if e.Reason == x509.Expired {
+			return expired(e), "renew the certificate of the hook, and compare the clocks"
+		}
+		return stable(e), "replace the certificate of the hook"
+	}
+	if e, ok := errors.AsType[x509.HostnameError](err); ok {
+		return stable(e), "add the host name to the certificate of the hook, or use a name that is in it"
+	}
+	if e, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return stable(e), "the hook does not speak TLS; use http, or give it a certificate"
+	}
+	// An alert of the other side has no type of its own.
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" {
+		return "remote error: " + stable(e.Err), adviceOnAlert(e.Err)
+	}
+	return "", ""
+}
+
+// expired says when the certificate is valid. The error's own text holds the time of the call.
+func expired(e x509.CertificateInvalidError) string {
+	const text = "certificate has expired or is not yet valid"
+	if e.Cert == nil {
+		return text
+	}
+	return fmt.Sprintf("%s: it is valid from %s to %s", text,
+		e.Cert.NotBefore.UTC().Format(time.RFC3339), e.Cert.NotAfter.UTC().Format(time.RFC3339))
+}
+
+func adviceOnAlert(err error) string {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "certificate required"), strings.Contains(text, "bad certificate"):
+		return "the hook demands a client certificate that it knows; set clientTLS"
+	case strings.Contains(text, "unknown certificate"), strings.Contains(text, "expired certificate"):
+		return "the hook does not accept the client certificate; correct the Secret of clientTLS"
+	default:
+		return "see the log of the hook for the reason"
+	}
+}
+
+func diagnoseNetwork(err error) (cause, advice string) {
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		if e.IsNotFound {
+			check := "check the name and namespace of the Service in the URL"
+			if !strings.Contains(e.Name, ".") {
+				check = "a name without a namespace is looked up in that of this server: write " + e.Name + ".NAMESPACE"
+			}
+			return "no such host " + e.Name, adviceOnName(check)
+		}
+		return "looking up " + e.Name + ": " + e.Err, adviceOnName("check the cluster's DNS")
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		if e, ok := errors.AsType[*net.OpError](err); ok {
+			if at, ok := e.Addr.(*net.TCPAddr); ok && at.IP.IsLoopback() {
+				return stable(err), "nothing listens there; start the hook"
+			}
+		}
+		return stable(err), "nothing listens there; check the Pods and the Service of the hook"
+	}
+	if errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH) {
+		return stable(err), "check the network and the NetworkPolicies between the server and the hook"
+	}
+	if closed(err) {
+		return "the hook closed the connection before its response was complete", "see the log of the hook for a crash"
+	}
+	return "", ""
+}
+
+// insideVariable is set by the kubelet in every container of a Pod.
+const insideVariable = "KUBERNETES_SERVICE_HOST"
+
+// adviceOnName returns advice on a name that cannot be resolved, which depends on where this server runs.
+func adviceOnName(inside string) string {
+	if os.Getenv(insideVariable) != "" {
+		return inside
+	}
+	return "this server runs outside of the cluster, where names of Services are not known; set webhook.url to an address that it reaches, " +
+		"or run it in the cluster"
+}
+
+func diagnoseHTTP(err error) (cause, advice string) {
+	switch text := err.Error(); {
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return text, "the hook does not speak TLS; use http, or give it a certificate"
+	case strings.Contains(text, `malformed HTTP response "\x15\x03`):
+		return "the port speaks TLS, and the URL begins with http", adviceOnTLS
+	case strings.Contains(text, "malformed HTTP"):
+		return "the response is not HTTP", "check the port, and whether the hook wants https"
+	case strings.Contains(text, "failed to parse Location header"):
+		return "the hook redirects to what is no URL", "correct the hook's redirects, or use the final address"
+	case strings.Contains(text, "malformed MIME header"), strings.Contains(text, "bad Content-Length"), strings.Contains(text, "transfer encoding"):
+		return "the headers of the response are malformed", "correct the headers that the hook returns"
+	case strings.Contains(text, "server response headers exceeded"), strings.Contains(text, "response header list larger than"):
+		return fmt.Sprintf("the headers of the response exceed %d bytes", maxHeaderBytes), "let the hook return fewer headers"
+	case strings.Contains(text, "stream error:"), strings.Contains(text, "server sent GOAWAY"):
+		return "the hook broke off its response (HTTP/2)", "see the log of the hook for a crash"
+	}
+	return "", ""
+}
+
+// stable returns the text of an error without local addresses, which differ from call to call. Events with the same text are
+// counted; events with different texts pile up.
+func stable(err error) string {
+	e, ok := errors.AsType[*net.OpError](err)
+	if !ok || e.Err == nil {
+		return err.Error()
+	}
+	text := e.Op
+	if e.Addr != nil {
+		text += " " + e.Addr.String()
+	}
+	return text + ": " + stable(e.Err)
+}
+
+// stage is how far a call has come. A timeout means something else at each.
+type stage int32
+
+const (
+	connecting stage = iota
+	queued
+	waiting
+	crowded
+	reading
+)
+
+// maxCause limits a cause, parts of which a hook may choose: its certificate, for example.
+const maxCause = 500
+
+// failure makes the error of a call that ended without a response. The call's context is ctx, and outer is the caller's. The error does not
+// show what is hidden.
+func (c *Client) failure(outer, ctx context.Context, reached stage, err error, hidden hidden) error {
+	e := &CallError{Hook: c.config.Hook, Endpoint: c.endpoint, Connected: reached != connecting && reached != queued, Err: err}
+	switch {
+	case outer.Err() != nil:
+		e.Err = context.Cause(outer)
+		e.Cause = "the call was stopped: " + e.Err.Error()
+	case ctx.Err() != nil, errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		// A dial that runs into the deadline may return before the context knows.
+		limit := c.config.timeout()
+		switch reached {
+		case connecting:
+			e.Cause = fmt.Sprintf("no connection within %s", limit)
+			e.Advice = "check the Pods and the Service of the hook, and the NetworkPolicies"
+		case queued:
+			e.NoRoom = true
+			e.Cause = fmt.Sprintf("no room for the request within %s beside those of other calls", limit)
+			e.Advice = "raise --hook-request-budget of the server, or let the hooks read their requests faster"
+		case waiting:
+			e.Cause = fmt.Sprintf("connected, but no response within %s", limit)
+			e.Advice = "make the hook faster, or raise its timeout"
+		case crowded:
+			e.Cause = fmt.Sprintf("no room for the response within %s beside those of other calls", limit)
+			e.Advice = "raise --hook-response-budget of the server, or let the hooks return less"
+		case reading:
+			e.Cause = fmt.Sprintf("the response was not complete within %s", limit)
+			e.Advice = "make the hook faster or its response smaller, or raise its timeout"
+		}
+		e.Err = context.DeadlineExceeded
+	default:
+		e.Cause, e.Advice = diagnose(err)
+		e.Cause = Shorten(printable(hidden.text(e.Cause)), maxCause)
+	}
+	return e
+}
+
+// alertPatience is how long a server may take to send an alert after the handshake.
+const alertPatience = time.Second
+
+// closed reports whether the other side closed the connection. A write returns net.ErrClosed after a read has noticed it.
+func closed(err error) bool {
+	for _, sign := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// afterHandshake returns the reason of a connection that a hook closed before it returned. A TLS 1.3 client has finished its
+// handshake before the server verifies its certificate (RFC 8446 §2), so writing the request may fail before the server's alert
+// is read, or may not: without a second look, the same cause would have one message now and another one next time.
+func (c *Client) afterHandshake(ctx context.Context, s *session, request *http.Request, err error) error {
+	if request.URL.Scheme != "https" || !closed(err) {
+		return err
+	}
+	if proxy, errProxy := s.transport.Proxy(request); errProxy != nil || proxy != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, alertPatience)
+	defer cancel()
+	if alert, ok := errors.AsType[*net.OpError](s.readAlert(ctx, request.URL)); ok && alert.Op == "remote error" {
+		return alert
+	}
+	return err
+}
+
+// readAlert connects anew and returns the error of the handshake, or of the first byte that is read after it.
+func (s *session) readAlert(ctx context.Context, u *url.URL) error {
+	plain, err := s.transport.DialContext(ctx, "tcp", origin.Address(u))
+	if err != nil {
+		return err //nolint:wrapcheck // the caller looks at it only
+	}
+	config := s.transport.TLSClientConfig.Clone()
+	config.ServerName = u.Hostname()
+	connection := tls.Client(plain, config)
+	defer connection.Close() //nolint:errcheck // nothing depends on it
+	if err := connection.HandshakeContext(ctx); err != nil {
+		return err //nolint:wrapcheck // as above
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := connection.SetReadDeadline(deadline); err != nil {
+			return err //nolint:wrapcheck // as above
+		}
+	}
+	_, err = connection.Read(make([]byte, 1))
+	return err //nolint:wrapcheck // as above
 }

@@ -14,18 +14,34 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
+// Package rbac is the subcommand that prints the roles which the service account of a controller needs. What they are is decided by
+// package rights; this package reads definitions, from a file or from the server, and writes YAML.
 package rbac
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/kubeconfig"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/manifest"
 )
@@ -161,4 +177,212 @@ func parseAccount(text string) (rights.Account, error) {
 		return rights.Account{}, fmt.Errorf("%q is not NAMESPACE/NAME", text)
 	}
 	return rights.Account{Namespace: namespace, Name: name}, nil
+}
+
+const (
+	composite = string(controllerobject.Composite)
+	decorator = string(controllerobject.Decorator)
+)
+
+// controller is what is needed of a controller object.
+type controller struct {
+	// kind is composite or decorator.
+	kind, name string
+	// account is nil if the definition names none.
+	account *rights.Account
+	needs   rights.Needs
+	// versions are the API versions of its kinds, each once.
+	versions []string
+	// notes are for the reader of the manifests.
+	notes []string
+}
+
+// String returns kind/name.
+func (c *controller) String() string { return c.kind + "/" + c.name }
+
+func (c *controller) roleName() string { return "metacontroller-" + c.kind + "-" + c.name }
+
+// controllerOf reads a controller object of the hub types; ok is false for other kinds.
+func controllerOf(object runtime.Object) (c controller, ok bool) {
+	var rules []v1alpha1.ResourceRule
+	var ref *v1alpha1.ServiceAccountReference
+	switch o := object.(type) {
+	case *metacontroller.CompositeController:
+		c = controller{kind: composite, name: o.Name, needs: rights.OfComposite(&o.Spec)}
+		ref = o.Spec.ServiceAccountRef
+		rules = append(rules, o.Spec.ParentResource.ResourceRule)
+		for i := range o.Spec.ChildResources {
+			rules = append(rules, o.Spec.ChildResources[i].ResourceRule)
+		}
+	case *metacontroller.DecoratorController:
+		c = controller{kind: decorator, name: o.Name, needs: rights.OfDecorator(&o.Spec)}
+		ref = o.Spec.ServiceAccountRef
+		for i := range o.Spec.Resources {
+			rules = append(rules, o.Spec.Resources[i].ResourceRule)
+		}
+		for i := range o.Spec.Attachments {
+			rules = append(rules, o.Spec.Attachments[i].ResourceRule)
+		}
+	default:
+		return c, false
+	}
+	c.account = rights.AccountOf(ref)
+	for _, rule := range rules {
+		if !slices.Contains(c.versions, rule.APIVersion) {
+			c.versions = append(c.versions, rule.APIVersion)
+		}
+	}
+	return c, true
+}
+
+// decoder reads objects of any version of the group as hub types.
+func decoder() (*runtime.Scheme, runtime.Decoder) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	return scheme, serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)
+}
+
+// fromFile reads the controllers in a file; - is the standard input. Objects of other groups may stand beside them.
+func fromFile(name string, in io.Reader) ([]controller, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading controllers: %w", err)
+		}
+		defer file.Close() //nolint:errcheck // Nothing was written.
+		in = file
+	}
+	_, codec := decoder()
+	documents, err := controllerobject.Documents(in)
+	if err != nil {
+		return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
+	}
+	var list []controller
+	for _, document := range documents {
+		found, err := fromDocument(codec, document)
+		if err != nil {
+			return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
+		}
+		list = append(list, found...)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s holds no CompositeController and no DecoratorController of %s", name, v1alpha1.GroupName)
+	}
+	return list, nil
+}
+
+// fromDocument reads the controllers in a document, which is an object, or a list as kubectl prints it. What is of other groups is left out.
+func fromDocument(codec runtime.Decoder, document []byte) ([]controller, error) {
+	var head struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := yaml.Unmarshal(document, &head); err != nil {
+		return nil, err
+	}
+	if head.APIVersion == "v1" && head.Kind == "List" {
+		return fromList(codec, document)
+	}
+	version, err := schema.ParseGroupVersion(head.APIVersion)
+	if err != nil || version.Group != v1alpha1.GroupName {
+		return nil, nil //nolint:nilerr // What is of no group is not of ours.
+	}
+	object, _, err := codec.Decode(document, nil, nil)
+	if runtime.IsNotRegisteredError(err) {
+		return nil, fmt.Errorf("%q is no kind of %s: see 'kubectl metacontroller lint'", head.Kind, head.APIVersion)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := controllerOf(object); ok {
+		return []controller{c}, nil
+	}
+	return nil, nil
+}
+
+// fromList reads the controllers in a list.
+func fromList(codec runtime.Decoder, document []byte) ([]controller, error) {
+	var list struct {
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := yaml.Unmarshal(document, &list); err != nil {
+		return nil, err
+	}
+	var all []controller
+	for _, item := range list.Items {
+		found, err := fromDocument(codec, item)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// fromCluster reads a controller, NAME or KIND/NAME, from the server, and takes off what the cluster does not serve.
+func (o *options) fromCluster(ctx context.Context, argument string) ([]controller, error) {
+	config, err := o.connect()
+	if err != nil {
+		return nil, err
+	}
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	found, err := controllerobject.Find(ctx, client, argument)
+	if err != nil {
+		return nil, o.explain(v1alpha1.GroupName, err)
+	}
+	scheme, _ := decoder()
+	hub, err := scheme.ConvertToVersion(found.Runtime(), metacontroller.SchemeGroupVersion)
+	if err != nil {
+		return nil, fmt.Errorf("converting %s: %w", argument, err)
+	}
+	c, ok := controllerOf(hub)
+	if !ok {
+		return nil, fmt.Errorf("%s is no controller", argument)
+	}
+	if err := c.look(ctx, discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), o.explain); err != nil {
+		return nil, err
+	}
+	return []controller{c}, nil
+}
+
+// look asks the cluster what it serves of the controller's kinds. Rights on status subresources that are not there are taken off, and
+// kinds that are not served are noted.
+func (c *controller) look(ctx context.Context, client discovery.DiscoveryInterfaceWithContext, explain Explain) error {
+	served := map[schema.GroupResource]bool{}
+	for _, version := range c.versions {
+		parsed, err := schema.ParseGroupVersion(version)
+		if err != nil {
+			return fmt.Errorf("reading the definition of %s: %w", c, err)
+		}
+		list, err := client.ServerResourcesForGroupVersionWithContext(ctx, version)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return explain(parsed.Group, fmt.Errorf("asking what the cluster serves in %s: %w", version, err))
+		}
+		for i := range list.APIResources {
+			served[schema.GroupResource{Group: parsed.Group, Resource: list.APIResources[i].Name}] = true
+		}
+	}
+	c.serve(served)
+	return nil
+}
+
+// serve fits the rights to the resources and subresources that are served.
+func (c *controller) serve(served map[schema.GroupResource]bool) {
+	c.needs.Kinds = slices.DeleteFunc(slices.Clone(c.needs.Kinds), func(r rights.Right) bool {
+		resource := schema.GroupResource{Group: r.Group, Resource: r.Resource}
+		if !served[resource] {
+			if note := fmt.Sprintf("The cluster does not serve %s at present.", resource); !slices.Contains(c.notes, note) && !rights.Guards(r) {
+				c.notes = append(c.notes, note)
+			}
+			return false
+		}
+		status := schema.GroupResource{Group: r.Group, Resource: r.Resource + "/" + rights.SubresourceStatus}
+		return r.Subresource == rights.SubresourceStatus && !served[status]
+	})
 }

@@ -15,5 +15,5 @@ limitations under the License.
 */
 
 // Package controller holds the rules for writing, selecting and storing controllers of either kind, and serves them: the object and its
-// status, which share one store. What a kind has of its own is in composite.go and decorator.go; rules about what a definition may say are in package validation.
+// status, which share one store. What a kind has of its own is in kinds.go; rules about what a definition may say are in package validation.
 package controller

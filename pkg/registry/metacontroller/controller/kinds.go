@@ -76,3 +76,63 @@ func compositeCells(o *metacontroller.CompositeController) table.Controller {
 	c.Cells = []any{table.Resource(o.Spec.ParentResource.ResourceRule), table.List(children)}
 	return c
 }
+
+// Decorators returns what DecoratorControllers have of their own.
+func Decorators() Kind[*metacontroller.DecoratorController] {
+	return Kind[*metacontroller.DecoratorController]{
+		Resource:       "decoratorcontrollers",
+		Singular:       "decoratorcontroller",
+		ShortNames:     []string{"dc", "dec", "decorators"},
+		New:            func() *metacontroller.DecoratorController { return &metacontroller.DecoratorController{} },
+		NewList:        func() runtime.Object { return &metacontroller.DecoratorControllerList{} },
+		Spec:           func(o *metacontroller.DecoratorController) any { return &o.Spec },
+		SetStatus:      func(o, from *metacontroller.DecoratorController) { o.Status = from.Status },
+		Validate:       validation.ValidateDecoratorController,
+		ValidateUpdate: validation.ValidateDecoratorControllerUpdate,
+		Warnings:       validation.WarningsForDecoratorController,
+		Fields:         decoratorFields,
+		Table:          table.OfControllers("Targets", decoratorColumns, decoratorCells),
+	}
+}
+
+// decoratorFields are the resources of the targets.
+func decoratorFields(o *metacontroller.DecoratorController) fields.Set {
+	set := fields.Set{}
+	for i := range o.Spec.Resources {
+		for label, value := range map[string]string{
+			v1alpha1.FieldTargetAPIVersion: o.Spec.Resources[i].APIVersion, v1alpha1.FieldTargetResource: o.Spec.Resources[i].Resource,
+		} {
+			name, is := v1alpha1.FieldOfTarget(label, value)
+			set[name] = is
+		}
+	}
+	return set
+}
+
+var decoratorColumns = []metav1.TableColumnDefinition{
+	{Name: "Resources", Type: "string", Description: "Resources whose objects are decorated."},
+	{Name: "Attachments", Type: "string", Description: "Resources that the hooks may return as attachments."},
+}
+
+// decoratorCells returns the cells of decoratorColumns, and what tables of both kinds have.
+func decoratorCells(o *metacontroller.DecoratorController) table.Controller {
+	resources := make([]string, 0, len(o.Spec.Resources))
+	for _, rule := range o.Spec.Resources {
+		resources = append(resources, table.Resource(rule.ResourceRule))
+	}
+	attachments := make([]string, 0, len(o.Spec.Attachments))
+	c := table.Controller{Status: o.Status.ControllerStatus, Account: o.Spec.ServiceAccountRef}
+	for _, rule := range o.Spec.Attachments {
+		attachments = append(attachments, table.Resource(rule.ResourceRule))
+		var method v1alpha1.ChildUpdateMethod
+		if rule.UpdateStrategy != nil {
+			method = rule.UpdateStrategy.Method
+		}
+		c.Methods = append(c.Methods, method)
+	}
+	if hooks := o.Spec.Hooks; hooks != nil {
+		c.Sync, c.Finalize, c.Customize = hooks.Sync, hooks.Finalize, hooks.Customize
+	}
+	c.Cells = []any{table.List(resources), table.List(attachments)}
+	return c
+}
