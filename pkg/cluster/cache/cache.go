@@ -34,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -109,7 +110,7 @@ func newClient(o Options, accept string) (rest.Interface, error) {
 		AcceptContentTypes:   accept,
 		ContentType:          runtime.ContentTypeJSON,
 		GroupVersion:         &schema.GroupVersion{Version: "v1"},
-		NegotiatedSerializer: object.Codec{Options: o.parsing()},
+		NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
 	}
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {

@@ -31,11 +31,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -94,7 +94,7 @@ func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
 	config.ContentConfig = rest.ContentConfig{
 		AcceptContentTypes:   runtime.ContentTypeJSON,
 		GroupVersion:         &schema.GroupVersion{Version: "v1"},
-		NegotiatedSerializer: object.Codec{},
+		NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
 	}
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {

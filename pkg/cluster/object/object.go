@@ -28,7 +28,10 @@ import (
 	"time"
 	"unique"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -545,3 +548,44 @@ func (o *Object) Appliers() (managers []string) {
 	}
 	return managers
 }
+
+// GroupVersionKind is the object's kind in full.
+func (o *Object) GroupVersionKind() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(o.APIVersion(), o.Kind())
+}
+
+// GetName is [Object.Name], for klog.KObj.
+func (o *Object) GetName() string { return o.Name() }
+
+// GetNamespace is [Object.Namespace], for klog.KObj.
+func (o *Object) GetNamespace() string { return o.Namespace() }
+
+// What client-go's reflector asks of objects is below.
+
+// DeepCopyObject implements runtime.Object. It returns the object itself, which never changes.
+func (o *Object) DeepCopyObject() runtime.Object { return o }
+
+// GetObjectKind implements runtime.Object.
+func (o *Object) GetObjectKind() schema.ObjectKind { return (*objectKind)(o) }
+
+// objectKind is the kind of an Object, which does not change.
+type objectKind Object
+
+func (k *objectKind) GroupVersionKind() schema.GroupVersionKind {
+	return (*Object)(k).GroupVersionKind()
+}
+func (k *objectKind) SetGroupVersionKind(schema.GroupVersionKind) {}
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor. It has what names the object, its version and its annotations, and nothing else.
+func (o *Object) GetObjectMeta() metav1.Object {
+	return &objectMeta{metav1.ObjectMeta{Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(), ResourceVersion: o.ResourceVersion()}, o}
+}
+
+type objectMeta struct {
+	metav1.ObjectMeta
+
+	object *Object
+}
+
+// GetAnnotations decodes the annotations. Only those of bookmarks are asked for.
+func (m *objectMeta) GetAnnotations() map[string]string { return m.object.Annotations() }

@@ -26,10 +26,8 @@ import (
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
@@ -101,13 +99,6 @@ func TestManagedFieldsAreLeftOutWhereverTheyStand(t *testing.T) {
 				t.Errorf("kept: %s, %v", kept.JSON(), err)
 			}
 		})
-	}
-}
-
-func TestErrorsAreDecoded(t *testing.T) {
-	decoded, err := runtime.Decode(object.Codec{}, []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":410,"reason":"Expired"}`))
-	if status, ok := decoded.(*metav1.Status); err != nil || !ok || status.Code != 410 {
-		t.Errorf("error reads as %#v, %v", decoded, err)
 	}
 }
 

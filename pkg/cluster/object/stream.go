@@ -18,6 +18,7 @@ package object
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -259,7 +260,7 @@ func (r *EventReader) parse(frame []byte) (watch.EventType, runtime.Object, erro
 	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
 		parsed, err = Parse(content, r.options)
 	case watch.Error:
-		parsed, err = Codec{Options: r.options}.decode(content)
+		parsed, err = parseError(content, r.options)
 	default:
 		err = fmt.Errorf("parsing an event: unknown type %q", kind)
 	}
@@ -267,6 +268,22 @@ func (r *EventReader) parse(frame []byte) (watch.EventType, runtime.Object, erro
 		return "", nil, err
 	}
 	return kind, parsed, nil
+}
+
+// parseError reads the object of an ERROR event.
+func parseError(content []byte, options ParseOptions) (runtime.Object, error) {
+	o, err := Parse(content, options)
+	if err != nil {
+		return nil, err
+	}
+	if o.Kind() != "Status" {
+		return o, nil
+	}
+	status := &metav1.Status{}
+	if err := json.Unmarshal(content, status); err != nil {
+		return nil, fmt.Errorf("decoding an error of the API server: %w", err)
+	}
+	return status, nil
 }
 
 // envelope returns the type and the object of an event.
