@@ -343,20 +343,17 @@ var (
 	})
 )
 
-// Labels of the metrics of hooks.
+// Labels that all metrics of hooks have, in this order.
 const (
 	LabelURL            = "url"
 	LabelControllerName = "controller_name"
 	LabelControllerType = "controller_type"
-	LabelCode           = "code"
-	LabelMethod         = "method"
-	LabelEvent          = "event"
 )
 
 // HookVectors are the metrics of one kind of hook, under the names of docs/reference/contract.md#s19.2. Whoever makes a series
 // deletes it.
 type HookVectors struct {
-	// Requests has the labels code and method, Duration method, DNS and TLS event, all of them url and those of the controller.
+	// Behind the labels of all, Requests has code and method, Duration method, DNS and TLS event.
 	Requests           *prometheus.CounterVec
 	Duration, DNS, TLS *prometheus.HistogramVec
 	InFlight           *prometheus.GaugeVec
@@ -379,15 +376,15 @@ func declareHook(hook string) HookVectors {
 	}
 	return HookVectors{
 		Requests: declared(Counter, "requests_total",
-			"Requests to the "+hook+" hook that got a response, by status code and method.", nil, LabelCode, LabelMethod).counterVec(),
+			"Requests to the "+hook+" hook that got a response, by status code and method.", nil, "code", "method").counterVec(),
 		Duration: declared(Histogram, "request_duration_histogram_seconds",
-			"Time from sending a request to the "+hook+" hook to the headers of its response.", prometheus.DefBuckets, LabelMethod).histogramVec(),
+			"Time from sending a request to the "+hook+" hook to the headers of its response.", prometheus.DefBuckets, "method").histogramVec(),
 		DNS: declared(Histogram, "dns_duration_histogram_seconds",
 			"Time from the start of a call of the "+hook+" hook to the events dns_start and dns_done.",
-			[]float64{.005, .01, .025, .05}, LabelEvent).histogramVec(),
+			[]float64{.005, .01, .025, .05}, "event").histogramVec(),
 		TLS: declared(Histogram, "tls_duration_histogram_seconds",
 			"Time from the start of a call of the "+hook+" hook to the events tls_handshake_start and tls_handshake_done.",
-			[]float64{.05, .1, .25, .5}, LabelEvent).histogramVec(),
+			[]float64{.05, .1, .25, .5}, "event").histogramVec(),
 		InFlight: declared(Gauge, "in_flight_requests",
 			"Requests to the "+hook+" hook that wait for a response.", nil).gaugeVec(),
 	}

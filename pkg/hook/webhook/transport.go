@@ -150,8 +150,8 @@ type measured struct {
 
 // RoundTrip implements http.RoundTripper.
 func (m *measured) RoundTrip(r *http.Request) (*http.Response, error) {
-	m.series.started()
-	defer m.series.finished()
+	m.series.inFlight(1)
+	defer m.series.inFlight(-1)
 	start := time.Now()
 	response, err := m.next.RoundTrip(r)
 	if err == nil {
