@@ -231,27 +231,9 @@ func credentials(endpoints []v1alpha1.EndpointConfig, hooks ...*v1alpha1.Hook) [
 
 // addSecurity adds the Secrets and ConfigMaps whose content is sent to a hook, or decides whom a call trusts.
 func (r *collection) addSecurity(s *v1alpha1.WebhookSecurity) {
-	if bundle := s.CABundle; bundle != nil {
-		if ref := bundle.SecretRef; ref != nil {
-			r.add(secret(ref.Namespace, ref.Name), List, Watch)
-		}
-		if ref := bundle.ConfigMapRef; ref != nil {
-			r.add(Right{Resource: "configmaps", Namespace: ref.Namespace, Name: ref.Name}, List, Watch)
-		}
-	}
-	if s.ClientTLS != nil {
-		r.add(secret(s.ClientTLS.SecretRef.Namespace, s.ClientTLS.SecretRef.Name), List, Watch)
-	}
-	if s.Authorization != nil {
-		r.add(secret(s.Authorization.SecretRef.Namespace, s.Authorization.SecretRef.Name), List, Watch)
-	}
-	if s.BasicAuth != nil {
-		r.add(secret(s.BasicAuth.SecretRef.Namespace, s.BasicAuth.SecretRef.Name), List, Watch)
-	}
-}
-
-func secret(namespace, name string) Right {
-	return Right{Resource: "secrets", Namespace: namespace, Name: name}
+	s.EachReference(func(_, _, kind, namespace, name string, _ ...string) {
+		r.add(Right{Resource: strings.ToLower(kind) + "s", Namespace: namespace, Name: name}, List, Watch)
+	})
 }
 
 // on returns the resource of a rule, without a verb.

@@ -165,32 +165,11 @@ func (p *Plugin) warnService(ctx context.Context, a address) ([]string, error) {
 // refused by package escalation, if no service account is named.
 func (p *Plugin) lookupsOfSecurity(s *v1alpha1.WebhookSecurity, path *field.Path) lookups {
 	var all lookups
-	add := func(at *field.Path, kind, namespace, name string, keys ...string) {
-		all = append(all, lookup{at, func(ctx context.Context) ([]string, error) { return p.warnKeys(ctx, kind, namespace, name, keys) }})
-	}
-	if bundle := s.CABundle; bundle != nil {
-		if ref := bundle.SecretRef; ref != nil {
-			add(path.Child("caBundle", "secretRef"), kindSecret, ref.Namespace, ref.Name, ptr.Deref(ref.Key, "ca.crt"))
-		}
-		if ref := bundle.ConfigMapRef; ref != nil {
-			add(path.Child("caBundle", "configMapRef"), kindConfigMap, ref.Namespace, ref.Name, ptr.Deref(ref.Key, "ca.crt"))
-		}
-	}
-	if c := s.ClientTLS; c != nil {
-		add(path.Child("clientTLS", "secretRef"), kindSecret, c.SecretRef.Namespace, c.SecretRef.Name,
-			ptr.Deref(c.CertKey, corev1.TLSCertKey), ptr.Deref(c.PrivateKeyKey, corev1.TLSPrivateKeyKey))
-	}
-	if a := s.Authorization; a != nil {
-		add(path.Child("authorization", "secretRef"), kindSecret, a.SecretRef.Namespace, a.SecretRef.Name, a.SecretRef.Key)
-	}
-	if b := s.BasicAuth; b != nil {
-		add(path.Child("basicAuth", "secretRef"), kindSecret, b.SecretRef.Namespace, b.SecretRef.Name,
-			ptr.Deref(b.UsernameKey, corev1.BasicAuthUsernameKey), ptr.Deref(b.PasswordKey, corev1.BasicAuthPasswordKey))
-	}
+	s.EachReference(func(use, at, kind, namespace, name string, keys ...string) {
+		all = append(all, lookup{path.Child(use, at), func(ctx context.Context) ([]string, error) { return p.warnKeys(ctx, kind, namespace, name, keys) }})
+	})
 	return all
 }
-
-const kindSecret, kindConfigMap = "Secret", "ConfigMap"
 
 // warnKeys looks whether a Secret or ConfigMap has keys.
 func (p *Plugin) warnKeys(ctx context.Context, kind, namespace, name string, keys []string) ([]string, error) {
@@ -212,7 +191,7 @@ func (p *Plugin) warnKeys(ctx context.Context, kind, namespace, name string, key
 }
 
 func (p *Plugin) keysOf(ctx context.Context, kind, namespace, name string) (func(key string) bool, error) {
-	if kind == kindConfigMap {
+	if kind == "ConfigMap" {
 		found, err := p.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err

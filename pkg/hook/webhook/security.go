@@ -49,11 +49,6 @@ type Reference struct {
 // String returns kind, namespace and name.
 func (r Reference) String() string { return r.Kind + " " + r.Namespace + "/" + r.Name }
 
-const (
-	kindSecret    = "Secret"
-	kindConfigMap = "ConfigMap"
-)
-
 // security reads the credentials of one webhook.
 type security struct {
 	settings    v1alpha1.WebhookSecurity
@@ -63,21 +58,9 @@ type security struct {
 // references returns all objects that a call reads.
 func (s *security) references() []Reference {
 	var refs []Reference
-	if b := s.settings.CABundle; b != nil && b.SecretRef != nil {
-		refs = append(refs, Reference{kindSecret, b.SecretRef.Namespace, b.SecretRef.Name})
-	}
-	if b := s.settings.CABundle; b != nil && b.ConfigMapRef != nil {
-		refs = append(refs, Reference{kindConfigMap, b.ConfigMapRef.Namespace, b.ConfigMapRef.Name})
-	}
-	if c := s.settings.ClientTLS; c != nil {
-		refs = append(refs, Reference{kindSecret, c.SecretRef.Namespace, c.SecretRef.Name})
-	}
-	if a := s.settings.Authorization; a != nil {
-		refs = append(refs, Reference{kindSecret, a.SecretRef.Namespace, a.SecretRef.Name})
-	}
-	if b := s.settings.BasicAuth; b != nil {
-		refs = append(refs, Reference{kindSecret, b.SecretRef.Namespace, b.SecretRef.Name})
-	}
+	s.settings.EachReference(func(_, _, kind, namespace, name string, _ ...string) {
+		refs = append(refs, Reference{kind, namespace, name})
+	})
 	return refs
 }
 
@@ -99,58 +82,63 @@ type snapshot struct {
 
 func (s *security) read(ctx context.Context) (snapshot, error) {
 	var now snapshot
-	for _, step := range []func(context.Context, *snapshot) error{s.readCA, s.readClientCertificate, s.readAuthorization, s.readBasicAuth} {
-		if err := step(ctx, &now); err != nil {
-			return snapshot{}, err
+	if b := s.settings.CABundle; b != nil && b.Inline != nil {
+		now.ca, now.tlsVersion = []byte(*b.Inline), "inline"
+	}
+	var failed error
+	s.settings.EachReference(func(use, _, kind, namespace, name string, keys ...string) {
+		if failed == nil {
+			failed = s.readReference(ctx, &now, use, Reference{kind, namespace, name}, keys)
 		}
+	})
+	if failed != nil {
+		return snapshot{}, failed
 	}
 	return now, nil
 }
 
-func (s *security) readCA(ctx context.Context, now *snapshot) error {
-	b := s.settings.CABundle
-	if b == nil {
-		return nil
-	}
-	if b.Inline != nil {
-		now.ca, now.tlsVersion = []byte(*b.Inline), "inline"
-		return nil
-	}
-	ref, source := b.SecretRef, kindSecret
-	if ref == nil {
-		ref, source = b.ConfigMapRef, kindConfigMap
-	}
-	from := Reference{source, ref.Namespace, ref.Name}
-	version, data, err := s.get(ctx, "caBundle", from)
+// readReference adds what one object has to the snapshot.
+func (s *security) readReference(ctx context.Context, now *snapshot, use string, from Reference, keys []string) error {
+	version, data, err := s.get(ctx, use, from)
 	if err != nil {
 		return err
 	}
-	if now.ca, err = entry(data, "caBundle", from, ptr.Deref(ref.Key, "ca.crt")); err != nil {
-		return err
+	unusable := func(format string, key string) error {
+		return &CredentialsError{Use: use, Reference: from, Err: fmt.Errorf(format, key)}
 	}
-	now.caFrom = from
-	now.tlsVersion = from.String() + "@" + version
-	return nil
-}
-
-func (s *security) readClientCertificate(ctx context.Context, now *snapshot) error {
-	c := s.settings.ClientTLS
-	if c == nil {
-		return nil
+	values := make([][]byte, len(keys))
+	for i, key := range keys {
+		value, ok := data[key]
+		if !ok {
+			return unusable("it has no key %s", key)
+		}
+		if value == nil { // An empty entry is not a missing one.
+			value = []byte{}
+		}
+		values[i] = value
 	}
-	from := Reference{kindSecret, c.SecretRef.Namespace, c.SecretRef.Name}
-	version, data, err := s.get(ctx, "clientTLS", from)
-	if err != nil {
-		return err
+	switch use {
+	case "caBundle":
+		now.ca, now.caFrom, now.tlsVersion = values[0], from, from.String()+"@"+version
+	case "clientTLS":
+		now.cert, now.key, now.certFrom = values[0], values[1], from
+		now.tlsVersion += ";" + from.String() + "@" + version
+	case "authorization":
+		value := strings.TrimSpace(string(values[0]))
+		if !isHeaderValue(value) {
+			return unusable("key %s holds characters that no header may hold, such as a line break", keys[0])
+		}
+		now.authorization = authorizationType(s.settings.Authorization) + " " + value
+		now.hidden = now.hidden.with(value)
+	case "basicAuth":
+		user, word := strings.TrimSpace(string(values[0])), strings.TrimSpace(string(values[1]))
+		if strings.Contains(user, ":") {
+			return unusable("the user name in key %s holds a colon (RFC 7617 §2)", keys[0])
+		}
+		encoded := base64.StdEncoding.EncodeToString([]byte(user + ":" + word))
+		now.authorization = "Basic " + encoded
+		now.hidden = now.hidden.with(encoded, word)
 	}
-	if now.cert, err = entry(data, "clientTLS", from, ptr.Deref(c.CertKey, "tls.crt")); err != nil {
-		return err
-	}
-	if now.key, err = entry(data, "clientTLS", from, ptr.Deref(c.PrivateKeyKey, "tls.key")); err != nil {
-		return err
-	}
-	now.certFrom = from
-	now.tlsVersion += ";" + from.String() + "@" + version
 	return nil
 }
 
@@ -161,69 +149,16 @@ func authorizationType(a *v1alpha1.WebhookAuthorization) string {
 	return "Bearer"
 }
 
-func (s *security) readAuthorization(ctx context.Context, now *snapshot) error {
-	a := s.settings.Authorization
-	if a == nil {
-		return nil
-	}
-	from := Reference{kindSecret, a.SecretRef.Namespace, a.SecretRef.Name}
-	_, data, err := s.get(ctx, "authorization", from)
-	if err != nil {
-		return err
-	}
-	secret, err := entry(data, "authorization", from, a.SecretRef.Key)
-	if err != nil {
-		return err
-	}
-	value := strings.TrimSpace(string(secret))
-	if !isHeaderValue(value) {
-		return &CredentialsError{Use: "authorization", Reference: from, Err: fmt.Errorf("key %s holds characters that no header may hold, such as a line break", a.SecretRef.Key)}
-	}
-	now.authorization = authorizationType(a) + " " + value
-	now.hidden = now.hidden.with(value)
-	return nil
-}
-
 // isHeaderValue reports whether a text may be sent as the value of a header (RFC 9110 §5.5). A line break would begin another header.
 func isHeaderValue(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
-}
-
-func (s *security) readBasicAuth(ctx context.Context, now *snapshot) error {
-	b := s.settings.BasicAuth
-	if b == nil {
-		return nil
-	}
-	from := Reference{kindSecret, b.SecretRef.Namespace, b.SecretRef.Name}
-	_, data, err := s.get(ctx, "basicAuth", from)
-	if err != nil {
-		return err
-	}
-	usernameKey := ptr.Deref(b.UsernameKey, "username")
-	username, err := entry(data, "basicAuth", from, usernameKey)
-	if err != nil {
-		return err
-	}
-	password, err := entry(data, "basicAuth", from, ptr.Deref(b.PasswordKey, "password"))
-	if err != nil {
-		return err
-	}
-	user := strings.TrimSpace(string(username))
-	if strings.Contains(user, ":") {
-		return &CredentialsError{Use: "basicAuth", Reference: from, Err: fmt.Errorf("the user name in key %s holds a colon (RFC 7617 §2)", usernameKey)}
-	}
-	word := strings.TrimSpace(string(password))
-	encoded := base64.StdEncoding.EncodeToString([]byte(user + ":" + word))
-	now.authorization = "Basic " + encoded
-	now.hidden = now.hidden.with(encoded, word)
-	return nil
 }
 
 func (s *security) get(ctx context.Context, use string, r Reference) (version string, data map[string][]byte, err error) {
 	switch {
 	case s.credentials == nil:
 		err = errors.New("this server does not read credentials")
-	case r.Kind == kindConfigMap:
+	case r.Kind == "ConfigMap":
 		version, data, err = s.credentials.ConfigMap(ctx, r.Namespace, r.Name)
 	default:
 		version, data, err = s.credentials.Secret(ctx, r.Namespace, r.Name)
@@ -232,17 +167,6 @@ func (s *security) get(ctx context.Context, use string, r Reference) (version st
 		return "", nil, &CredentialsError{Use: use, Reference: r, Err: err}
 	}
 	return version, data, nil
-}
-
-func entry(data map[string][]byte, use string, r Reference, key string) ([]byte, error) {
-	value, ok := data[key]
-	if !ok {
-		return nil, &CredentialsError{Use: use, Reference: r, Err: fmt.Errorf("it has no key %s", key)}
-	}
-	if value == nil { // an empty entry is not a missing one
-		value = []byte{}
-	}
-	return value, nil
 }
 
 // tlsConfig returns the TLS settings of the snapshot.

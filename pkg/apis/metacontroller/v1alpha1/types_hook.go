@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Hook is one decision that a webhook makes.
@@ -183,6 +184,29 @@ func EndpointMatches(host string, address *url.URL) bool {
 	}
 	bare, hasDefaultPort := strings.CutSuffix(address.Host, defaultPort)
 	return hasDefaultPort && strings.EqualFold(host, bare)
+}
+
+// EachReference calls visit for each Secret and ConfigMap that calls of the webhook need: with the setting that uses it, such as caBundle, the
+// field of that which names it, and the keys that are read.
+func (s *WebhookSecurity) EachReference(visit func(use, field, kind, namespace, name string, keys ...string)) {
+	const secret, secretRef = "Secret", "secretRef"
+	if b := s.CABundle; b != nil && b.SecretRef != nil {
+		visit("caBundle", secretRef, secret, b.SecretRef.Namespace, b.SecretRef.Name, ptr.Deref(b.SecretRef.Key, "ca.crt"))
+	}
+	if b := s.CABundle; b != nil && b.ConfigMapRef != nil {
+		visit("caBundle", "configMapRef", "ConfigMap", b.ConfigMapRef.Namespace, b.ConfigMapRef.Name, ptr.Deref(b.ConfigMapRef.Key, "ca.crt"))
+	}
+	if c := s.ClientTLS; c != nil {
+		visit("clientTLS", secretRef, secret, c.SecretRef.Namespace, c.SecretRef.Name,
+			ptr.Deref(c.CertKey, "tls.crt"), ptr.Deref(c.PrivateKeyKey, "tls.key"))
+	}
+	if a := s.Authorization; a != nil {
+		visit("authorization", secretRef, secret, a.SecretRef.Namespace, a.SecretRef.Name, a.SecretRef.Key)
+	}
+	if b := s.BasicAuth; b != nil {
+		visit("basicAuth", secretRef, secret, b.SecretRef.Namespace, b.SecretRef.Name,
+			ptr.Deref(b.UsernameKey, "username"), ptr.Deref(b.PasswordKey, "password"))
+	}
 }
 
 // CABundle is a set of PEM certificates. Exactly one of its sources must be given.
