@@ -28,7 +28,6 @@ limitations under the License.
 package escalation
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,13 +39,13 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/review"
 )
@@ -201,25 +200,21 @@ func needs(object, old runtime.Object) []rights.Right {
 	if Unchecked(object, old) {
 		return nil
 	}
-	switch o := object.(type) {
-	case *metacontroller.CompositeController:
-		return needed(o.Spec.ServiceAccountRef, needsOf(o))
-	case *metacontroller.DecoratorController:
-		return needed(o.Spec.ServiceAccountRef, needsOf(o))
-	case *metacontroller.ControllerRevision:
-		was, updates := old.(*metacontroller.ControllerRevision)
-		switch {
-		case !updates:
-			return ofRevision(o)
-		case sameRevision(was, o):
-			return nil
-		}
-		// Without its former labels the engine does not find it, and the children of those parents are updated at once.
-		wanted := append(ofRevision(was), ofRevision(o)...)
-		slices.SortFunc(wanted, rights.Right.Compare)
-		return slices.Compact(wanted)
+	o, ok := object.(*metacontroller.ControllerRevision)
+	if !ok {
+		return needed(accountOf(object), needsOf(object))
 	}
-	return nil
+	was, updates := old.(*metacontroller.ControllerRevision)
+	switch {
+	case !updates:
+		return ofRevision(o)
+	case sameRevision(was, o):
+		return nil
+	}
+	// Without its former labels the engine does not find it, and the children of those parents are updated at once.
+	wanted := append(ofRevision(was), ofRevision(o)...)
+	slices.SortFunc(wanted, rights.Right.Compare)
+	return slices.Compact(wanted)
 }
 
 // Unchecked reports whether an update of a controller changes nothing that counts, so that its author is asked for no rights. Old is nil for a
@@ -308,16 +303,7 @@ func decoratorCore(spec *v1alpha1.DecoratorControllerSpec) *v1alpha1.DecoratorCo
 // sameRevision reports whether the engine makes the same of two ControllerRevisions.
 func sameRevision(a, b *metacontroller.ControllerRevision) bool {
 	return same(a.Children, b.Children) && same(a.Labels, b.Labels) && same(a.Annotations, b.Annotations) &&
-		same(a.OwnerReferences, b.OwnerReferences) && samePatch(a.ParentPatch.Raw, b.ParentPatch.Raw)
-}
-
-// samePatch compares by meaning, since server-side apply may order keys differently.
-func samePatch(a, b []byte) bool {
-	var x, y any
-	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		return bytes.Equal(a, b)
-	}
-	return same(x, y)
+		same(a.OwnerReferences, b.OwnerReferences) && validation.SamePatch(a.ParentPatch.Raw, b.ParentPatch.Raw)
 }
 
 // revisions are the resource of ControllerRevisions.

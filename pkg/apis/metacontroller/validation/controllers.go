@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -53,16 +54,25 @@ func validateComposite(o *metacontroller.CompositeController) field.ErrorList {
 	spec, path := &o.Spec, field.NewPath("spec")
 	errs := validateParent(spec, path.Child("parentResource"))
 	errs = append(errs, validateChildren(spec, path.Child("childResources"))...)
-	errs = append(errs, validateServiceAccount(spec.ServiceAccountRef, path.Child("serviceAccountRef"))...)
-	errs = append(errs, validateDeletionGuard(spec.DeletionGuard, path.Child("deletionGuard"))...)
-	endpoints := path.Child("endpointConfigs")
-	hooks := spec.Hooks
-	if hooks == nil {
-		return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints)...)
-	}
-	errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
+	hooks := ptr.Deref(spec.Hooks, v1alpha1.CompositeControllerHooks{})
+	errs = append(errs, validateShared(spec.ServiceAccountRef, spec.DeletionGuard, hooks.Sync, hooks.Finalize, hooks.Customize)...)
 	errs = append(errs, validateFinalizer(hooks.Finalize, o.Name, "compositecontroller-")...)
-	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints, hooks.Sync, hooks.Finalize, hooks.Customize)...)
+	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, path.Child("endpointConfigs"), hooks.Sync, hooks.Finalize, hooks.Customize)...)
+}
+
+// validateShared checks what definitions of both kinds have.
+func validateShared(
+	account *v1alpha1.ServiceAccountReference, guard *v1alpha1.DeletionGuard, sync, finalize, customize *v1alpha1.Hook,
+) field.ErrorList {
+	path := field.NewPath("spec")
+	var errs field.ErrorList
+	if account != nil {
+		errs = validateReference(account.Name, account.Namespace, "a service account", path.Child("serviceAccountRef"))
+	}
+	if guard != nil {
+		errs = append(errs, validateAmount(guard.MaxDeletions, 0, path.Child("deletionGuard", "maxDeletions"))...)
+	}
+	return append(errs, validateHooks(sync, finalize, customize, path.Child("hooks"))...)
 }
 
 func validateParent(spec *v1alpha1.CompositeControllerSpec, path *field.Path) field.ErrorList {
@@ -88,8 +98,7 @@ func validateChildren(spec *v1alpha1.CompositeControllerSpec, path *field.Path) 
 		rule, child := &rules[i], path.Index(i)
 		errs = append(errs, validateResourceRule(rule.ResourceRule, child)...)
 		if rule.UpdateStrategy != nil {
-			errs = append(errs, validateMaxUnavailable(rule.UpdateStrategy.MaxUnavailable,
-				child.Child("updateStrategy", "maxUnavailable"))...)
+			errs = append(errs, validateAmount(rule.UpdateStrategy.MaxUnavailable, 1, child.Child("updateStrategy", "maxUnavailable"))...)
 		}
 		resource, ok := groupResource(rule.ResourceRule)
 		switch {
@@ -137,16 +146,10 @@ func validateDecorator(o *metacontroller.DecoratorController) field.ErrorList {
 	spec, path := &o.Spec, field.NewPath("spec")
 	errs := validateTargets(spec.Resources, path.Child("resources"))
 	errs = append(errs, validateAttachments(spec, path.Child("attachments"))...)
-	errs = append(errs, validateServiceAccount(spec.ServiceAccountRef, path.Child("serviceAccountRef"))...)
-	errs = append(errs, validateDeletionGuard(spec.DeletionGuard, path.Child("deletionGuard"))...)
-	endpoints := path.Child("endpointConfigs")
-	hooks := spec.Hooks
-	if hooks == nil {
-		return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints)...)
-	}
-	errs = append(errs, validateHooks(hooks.Sync, hooks.Finalize, hooks.Customize, path.Child("hooks"))...)
+	hooks := ptr.Deref(spec.Hooks, v1alpha1.DecoratorControllerHooks{})
+	errs = append(errs, validateShared(spec.ServiceAccountRef, spec.DeletionGuard, hooks.Sync, hooks.Finalize, hooks.Customize)...)
 	errs = append(errs, validateFinalizer(hooks.Finalize, o.Name, "decoratorcontroller-")...)
-	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, endpoints, hooks.Sync, hooks.Finalize, hooks.Customize)...)
+	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, path.Child("endpointConfigs"), hooks.Sync, hooks.Finalize, hooks.Customize)...)
 }
 
 func validateTargets(rules []v1alpha1.DecoratorControllerResourceRule, path *field.Path) field.ErrorList {
@@ -226,6 +229,12 @@ func validateParentPatch(raw []byte, path *field.Path) field.ErrorList {
 		return field.ErrorList{invalid(path, string(raw), "must be an object")}
 	}
 	return nil
+}
+
+// SamePatch compares two parentPatches by meaning, since server-side apply may order keys differently.
+func SamePatch(a, b []byte) bool {
+	var x, y any
+	return bytes.Equal(a, b) || json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && apiequality.Semantic.DeepEqual(x, y)
 }
 
 // validateRevisionChildren refuses names that no object can have. It stops at the first bad name: a parent may have thousands of

@@ -17,8 +17,8 @@ limitations under the License.
 package validation
 
 import (
+	"fmt"
 	"maps"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -163,42 +163,20 @@ func cut(value string) string { return value[:min(len(value), maxShown)] }
 
 var percentage = regexp.MustCompile(`^\d+%$`)
 
-// validateMaxUnavailable accepts 1 and more, and 1% to 100%.
-func validateMaxUnavailable(value *intstr.IntOrString, path *field.Path) field.ErrorList {
+// validateAmount accepts a number that is least or more, and a percentage from least to 100.
+func validateAmount(value *intstr.IntOrString, least int, path *field.Path) field.ErrorList {
 	if value == nil {
 		return nil
 	}
 	if value.Type == intstr.Int {
-		if value.IntVal < 1 {
-			return field.ErrorList{field.Invalid(path, value.IntVal, "must be greater than or equal to 1")}
+		if value.IntValue() < least {
+			return field.ErrorList{field.Invalid(path, value.IntVal, fmt.Sprintf("must be greater than or equal to %d", least))}
 		}
 		return nil
 	}
 	percent, err := strconv.Atoi(strings.TrimSuffix(value.StrVal, "%"))
-	if err != nil {
-		percent = math.MaxInt
-	}
-	if !percentage.MatchString(value.StrVal) || percent < 1 || percent > 100 {
-		return field.ErrorList{invalid(path, value.StrVal, "must be a number, or a percentage from 1% to 100%")}
-	}
-	return nil
-}
-
-// validateDeletionGuard accepts 0 and more, and 0% to 100%. That the value is there is checked by the generated rules.
-func validateDeletionGuard(guard *v1alpha1.DeletionGuard, path *field.Path) field.ErrorList {
-	if guard == nil || guard.MaxDeletions == nil {
-		return nil
-	}
-	value, at := guard.MaxDeletions, path.Child("maxDeletions")
-	if value.Type == intstr.Int {
-		if value.IntVal < 0 {
-			return field.ErrorList{field.Invalid(at, value.IntVal, "must be greater than or equal to 0")}
-		}
-		return nil
-	}
-	percent, err := strconv.Atoi(strings.TrimSuffix(value.StrVal, "%"))
-	if err != nil || !percentage.MatchString(value.StrVal) || percent > 100 {
-		return field.ErrorList{invalid(at, value.StrVal, "must be a number, or a percentage from 0% to 100%")}
+	if err != nil || !percentage.MatchString(value.StrVal) || percent < least || percent > 100 {
+		return field.ErrorList{invalid(path, value.StrVal, fmt.Sprintf("must be a number, or a percentage from %d%% to 100%%", least))}
 	}
 	return nil
 }

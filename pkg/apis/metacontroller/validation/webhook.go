@@ -201,12 +201,12 @@ func validateCredentials(security *v1alpha1.WebhookSecurity, path *field.Path) f
 		errs = append(errs, validateBundleReference(bundle.ConfigMapRef, at.Child("configMapRef"))...)
 	}
 	if client, at := security.ClientTLS, path.Child("clientTLS"); client != nil {
-		errs = append(errs, validateReference(client.SecretRef.Name, client.SecretRef.Namespace, at.Child("secretRef"))...)
+		errs = append(errs, validateReference(client.SecretRef.Name, client.SecretRef.Namespace, anObject, at.Child("secretRef"))...)
 		errs = append(errs, validateKey(client.CertKey, at.Child("certKey"))...)
 		errs = append(errs, validateKey(client.PrivateKeyKey, at.Child("privateKeyKey"))...)
 	}
 	if basic, at := security.BasicAuth, path.Child("basicAuth"); basic != nil {
-		errs = append(errs, validateReference(basic.SecretRef.Name, basic.SecretRef.Namespace, at.Child("secretRef"))...)
+		errs = append(errs, validateReference(basic.SecretRef.Name, basic.SecretRef.Namespace, anObject, at.Child("secretRef"))...)
 		errs = append(errs, validateKey(basic.UsernameKey, at.Child("usernameKey"))...)
 		errs = append(errs, validateKey(basic.PasswordKey, at.Child("passwordKey"))...)
 	}
@@ -218,7 +218,7 @@ func validateCredentials(security *v1alpha1.WebhookSecurity, path *field.Path) f
 
 func validateAuthorization(authorization *v1alpha1.WebhookAuthorization, path *field.Path) field.ErrorList {
 	ref := authorization.SecretRef
-	errs := validateReference(ref.Name, ref.Namespace, path.Child("secretRef"))
+	errs := validateReference(ref.Name, ref.Namespace, anObject, path.Child("secretRef"))
 	if ref.Key != "" {
 		errs = append(errs, validateKey(&ref.Key, path.Child("secretRef", "key"))...)
 	}
@@ -234,7 +234,7 @@ func validateBundleReference(ref *v1alpha1.CABundleReference, path *field.Path) 
 	if ref == nil {
 		return nil
 	}
-	return append(validateReference(ref.Name, ref.Namespace, path), validateKey(ref.Key, path.Child("key"))...)
+	return append(validateReference(ref.Name, ref.Namespace, anObject, path), validateKey(ref.Key, path.Child("key"))...)
 }
 
 // maxBundle is the longest inline bundle, as the markers in v1alpha1 have it. A longer one is refused there.
@@ -278,30 +278,17 @@ func readPEM(text string) bundleContent {
 	}
 }
 
-// validateReference checks the names of a Secret or ConfigMap. That they are given is checked by the generated validation.
-func validateReference(name, namespace string, path *field.Path) field.ErrorList {
+// anObject is how errors name a Secret or ConfigMap.
+const anObject = "an object"
+
+// validateReference checks the names of an object, such as a Secret. That they are given is checked by the generated validation.
+func validateReference(name, namespace, what string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
-		errs = append(errs, invalid(path.Child("name"), name, "must be the name of an object, in lower case"))
+		errs = append(errs, invalid(path.Child("name"), name, "must be the name of "+what+", in lower case"))
 	}
 	if namespace != "" && len(validation.IsDNS1123Label(namespace)) > 0 {
 		errs = append(errs, invalid(path.Child("namespace"), namespace, "must be the name of a namespace"))
-	}
-	return errs
-}
-
-// validateServiceAccount checks the names of the account as which a controller acts. That they are given is checked by the generated
-// validation.
-func validateServiceAccount(ref *v1alpha1.ServiceAccountReference, path *field.Path) field.ErrorList {
-	if ref == nil {
-		return nil
-	}
-	var errs field.ErrorList
-	if ref.Name != "" && len(validation.IsDNS1123Subdomain(ref.Name)) > 0 {
-		errs = append(errs, invalid(path.Child("name"), ref.Name, "must be the name of a service account, in lower case"))
-	}
-	if ref.Namespace != "" && len(validation.IsDNS1123Label(ref.Namespace)) > 0 {
-		errs = append(errs, invalid(path.Child("namespace"), ref.Namespace, "must be the name of a namespace"))
 	}
 	return errs
 }

@@ -19,7 +19,6 @@ limitations under the License.
 package controllerrevision
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -29,7 +28,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -164,18 +162,9 @@ func (Strategy) PrepareForCreate(_ context.Context, obj runtime.Object) {
 func (Strategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	o := obj.(*metacontroller.ControllerRevision)   //nolint:forcetypeassert // The store holds objects of this kind alone.
 	was := old.(*metacontroller.ControllerRevision) //nolint:forcetypeassert // The same.
-	if !samePatch(o.ParentPatch.Raw, was.ParentPatch.Raw) || !apiequality.Semantic.DeepEqual(o.Children, was.Children) {
+	if !validation.SamePatch(o.ParentPatch.Raw, was.ParentPatch.Raw) || !apiequality.Semantic.DeepEqual(o.Children, was.Children) {
 		o.Generation = was.Generation + 1
 	}
-}
-
-// samePatch compares by meaning, since server-side apply may order keys differently.
-func samePatch(a, b []byte) bool {
-	if bytes.Equal(a, b) {
-		return true
-	}
-	var x, y any
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && apiequality.Semantic.DeepEqual(x, y)
 }
 
 // Validate checks what the generated validation cannot.
@@ -195,7 +184,7 @@ func (Strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) fie
 	o := obj.(*metacontroller.ControllerRevision)   //nolint:forcetypeassert // The store holds objects of this kind alone.
 	was := old.(*metacontroller.ControllerRevision) //nolint:forcetypeassert // The same.
 	errs := rules(obj)
-	if !samePatch(o.ParentPatch.Raw, was.ParentPatch.Raw) && !byServer(ctx) {
+	if !validation.SamePatch(o.ParentPatch.Raw, was.ParentPatch.Raw) && !byServer(ctx) {
 		errs = append(errs, field.Forbidden(field.NewPath("parentPatch"), "may not change; only this server writes it"))
 	}
 	return errs
