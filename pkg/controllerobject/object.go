@@ -55,36 +55,21 @@ func (o Object) Kind() string {
 }
 
 // Name is the name of the object.
-func (o Object) Name() string {
-	if o.Composite != nil {
-		return o.Composite.Name
-	}
-	return o.Decorator.Name
-}
+func (o Object) Name() string { return o.either().GetName() }
 
 // Argument names the object as commands take it, such as cc/web.
 func (o Object) Argument() string {
 	if o.Composite != nil {
-		return "cc/" + o.Composite.Name
+		return "cc/" + o.Name()
 	}
-	return "dc/" + o.Decorator.Name
+	return "dc/" + o.Name()
 }
 
 // Resource names the object as kubectl takes it, such as compositecontroller/web.
-func (o Object) Resource() string {
-	if o.Composite != nil {
-		return string(Composite) + "/" + o.Composite.Name
-	}
-	return string(Decorator) + "/" + o.Decorator.Name
-}
+func (o Object) Resource() string { return strings.ToLower(o.Kind()) + "/" + o.Name() }
 
 // Generation is metadata.generation.
-func (o Object) Generation() int64 {
-	if o.Composite != nil {
-		return o.Composite.Generation
-	}
-	return o.Decorator.Generation
-}
+func (o Object) Generation() int64 { return o.either().GetGeneration() }
 
 // Status is the part of the status that both kinds have.
 func (o Object) Status() *v1alpha1.ControllerStatus {
@@ -131,21 +116,30 @@ func (o Object) Children() []v1alpha1.ResourceRule {
 
 // Customizes reports whether the controller has a customize hook.
 func (o Object) Customizes() bool {
-	if o.Composite != nil {
-		hooks := o.Composite.Spec.Hooks
-		return hooks != nil && hooks.Customize != nil && hooks.Customize.Webhook != nil
+	var hook *v1alpha1.Hook
+	switch {
+	case o.Composite != nil && o.Composite.Spec.Hooks != nil:
+		hook = o.Composite.Spec.Hooks.Customize
+	case o.Decorator != nil && o.Decorator.Spec.Hooks != nil:
+		hook = o.Decorator.Spec.Hooks.Customize
 	}
-	hooks := o.Decorator.Spec.Hooks
-	return hooks != nil && hooks.Customize != nil && hooks.Customize.Webhook != nil
+	return hook != nil && hook.Webhook != nil
 }
 
 // Runtime returns the object itself, with its kind and version set, which clients leave out.
 func (o Object) Runtime() runtime.Object {
+	object := o.either()
+	object.GetObjectKind().SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(o.Kind()))
+	return object
+}
+
+func (o Object) either() interface {
+	runtime.Object
+	metav1.Object
+} {
 	if o.Composite != nil {
-		o.Composite.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(o.Kind()))
 		return o.Composite
 	}
-	o.Decorator.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(o.Kind()))
 	return o.Decorator
 }
 

@@ -37,11 +37,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/kubeconfig"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/manifest"
 )
@@ -179,14 +178,9 @@ func parseAccount(text string) (rights.Account, error) {
 	return rights.Account{Namespace: namespace, Name: name}, nil
 }
 
-const (
-	composite = string(controllerobject.Composite)
-	decorator = string(controllerobject.Decorator)
-)
-
 // controller is what is needed of a controller object.
 type controller struct {
-	// kind is composite or decorator.
+	// kind is compositecontroller or decoratorcontroller.
 	kind, name string
 	// account is nil if the definition names none.
 	account *rights.Account
@@ -202,44 +196,19 @@ func (c *controller) String() string { return c.kind + "/" + c.name }
 
 func (c *controller) roleName() string { return "metacontroller-" + c.kind + "-" + c.name }
 
-// controllerOf reads a controller object of the hub types; ok is false for other kinds.
-func controllerOf(object runtime.Object) (c controller, ok bool) {
-	var rules []v1alpha1.ResourceRule
-	var ref *v1alpha1.ServiceAccountReference
-	switch o := object.(type) {
-	case *metacontroller.CompositeController:
-		c = controller{kind: composite, name: o.Name, needs: rights.OfComposite(&o.Spec)}
-		ref = o.Spec.ServiceAccountRef
-		rules = append(rules, o.Spec.ParentResource.ResourceRule)
-		for i := range o.Spec.ChildResources {
-			rules = append(rules, o.Spec.ChildResources[i].ResourceRule)
-		}
-	case *metacontroller.DecoratorController:
-		c = controller{kind: decorator, name: o.Name, needs: rights.OfDecorator(&o.Spec)}
-		ref = o.Spec.ServiceAccountRef
-		for i := range o.Spec.Resources {
-			rules = append(rules, o.Spec.Resources[i].ResourceRule)
-		}
-		for i := range o.Spec.Attachments {
-			rules = append(rules, o.Spec.Attachments[i].ResourceRule)
-		}
-	default:
-		return c, false
+func controllerOf(o controllerobject.Object) controller {
+	c := controller{kind: strings.ToLower(o.Kind()), name: o.Name(), account: rights.AccountOf(o.Account())}
+	if o.Composite != nil {
+		c.needs = rights.OfComposite(&o.Composite.Spec)
+	} else {
+		c.needs = rights.OfDecorator(&o.Decorator.Spec)
 	}
-	c.account = rights.AccountOf(ref)
-	for _, rule := range rules {
+	for _, rule := range append(o.Parents(), o.Children()...) {
 		if !slices.Contains(c.versions, rule.APIVersion) {
 			c.versions = append(c.versions, rule.APIVersion)
 		}
 	}
-	return c, true
-}
-
-// decoder reads objects of any version of the group as hub types.
-func decoder() (*runtime.Scheme, runtime.Decoder) {
-	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	return scheme, serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)
+	return c
 }
 
 // fromFile reads the controllers in a file; - is the standard input. Objects of other groups may stand beside them.
@@ -252,7 +221,7 @@ func fromFile(name string, in io.Reader) ([]controller, error) {
 		defer file.Close() //nolint:errcheck // Nothing was written.
 		in = file
 	}
-	_, codec := decoder()
+	codec := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDecoder(v1alpha1.SchemeGroupVersion)
 	documents, err := controllerobject.Documents(in)
 	if err != nil {
 		return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
@@ -294,8 +263,11 @@ func fromDocument(codec runtime.Decoder, document []byte) ([]controller, error) 
 	if err != nil {
 		return nil, err
 	}
-	if c, ok := controllerOf(object); ok {
-		return []controller{c}, nil
+	switch o := object.(type) {
+	case *v1alpha1.CompositeController:
+		return []controller{controllerOf(controllerobject.Object{Composite: o})}, nil
+	case *v1alpha1.DecoratorController:
+		return []controller{controllerOf(controllerobject.Object{Decorator: o})}, nil
 	}
 	return nil, nil
 }
@@ -333,15 +305,7 @@ func (o *options) fromCluster(ctx context.Context, argument string) ([]controlle
 	if err != nil {
 		return nil, o.explain(v1alpha1.GroupName, err)
 	}
-	scheme, _ := decoder()
-	hub, err := scheme.ConvertToVersion(found.Runtime(), metacontroller.SchemeGroupVersion)
-	if err != nil {
-		return nil, fmt.Errorf("converting %s: %w", argument, err)
-	}
-	c, ok := controllerOf(hub)
-	if !ok {
-		return nil, fmt.Errorf("%s is no controller", argument)
-	}
+	c := controllerOf(found)
 	if err := c.look(ctx, discovery.ToDiscoveryInterfaceWithContext(client.Discovery()), o.explain); err != nil {
 		return nil, err
 	}
