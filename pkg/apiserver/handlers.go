@@ -26,6 +26,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -61,7 +62,7 @@ func leadElsewhere(api http.Handler, engine *inspection.Link) http.Handler {
 	if engine == nil {
 		return api
 	}
-	ended := &endings{}
+	ended := &rate.Sometimes{Interval: endingPause}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if info, ok := request.RequestInfoFrom(r.Context()); ok && asksControllers(info) {
 			if _, here := engine.Engine(); !here {
@@ -84,40 +85,20 @@ type elsewhere struct {
 
 	// anywhere says that one does, or will.
 	anywhere bool
-	ended    *endings
+	ended    *rate.Sometimes
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (e *elsewhere) WriteHeader(code int) {
 	if code == http.StatusServiceUnavailable && e.anywhere {
 		e.Header().Set("Retry-After", strconv.Itoa(retryElsewhere))
-		if e.ended.due() {
-			e.Header().Set("Connection", "close") // In HTTP/2 it is no header, and has the server send GOAWAY.
-		}
+		e.ended.Do(func() { e.Header().Set("Connection", "close") }) // In HTTP/2 it is no header, and has the server send GOAWAY.
 	}
 	e.ResponseWriter.WriteHeader(code)
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
 func (e *elsewhere) Unwrap() http.ResponseWriter { return e.ResponseWriter }
-
-// endings are the ends of connections.
-type endings struct {
-	mu   sync.Mutex
-	last time.Time
-}
-
-// due reports whether a connection may be ended now, and takes it that it is.
-func (e *endings) due() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	now := time.Now()
-	if !e.last.IsZero() && now.Sub(e.last) < endingPause {
-		return false
-	}
-	e.last = now
-	return true
-}
 
 // unavailableAfter is for how long etcd must not have served before the APIService says so. It is the time after which Kubernetes takes a Pod that
 // is not ready out of its Service, with the manifests' probes, which has the same effect; no election of a leader takes as long.

@@ -22,9 +22,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -153,31 +153,26 @@ func (l lookups) run(ctx context.Context, controller string) []string {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	found := make([][]string, len(l))
-	next := make(chan int)
-	var running sync.WaitGroup
-	for range min(parallel, len(l)) {
-		running.Go(func() {
-			for i := range next {
-				var texts []string
-				err := recovery.Call(ctx, "looking for what to warn of", func() (err error) {
-					texts, err = l[i].find(ctx)
-					return err
-				})
-				if err != nil {
-					klog.FromContext(ctx).V(2).Info("Cannot tell the author of a controller whether something is wrong",
-						"controller", controller, "field", l[i].path.String(), "err", err)
-				}
-				for _, text := range texts {
-					found[i] = append(found[i], l[i].path.String()+": "+text)
-				}
+	var running errgroup.Group
+	running.SetLimit(parallel)
+	for i := range l {
+		running.Go(func() error {
+			var texts []string
+			err := recovery.Call(ctx, "looking for what to warn of", func() (err error) {
+				texts, err = l[i].find(ctx)
+				return err
+			})
+			if err != nil {
+				klog.FromContext(ctx).V(2).Info("Cannot tell the author of a controller whether something is wrong",
+					"controller", controller, "field", l[i].path.String(), "err", err)
 			}
+			for _, text := range texts {
+				found[i] = append(found[i], l[i].path.String()+": "+text)
+			}
+			return nil
 		})
 	}
-	for i := range l {
-		next <- i
-	}
-	close(next)
-	running.Wait()
+	_ = running.Wait() // They return no error.
 	var texts []string
 	for _, text := range slices.Concat(found...) {
 		if !slices.Contains(texts, text) {

@@ -20,8 +20,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -73,33 +73,20 @@ func New(client authorizationclient.SubjectAccessReviewInterface, parallel int) 
 // Missing returns which of the wanted rights the subject lacks, in their order. The error says that it could not be found out for one
 // of them at least; the others are not asked for then.
 func (r *Reviewer) Missing(ctx context.Context, subject Subject, wanted []rights.Right) ([]rights.Right, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(cap(r.slots))
 	denied := make([]bool, len(wanted))
-	next := make(chan int)
-	var running sync.WaitGroup
-	for range min(cap(r.slots), len(wanted)) {
-		running.Go(func() {
-			for i := range next {
-				allowed := false
-				err := recovery.Call(ctx, "reviewing a right", func() (err error) {
-					allowed, err = r.allowed(ctx, subject, wanted[i])
-					return err
-				})
-				if err != nil {
-					cancel(err)
-				}
+	for i := range wanted {
+		asking.Go(func() error {
+			return recovery.Call(ctx, "reviewing a right", func() error {
+				allowed, err := r.allowed(ctx, subject, wanted[i])
 				denied[i] = !allowed
-			}
+				return err
+			})
 		})
 	}
-	for i := range wanted {
-		next <- i
-	}
-	close(next)
-	running.Wait()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if err := asking.Wait(); err != nil {
+		return nil, err
 	}
 	var missing []rights.Right
 	for i, right := range wanted {
