@@ -23,6 +23,9 @@ import (
 	"fmt"
 	"io"
 
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,7 +79,7 @@ func checkExisting(ctx context.Context, client dynamic.Interface) error {
 	case err != nil:
 		return fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
 	default:
-		if err := checkAPIService(apiService); err != nil {
+		if err := checkOwn(apiService, namespace, serviceName); err != nil {
 			return err
 		}
 	}
@@ -88,11 +91,6 @@ func checkExisting(ctx context.Context, client dynamic.Interface) error {
 		return fmt.Errorf("reading Service %s/%s: %w", namespace, serviceName, err)
 	}
 	return checkService(service)
-}
-
-// checkAPIService refuses an APIService that is not that of Register.
-func checkAPIService(apiService *unstructured.Unstructured) error {
-	return checkOwn(apiService, namespace, serviceName)
 }
 
 // checkOwn refuses an APIService that does not point to a Service.
@@ -185,27 +183,25 @@ const (
 // The resources of a registration. There are so few that they are not looked up in the cluster.
 
 func namespaces() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	return corev1.SchemeGroupVersion.WithResource("namespaces")
 }
 
 func services() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	return corev1.SchemeGroupVersion.WithResource("services")
+}
+
+func clusterRoles() schema.GroupVersionResource {
+	return rbacv1.SchemeGroupVersion.WithResource("clusterroles")
+}
+
+func roles() schema.GroupVersionResource { return rbacv1.SchemeGroupVersion.WithResource("roles") }
+
+func definitions() schema.GroupVersionResource {
+	return apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 }
 
 func apiServices() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-}
-
-func clusterRoles() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
-}
-
-func roles() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}
-}
-
-func definitions() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 }
 
 // resourceFor returns the client for the kind and namespace of a manifest.

@@ -21,6 +21,7 @@ import (
 	gojson "encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -210,7 +211,7 @@ func (d *decoding) stringsOrNull(field string, v value) map[string]*string {
 		return nil
 	}
 	decoded := make(map[string]*string, len(values))
-	for _, key := range sortedKeys(values) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		item := values[key]
 		if item.absent() {
 			decoded[key] = nil
@@ -256,15 +257,6 @@ func (d *decoding) boolean(field string, v value) bool {
 }
 
 func index(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
 
 // maxQuoted is how many bytes of a response that is not JSON are quoted in a message.
 const maxQuoted = 60

@@ -22,6 +22,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
@@ -261,31 +263,25 @@ type EncodeOptions struct {
 // change with the counters in it.
 func EncodeComposite(c *v1alpha1.CompositeController, o EncodeOptions) ([]byte, error) {
 	shown := *c
-	shown.APIVersion = v1alpha1.SchemeGroupVersion.String()
-	shown.Kind = "CompositeController"
 	shown.Status = v1alpha1.CompositeControllerStatus{}
-	if !o.ManagedFields {
-		shown.ManagedFields = nil
-	}
-	return encode(&shown, shown.Kind, shown.Name)
+	return o.encode(&shown, &shown.TypeMeta, &shown.ObjectMeta, v1alpha1.KindComposite)
 }
 
 // EncodeDecorator is [EncodeComposite] for the other kind.
 func EncodeDecorator(c *v1alpha1.DecoratorController, o EncodeOptions) ([]byte, error) {
 	shown := *c
-	shown.APIVersion = v1alpha1.SchemeGroupVersion.String()
-	shown.Kind = "DecoratorController"
 	shown.Status = v1alpha1.DecoratorControllerStatus{}
-	if !o.ManagedFields {
-		shown.ManagedFields = nil
-	}
-	return encode(&shown, shown.Kind, shown.Name)
+	return o.encode(&shown, &shown.TypeMeta, &shown.ObjectMeta, v1alpha1.KindDecorator)
 }
 
-func encode(controller any, kind, name string) ([]byte, error) {
+func (o EncodeOptions) encode(controller any, is *metav1.TypeMeta, meta *metav1.ObjectMeta, kind string) ([]byte, error) {
+	is.APIVersion, is.Kind = v1alpha1.SchemeGroupVersion.String(), kind
+	if !o.ManagedFields {
+		meta.ManagedFields = nil
+	}
 	data, err := json.Marshal(controller)
 	if err != nil {
-		return nil, fmt.Errorf("encoding %s %s for its hooks: %w", kind, name, err)
+		return nil, fmt.Errorf("encoding %s %s for its hooks: %w", kind, meta.Name, err)
 	}
 	return data, nil
 }
