@@ -83,7 +83,7 @@ func (b *logBridge) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	fields = slices.Concat(b.fields, fields)
 	switch {
 	case entry.Level >= zapcore.ErrorLevel && !b.expected(entry):
-		b.logger.Error(fieldError(fields), entry.Message, keysAndValues(fields, true)...)
+		b.logger.Error(errors.Join(errorsIn(fields)...), entry.Message, keysAndValues(fields, true)...)
 	case entry.Level == zapcore.WarnLevel && !b.expected(entry):
 		b.logger.Info(entry.Message, append(keysAndValues(fields, false), "severity", "warning")...)
 	case entry.Level >= zapcore.InfoLevel:
@@ -120,14 +120,14 @@ func (b *logBridge) expected(entry zapcore.Entry) bool {
 	}, func(prefix string) bool { return strings.HasPrefix(entry.Message, prefix) })
 }
 
-// fieldError returns the first error among the fields, or nil.
-func fieldError(fields []zapcore.Field) error {
+// errorsIn returns the errors among the fields.
+func errorsIn(fields []zapcore.Field) (found []error) {
 	for _, f := range fields {
 		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
-			return err
+			found = append(found, err)
 		}
 	}
-	return nil
+	return found
 }
 
 // keysAndValues turns the fields into what klog takes, without the error when it is passed separately.
@@ -174,16 +174,10 @@ func (h *fatalHook) err() error { return h.cause }
 
 // entryError makes one error of a log line and the errors among its fields.
 func entryError(message string, fields []zapcore.Field) error {
-	var causes []error
-	for _, f := range fields {
-		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
-			causes = append(causes, err)
-		}
+	if causes := errorsIn(fields); len(causes) > 0 {
+		return fmt.Errorf("%s: %w", message, errors.Join(causes...))
 	}
-	if len(causes) == 0 {
-		return errors.New(message)
-	}
-	return fmt.Errorf("%s: %w", message, errors.Join(causes...))
+	return errors.New(message)
 }
 
 // A panicError is a panic that was turned into an error: the stored data made etcd or bbolt lose its footing.

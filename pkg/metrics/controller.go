@@ -130,33 +130,24 @@ func (c *Controller) SyncError(reason string) {
 }
 
 // CountParents has the number of parents taken from count at every scrape. It must not block.
-func (c *Controller) CountParents(count func() int) {
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.parents = count
-}
+func (c *Controller) CountParents(count func() int) { c.take(func() { c.parents = count }) }
 
 // CountExpectations has the number of parents held back by expectations taken from count at every scrape. It must not block.
-func (c *Controller) CountExpectations(count func() int) {
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.expectations = count
-}
+func (c *Controller) CountExpectations(count func() int) { c.take(func() { c.expectations = count }) }
 
 // CountRemembered has what the controller remembers taken from count at every scrape. It must not block.
 func (c *Controller) CountRemembered(count func() Remembered) {
+	c.take(func() { c.remembered = count })
+}
+
+// take changes what is called at every scrape.
+func (c *Controller) take(change func()) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.remembered = count
+	change()
 }
 
 // Expose shows the series at /metrics until withdraw is called. Of two controllers with one name, the one that was exposed

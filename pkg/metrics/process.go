@@ -158,26 +158,27 @@ func HiddenDefinitions(n int) { global.hidden.Set(float64(n)) }
 // ObserveRequestBudget has the bytes of requests to hooks that are sent, and how many may be, taken from state at every scrape.
 // It must not block. The last call counts.
 func ObserveRequestBudget(state func() (used, limit int64)) {
-	global.mu.Lock()
-	defer global.mu.Unlock()
-	global.requests = state
+	global.take(func() { global.requests = state })
 }
 
 // ObserveResponseBudget has the bytes of hook responses that are held, and how many may be, taken from state at every scrape.
 // It must not block. The last call counts.
 func ObserveResponseBudget(state func() (used, limit int64)) {
-	global.mu.Lock()
-	defer global.mu.Unlock()
-	global.responses = state
+	global.take(func() { global.responses = state })
 }
 
 // ObserveServingCertificate has the end of the serving certificate taken from end at every scrape, if there is one. It must not block.
 // The last call counts.
 func ObserveServingCertificate(end func() (end time.Time, ok bool)) {
 	Register()
-	global.mu.Lock()
-	defer global.mu.Unlock()
-	global.certificate = end
+	global.take(func() { global.certificate = end })
+}
+
+// take changes what is called at every scrape.
+func (p *process) take(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
 }
 
 func (p *process) collect(ch chan<- prometheus.Metric) {
