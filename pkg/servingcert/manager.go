@@ -74,9 +74,6 @@ type Options struct {
 	// Hosts are DNS names and IP addresses that the certificate is valid for, besides localhost, 127.0.0.1, ::1 and the names of
 	// the Service.
 	Hosts []string
-	// ServiceName and ServiceNamespace name the Service of the APIService. The aggregation layer expects a certificate for
-	// <name>.<namespace>.svc, whatever address it dials. Empty means DefaultServiceName and DefaultServiceNamespace.
-	ServiceName, ServiceNamespace string
 	// Clock tells the time. Nil means the clock of the machine.
 	Clock clock.WithTicker
 }
@@ -96,12 +93,6 @@ type Manager struct {
 
 // New returns a Manager. It does nothing before Ensure or Run is called.
 func New(store Store, o Options) *Manager {
-	if o.ServiceName == "" {
-		o.ServiceName = DefaultServiceName
-	}
-	if o.ServiceNamespace == "" {
-		o.ServiceNamespace = DefaultServiceNamespace
-	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -112,8 +103,9 @@ func New(store Store, o Options) *Manager {
 	if o.Registration == nil {
 		interval = checkInterval
 	}
-	service := o.ServiceName + "." + o.ServiceNamespace
-	hosts := slices.Concat([]string{service + ".svc", service, o.ServiceName, "localhost", "127.0.0.1", "::1"}, o.Hosts)
+	// The aggregation layer expects a certificate for the first one, whatever address it dials.
+	const service = DefaultServiceName + "." + DefaultServiceNamespace
+	hosts := slices.Concat([]string{service + ".svc", service, DefaultServiceName, "localhost", "127.0.0.1", "::1"}, o.Hosts)
 	return &Manager{
 		store: store, registration: o.Registration, lifetimes: o.Lifetimes, interval: interval, hosts: hosts, clock: o.Clock,
 	}

@@ -100,11 +100,6 @@ func TestClientsAcceptTheCertificate(t *testing.T) {
 	}
 }
 
-func TestServiceNameIsTheCallers(t *testing.T) {
-	files := mustEnsure(t, New(FilesIn(t.TempDir()), Options{ServiceName: "other", ServiceNamespace: "elsewhere"}))
-	mustServe(t, files, mustRead(t, files.CAFile), "other.elsewhere.svc", time.Now())
-}
-
 func TestKeysArePrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "certificates")
 	m := New(FilesIn(dir), Options{})
