@@ -17,6 +17,7 @@ limitations under the License.
 package apiserver_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,24 +25,32 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/kube-openapi/pkg/spec3"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
@@ -345,4 +354,416 @@ func await(t *testing.T, config *rest.Config, code int, lines ...string) {
 	if err != nil {
 		t.Fatalf("/readyz is not %d with %q, but %s", code, lines, last)
 	}
+}
+
+// An oldCluster is as far as a probe sees it. It answers like one that serves the resources given and forbids some.
+type oldCluster struct {
+	served    map[string][]string
+	forbidden map[string]string
+	broken    bool
+}
+
+func (c oldCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	var answer any
+	switch resources, ok := c.served[r.URL.Path]; {
+	case c.broken:
+		w.WriteHeader(http.StatusServiceUnavailable)
+		answer = metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonServiceUnavailable, Code: http.StatusServiceUnavailable}
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
+		var review authorizationv1.SelfSubjectAccessReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		asked := review.Spec.ResourceAttributes
+		review.Status.Allowed = c.forbidden[asked.Resource] != asked.Verb
+		w.WriteHeader(http.StatusCreated)
+		answer = review
+	case ok:
+		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
+		for _, name := range resources {
+			list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
+		}
+		answer = list
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		answer = metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
+	}
+	// A client that went away is not interested.
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func TestProbe(t *testing.T) {
+	const (
+		core      = "/api/v1"
+		admission = "/apis/admissionregistration.k8s.io/v1"
+		flow      = "/apis/flowcontrol.apiserver.k8s.io/v1"
+	)
+	webhooks := []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+	policies := []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
+	all := append(append([]string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"}, policies...), webhooks...)
+	flows := []string{"flowschemas", "prioritylevelconfigurations"}
+	for name, test := range map[string]struct {
+		cluster oldCluster
+		want    map[string]string
+	}{
+		"everything is there": {
+			oldCluster{served: map[string][]string{core: {"namespaces"}, admission: all, flow: flows}}, map[string]string{},
+		},
+		"before mutating policies": {
+			oldCluster{served: map[string][]string{core: {"namespaces"}, admission: append(policies, webhooks...), flow: flows}},
+			map[string]string{
+				"MutatingAdmissionPolicy": "the cluster does not serve mutatingadmissionpolicies in admissionregistration.k8s.io/v1; " +
+					"the cluster does not serve mutatingadmissionpolicybindings in admissionregistration.k8s.io/v1",
+			},
+		},
+		"before priority and fairness": {
+			oldCluster{served: map[string][]string{core: {"namespaces"}, admission: all}},
+			map[string]string{
+				"APIPriorityAndFairness": "the cluster does not serve flowschemas in flowcontrol.apiserver.k8s.io/v1; " +
+					"the cluster does not serve prioritylevelconfigurations in flowcontrol.apiserver.k8s.io/v1",
+			},
+		},
+		"some rights are missing": {
+			oldCluster{
+				served:    map[string][]string{core: {"namespaces"}, admission: all, flow: flows},
+				forbidden: map[string]string{"flowschemas": "list", "validatingwebhookconfigurations": "watch"},
+			},
+			map[string]string{
+				"APIPriorityAndFairness":     "this server may not list flowschemas.flowcontrol.apiserver.k8s.io",
+				"ValidatingAdmissionWebhook": "this server may not watch validatingwebhookconfigurations.admissionregistration.k8s.io",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := probe(t, test.cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("unusable parts differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A server that does not know must not guess that nothing is there, and serve without admission.
+func TestProbeOfAClusterThatDoesNotAnswer(t *testing.T) {
+	if got, err := probe(t, oldCluster{broken: true}); err == nil || !strings.Contains(err.Error(), "discovering v1 at the cluster") {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func probe(t *testing.T, cluster oldCluster) (map[string]string, error) {
+	t.Helper()
+	s := httptest.NewServer(cluster)
+	t.Cleanup(s.Close)
+	c, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return apiserver.Probe(t.Context(), c, apiserver.Parts())
+}
+
+// undecided has an authorizer that is down for some reviews of a right.
+type undecided struct {
+	oldCluster
+
+	reviews  int
+	resource string
+	// failures are how many reviews fail, and status how; zero: the review has an evaluation error.
+	failures, status int
+}
+
+func (u *undecided) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var review authorizationv1.SelfSubjectAccessReview
+		if err := json.Unmarshal(body, &review); err == nil && review.Spec.ResourceAttributes.Resource == u.resource {
+			if u.reviews++; u.reviews <= u.failures {
+				w.Header().Set("Content-Type", "application/json")
+				if u.status != 0 {
+					w.WriteHeader(u.status)
+					return
+				}
+				review.Status.EvaluationError = "webhook: connection refused"
+				w.WriteHeader(http.StatusCreated)
+				_ = json.NewEncoder(w).Encode(review)
+				return
+			}
+		}
+	}
+	u.oldCluster.ServeHTTP(w, r)
+}
+
+// RoundTrip implements http.RoundTripper, so that nothing waits for a network.
+func (u *undecided) RoundTrip(r *http.Request) (*http.Response, error) {
+	recorder := httptest.NewRecorder()
+	u.ServeHTTP(recorder, r)
+	return recorder.Result(), nil
+}
+
+// What is switched off stays so for the life of the process: a cluster that cannot decide has not said no.
+func TestARightThatTheClusterCannotDecideIsAskedForAgain(t *testing.T) {
+	const resource = "validatingwebhookconfigurations"
+	cluster := oldCluster{served: map[string][]string{
+		"/api/v1": {"namespaces"}, "/apis/admissionregistration.k8s.io/v1": {
+			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+			"mutatingwebhookconfigurations", resource,
+		}, "/apis/flowcontrol.apiserver.k8s.io/v1": {"flowschemas", "prioritylevelconfigurations"},
+	}}
+	denied := cluster
+	denied.forbidden = map[string]string{resource: "list"}
+	off := map[string]string{"ValidatingAdmissionWebhook": "this server may not list validatingwebhookconfigurations.admissionregistration.k8s.io"}
+	for name, test := range map[string]struct {
+		cluster undecided
+		want    map[string]string
+		took    time.Duration
+	}{
+		"the authorizer is back, and allows": {undecided{oldCluster: cluster, failures: 3}, map[string]string{}, 3 * time.Second},
+		"the authorizer is back, and denies": {undecided{oldCluster: denied, failures: 3}, off, 3 * time.Second},
+		"a request fails":                    {undecided{oldCluster: denied, failures: 2, status: http.StatusInternalServerError}, off, 2 * time.Second},
+		"the authorizer stays away":          {undecided{oldCluster: denied, failures: 1000}, map[string]string{}, 20 * time.Second},
+		"nobody may ask":                     {undecided{oldCluster: denied, failures: 1000, status: http.StatusForbidden}, map[string]string{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				test.cluster.resource = resource
+				c, err := kubernetes.NewForConfig(&rest.Config{
+					Host: "http://cluster", QPS: -1, Transport: &test.cluster, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun := time.Now()
+				got, err := apiserver.Probe(t.Context(), c, apiserver.Parts())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("unusable parts differ (-want +got):\n%s", diff)
+				}
+				if took := time.Since(begun); took != test.took {
+					t.Errorf("it took %s, want %s", took, test.took)
+				}
+			})
+		})
+	}
+}
+
+func TestDiscovery(t *testing.T) {
+	c, err := discovery.NewDiscoveryClientForConfig(shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.ServerResourcesForGroupVersion(v1alpha1.SchemeGroupVersion.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, r := range list.APIResources {
+		got[r.Name] = fmt.Sprintf("%s %s %t %v %v %v", r.Kind, r.SingularName, r.Namespaced, r.ShortNames, r.Categories, r.Verbs)
+	}
+	const verbs = "[create delete deletecollection get list patch update watch]"
+	want := map[string]string{
+		"compositecontrollers":          "CompositeController compositecontroller false [cc cctl] [metacontroller] " + verbs,
+		"compositecontrollers/parents":  "ControllerParentList  false [] [] [get]",
+		"compositecontrollers/plan":     "ControllerPlan  false [] [] [create]",
+		"compositecontrollers/request":  "HookRequestList  false [] [] [get]",
+		"compositecontrollers/resync":   "ControllerResync  false [] [] [create]",
+		"compositecontrollers/rollback": "ControllerRollback  false [] [] [create]",
+		"compositecontrollers/syncs":    "ControllerSyncList  false [] [] [get]",
+		"compositecontrollers/status":   "CompositeController  false [] [] [get patch update]",
+		"decoratorcontrollers":          "DecoratorController decoratorcontroller false [dc dec decorators] [metacontroller] " + verbs,
+		"decoratorcontrollers/parents":  "ControllerParentList  false [] [] [get]",
+		"decoratorcontrollers/plan":     "ControllerPlan  false [] [] [create]",
+		"decoratorcontrollers/request":  "HookRequestList  false [] [] [get]",
+		"decoratorcontrollers/resync":   "ControllerResync  false [] [] [create]",
+		"decoratorcontrollers/syncs":    "ControllerSyncList  false [] [] [get]",
+		"decoratorcontrollers/status":   "DecoratorController  false [] [] [get patch update]",
+		"controllerrevisions":           "ControllerRevision controllerrevision true [] [metacontroller] " + verbs,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("resources differ (-want +got):\n%s", diff)
+	}
+	// Clients of the aggregation layer would call the group stale without this.
+	aggregated := ask(t, http.MethodGet, "/apis", "", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+	if !strings.Contains(aggregated.media, "APIGroupDiscoveryList") {
+		t.Errorf("aggregated discovery is not served, but %s", aggregated.media)
+	}
+}
+
+func TestTables(t *testing.T) {
+	ctx := t.Context()
+	c := client(t).MetacontrollerV1alpha1()
+	hook := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://x")}}
+	created, err := c.CompositeControllers().Create(ctx, &v1alpha1.CompositeController{
+		ObjectMeta: metav1.ObjectMeta{Name: "table", Labels: map[string]string{"test": "table"}},
+		Spec: v1alpha1.CompositeControllerSpec{
+			ParentResource: v1alpha1.CompositeControllerParentResourceRule{ResourceRule: v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "foos"}},
+			ChildResources: []v1alpha1.CompositeControllerChildResourceRule{
+				{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "pods"}},
+				{ResourceRule: v1alpha1.ResourceRule{APIVersion: "apps/v1", Resource: "deployments"}},
+			},
+			Hooks: &v1alpha1.CompositeControllerHooks{Sync: hook, Customize: hook, Finalize: hook},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStarting, LastTransitionTime: metav1.Now()}}
+	created.Status.Counters = &v1alpha1.ControllerCounters{Parents: 3, Syncs: 20, FailedSyncs: 1, Synced: 2, Failing: 1}
+	if _, err := c.CompositeControllers().UpdateStatus(ctx, created, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.DecoratorControllers().Create(ctx, &v1alpha1.DecoratorController{
+		ObjectMeta: metav1.ObjectMeta{Name: "table", Labels: map[string]string{"test": "table"}},
+		Spec: v1alpha1.DecoratorControllerSpec{
+			Resources: []v1alpha1.DecoratorControllerResourceRule{
+				{ResourceRule: v1alpha1.ResourceRule{APIVersion: "apps/v1", Resource: "statefulsets"}},
+			},
+		},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ControllerRevisions("table").Create(ctx, &v1alpha1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Name: "table", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "example.com/v1", Kind: "Foo", Name: "parent", UID: "1", Controller: new(true)},
+		}},
+		ParentPatch: runtime.RawExtension{Raw: []byte("{}")},
+		Children:    []v1alpha1.ControllerRevisionChildren{{Kind: "Pod", Names: []string{"a", "b"}}, {APIGroup: "apps", Kind: "Deployment", Names: []string{"c"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		composites + "?labelSelector=test%3Dtable": "Name Parent Children Ready Reason Synced Failing Age Hooks! Address! Strategy! Service Account! Parents! Syncs! Failed! Last Error!\n" +
+			"table foos.example.com pods,deployments.apps False Starting 2/3 1 AGE sync,finalize,customize http://x OnDelete <none> 3 20 1 <none>\n",
+		composites + "/table": "Name Parent Children Ready Reason Synced Failing Age Hooks! Address! Strategy! Service Account! Parents! Syncs! Failed! Last Error!\n" +
+			"table foos.example.com pods,deployments.apps False Starting 2/3 1 AGE sync,finalize,customize http://x OnDelete <none> 3 20 1 <none>\n",
+		composites + "/table/status": "Name Parent Children Ready Reason Synced Failing Age Hooks! Address! Strategy! Service Account! Parents! Syncs! Failed! Last Error!\n" +
+			"table foos.example.com pods,deployments.apps False Starting 2/3 1 AGE sync,finalize,customize http://x OnDelete <none> 3 20 1 <none>\n",
+		decorators + "?labelSelector=test%3Dtable": "Name Resources Attachments Ready Reason Synced Failing Age Hooks! Address! Strategy! Service Account! Targets! Syncs! Failed! Last Error!\n" +
+			"table statefulsets.apps <none> <unknown>  <unknown> <unknown> AGE <none> <none> <none> <none> <unknown> <unknown> <unknown> <none>\n",
+		groupPath + "/namespaces/table/controllerrevisions": "Name Parent Latest Children Age\ntable Foo.example.com/parent true 3 AGE\n",
+	} {
+		t.Run(path, func(t *testing.T) {
+			a := ask(t, http.MethodGet, path, "", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").must(t, http.StatusOK)
+			var table metav1.Table
+			if err := json.Unmarshal([]byte(a.body), &table); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, printed(table)); diff != "" {
+				t.Errorf("the table differs (-want +got):\n%s", diff)
+			}
+			if table.ResourceVersion == "" {
+				t.Error("the table has no resourceVersion, so kubectl get -w cannot go on from it")
+			}
+		})
+	}
+}
+
+// printed writes a table with one space between columns and a mark at wide ones.
+func printed(table metav1.Table) string {
+	var b strings.Builder
+	for i, c := range table.ColumnDefinitions {
+		mark := map[bool]string{true: "!"}[c.Priority > 0]
+		fmt.Fprint(&b, strings.Repeat(" ", min(i, 1)), c.Name, mark)
+	}
+	b.WriteByte('\n')
+	for _, row := range table.Rows {
+		for i, cell := range row.Cells {
+			if table.ColumnDefinitions[i].Name == "Age" {
+				cell = "AGE"
+			}
+			fmt.Fprint(&b, strings.Repeat(" ", min(i, 1)), cell)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func TestWatch(t *testing.T) {
+	ctx := t.Context()
+	c := client(t).MetacontrollerV1alpha1().CompositeControllers()
+	w, err := c.Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=watched"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	o := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "watched"}}
+	o.Spec.ParentResource.ResourceRule = v1alpha1.ResourceRule{APIVersion: "v1", Resource: "configmaps"}
+	if o, err = c.Create(ctx, o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	o.Labels = map[string]string{"a": "b"}
+	if _, err := c.Update(ctx, o, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Delete(ctx, "watched", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for len(got) < 3 {
+		event, ok := <-w.ResultChan()
+		if !ok {
+			t.Fatal("the watch ended")
+		}
+		o, ok := event.Object.(*v1alpha1.CompositeController)
+		if !ok {
+			t.Fatalf("the watch sent %T", event.Object)
+		}
+		got = append(got, fmt.Sprint(event.Type, " ", o.Labels["a"]))
+	}
+	if diff := cmp.Diff([]string{"ADDED ", "MODIFIED b", "DELETED b"}, got); diff != "" {
+		t.Errorf("events differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	for path, checks := range map[string][]string{
+		"/livez":  {"ping", "etcd"},
+		"/readyz": {"ping", "etcd", "etcd-readiness", "poststarthook/storage-readiness", "shutdown", "watch-caches"},
+	} {
+		a := ask(t, http.MethodGet, path+"?verbose", "").must(t, http.StatusOK)
+		for _, check := range checks {
+			if !strings.Contains(a.body, "[+]"+check+" ok") {
+				t.Errorf("%s does not check %s:\n%s", path, check, a.body)
+			}
+		}
+	}
+}
+
+func TestMetricsHaveThoseOfTheProcessAndOfEtcd(t *testing.T) {
+	body := ask(t, http.MethodGet, "/metrics", "").must(t, http.StatusOK).body
+	for _, metric := range []string{"apiserver_request_total", "etcd_mvcc_db_total_size_in_bytes", "go_goroutines", "process_open_fds"} {
+		if strings.Count(body, "\n# TYPE "+metric+" ") != 1 {
+			t.Errorf("%s is not there exactly once", metric)
+		}
+	}
+}
+
+func TestEveryFieldIsDocumented(t *testing.T) {
+	body := ask(t, http.MethodGet, "/openapi/v3/apis/metacontroller.k8s.io/v1alpha1", "").must(t, http.StatusOK).body
+	var document spec3.OpenAPI
+	if err := json.Unmarshal([]byte(body), &document); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for name, schema := range document.Components.Schemas {
+		if !strings.HasPrefix(name, "io.k8s.metacontroller.") {
+			continue
+		}
+		for field, property := range schema.Properties {
+			checked++
+			if len(property.Description) < 20 {
+				t.Errorf("%s: %s is described by %q", name, field, property.Description)
+			}
+		}
+	}
+	if checked < 50 {
+		t.Errorf("only %d fields were found", checked)
+	}
+	ask(t, http.MethodGet, "/openapi/v2", "").must(t, http.StatusOK)
 }
