@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Every Go file written by hand starts with hack/boilerplate.go.txt, and every package has a doc.go, is a command, or has one file or
-# tests alone.
+# Every Go file written by hand starts with hack/boilerplate.go.txt, and every package has a doc.go, is a command, or has tests alone.
 # Usage: hack/verify-boilerplate.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
@@ -14,8 +13,7 @@ while IFS= read -r file; do
 done < <(handwritten_go)
 
 while IFS= read -r folder; do
-    # A package of one file, not counting its tests, says it there.
-    if [[ ! -f "${folder}/doc.go" && ! -f "${folder}/main.go" ]] && (($(find "${folder}" -maxdepth 1 -name '*.go' ! -name '*_test.go' | wc -l) > 1)); then
+    if [[ ! -f "${folder}/doc.go" && ! -f "${folder}/main.go" ]]; then
         complain "${folder}: no doc.go says what the package is for"
     fi
 done < <(handwritten_go | grep -v '_test\.go$' | xargs -rn1 dirname | sort -u)

@@ -14,10 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package chart checks the Helm chart of artifacts/chart: that it makes the same objects as the manifests, for each of their shapes, that a
-// cluster accepts both, that mistakes in values are refused in words, and that values of Metacontroller's chart mean the same.
-//
-// It is a Go module of its own for the sake of Helm's libraries, and nobody imports it.
 package chart
 
 import (

@@ -14,10 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package controllers gives tests running CompositeControllers and DecoratorControllers.
-//
-// Composite and Decorator create one at a server of ours, which runs already, wait until it is Ready, and delete it with the
-// test. A controller must be there until its test ends, unless the test itself deletes it with Delete.
 package controllers
 
 import (

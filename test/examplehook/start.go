@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package examplehook runs the hooks of the examples in artifacts/examples, which are Python programs.
 package examplehook
 
 import (

@@ -14,11 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package freeport finds ports for programs of tests that are told where to listen.
-//
-// A port is below those that kernels give to outgoing connections, and to listeners that ask for any port (32768 and above on Linux, 49152
-// and above elsewhere): between the finding and the use, or while a test has nobody listen there on purpose, none of those takes it. It is
-// not among the ports of control planes either.
 package freeport
 
 import (

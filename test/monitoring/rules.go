@@ -14,11 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package monitoring checks what artifacts/monitoring has for operators: that Prometheus accepts the alerts, that each alert fires when it
-// should and not before, that each has a section in docs/operations/alerts.md, and that the list metrics.json has all metrics which alerts
-// and dashboard name. The tests of test/integration/monitoring look for those of the list in a real scrape.
-//
-// It is a Go module of its own for the sake of Prometheus' libraries, and nobody imports it.
 package monitoring
 
 import (

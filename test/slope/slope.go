@@ -14,11 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package slope checks how the cost of work grows with its size, in tests and in benchmarks.
-//
-// A cost is time of the processor that the work itself uses, on one goroutine, so that other work on the machine does not change it. It is
-// never compared with seconds, but with that of the same work of another size in the same run. Where requests, calls or looks at objects can
-// be counted, a test counts those and does without this package.
 package slope
 
 import (

@@ -14,11 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package tcpproxy stands between a client and a server, so that a test counts the connections between them, or cuts them off from each
-// other.
-//
-// A Proxy listens at a free port of this machine, passes each connection on to one address, and ends with its test. It knows nothing of
-// what the connections carry.
 package tcpproxy
 
 import (

@@ -14,11 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package decorator is what DecoratorControllers do differently from CompositeControllers.
-//
-// A target belongs to others: the controller adds labels, annotations, a status and attachments to it by patches that hold what
-// changes and nothing else, and never rewrites it. The controller itself is package reconciler's, which calls targets parents and
-// attachments children.
 package decorator
 
 import (

@@ -14,8 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package barewrites makes the writes of the limit with client-go's REST client, and nothing of ours but the reading of answers: what
-// the server is measured against must not change with the server.
 package barewrites
 
 import (

@@ -14,11 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package gauge reads what processes have used and how many requests were made.
-//
-// [CPU] and [RSS] read a process's usage from /proc. [Fetch] reads a page; [Sum] adds up one metric of one in Prometheus' text
-// format, and [Requests] and [Methods] are such sums over the request counters of an API server and of a client. A [Tally] counts
-// the requests of the one who measures, so that they can be subtracted. The bench uses it; it starts nothing.
 package gauge
 
 import (

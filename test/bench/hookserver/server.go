@@ -14,10 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package hookserver is the hook of the bench: it answers at once, or after a delay, and counts its calls itself.
-//
-// The bench runs it in a process of its own, with [Run], and asks for the [Counts] before and after a workload. What it
-// answers depends on the path alone; it remembers nothing but its counters.
 package hookserver
 
 import (

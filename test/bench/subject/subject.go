@@ -14,11 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package subject runs what the bench measures: the server, or Metacontroller itself as its peer.
-//
-// A [Subject] is started and stopped again and again on the [Cluster] of one control plane, which it has to itself: an APIService and
-// CustomResourceDefinitions cannot serve the same API group. [NewServer] returns the server, which registers itself each time, and
-// [NewPeer] Metacontroller, whose CustomResourceDefinitions are applied once. What is measured of them is the bench's affair.
 package subject
 
 import (

@@ -14,11 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package build makes the programs of the control plane from source, once, and keeps them in the user's cache.
-//
-// Programs builds what is missing; Folder tells where the results are. The folder's name depends on everything that the
-// results depend on, so checkouts of the same versions share it and a change of versions never meets old programs. It
-// starts none of the programs.
 package build
 
 import (

@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package certs makes the keys and certificates of one control plane. They live as long as the control plane does.
 package certs
 
 import (

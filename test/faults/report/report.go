@@ -14,11 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package report is what tests of faults have in common: whether they run in their long form, and where their figures go.
-//
-// A test asks Pick or Long how much it does: the short form is a part of `make test`, the long one of `make faults`, which sets
-// FAULTS_LONG=1. It says what it has measured with Figures, for one of the rows of the table in test/faults/measured.md; the figures are
-// appended as lines of JSON to the file that FAULTS_REPORT names, and Write makes the table of them. hack/fault-table is its caller.
 package report
 
 import (

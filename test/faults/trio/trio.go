@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package trio runs an etcd of three members, which tests kill and start one by one.
 package trio
 
 import (

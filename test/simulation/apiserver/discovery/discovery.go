@@ -14,7 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package discovery says what the simulated API server serves: the bodies of /api, /apis and below, and of /openapi/v3.
 package discovery
 
 import (

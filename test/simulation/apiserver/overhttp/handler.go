@@ -14,8 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package overhttp serves the simulated API server over HTTP, for what cannot call it: package truth, and people who look at it with
-// kubectl.
 package overhttp
 
 import (

@@ -14,9 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package store keeps objects in memory with their history, as etcd and the watch cache of kube-apiserver do: one counter of
-// revisions for all, lists of the present or of a former revision, watches that begin at a revision, and a history that can be
-// forgotten. It knows nothing of versions, schemas and HTTP.
 package store
 
 import (

@@ -14,8 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package value works with decoded JSON: maps, slices, strings, booleans, int64 and float64 alone. It is made for speed: the
-// simulated API server decodes, compares and encodes an object with every request.
 package value
 
 import (
