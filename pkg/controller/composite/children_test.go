@@ -79,7 +79,7 @@ func TestChildrenOfAnUnservedKindStayOnTheirRevision(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			k := &kind{shared: &reconciler.Shared{Cluster: served}, selectors: newSelectors(false), spec: &v1alpha1.CompositeControllerSpec{
+			k := &kind{shared: &reconciler.Shared{Cluster: served}, spec: &v1alpha1.CompositeControllerSpec{
 				ChildResources: []v1alpha1.CompositeControllerChildResourceRule{rule("a/v1", "as", tc.a), rule("g/v1", "bs", tc.b), rule("g/v1", "cs", tc.c)},
 			}}
 			if err := k.resolveChildren(t.Context(), &reconciler.Resolver{Shared: k.shared}); err != nil {

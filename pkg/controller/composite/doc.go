@@ -17,6 +17,6 @@ limitations under the License.
 // Package composite is what CompositeControllers do differently from DecoratorControllers.
 //
 // Its files are its ideas: kind.go builds the controller, says who its parents and children are, and writes the parent; claim.go
-// knows the selectors of all parents, and adopts and releases children; rollout.go decides which children follow which revision of the
+// adopts and releases children; rollout.go decides which children follow which revision of the
 // parent, and finds the parent as it was. The controller itself is package reconciler's.
 package composite

@@ -34,16 +34,16 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // kind implements reconciler.Kind for one CompositeController.
 type kind struct {
-	*selectors
-
 	shared    *reconciler.Shared
 	spec      *v1alpha1.CompositeControllerSpec
+	generates bool // selectors
 	resource  discovery.Resource
 	planner   *rollout.Planner
 	revisions *cache.Informer // nil unless something rolls
@@ -57,7 +57,7 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 	if !ok {
 		return nil, fmt.Errorf("building a CompositeController from a %T", d.Spec)
 	}
-	k := &kind{shared: shared, spec: spec, selectors: newSelectors(ptr.Deref(spec.GenerateSelector, false))}
+	k := &kind{shared: shared, spec: spec, generates: ptr.Deref(spec.GenerateSelector, false)}
 	r, rule := &reconciler.Resolver{Shared: shared}, &spec.ParentResource
 	source, err := r.Source(ctx, "spec.parentResource", rule.ResourceRule, rule.LabelSelector, nil, rule.IgnoreStatusChanges)
 	if err == nil && source == nil {
@@ -70,8 +70,12 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 	if err := k.resolveChildren(ctx, r); err != nil {
 		return nil, err
 	}
+	label := ""
+	if k.generates {
+		label = rollout.LabelControllerUID
+	}
 	return reconciler.New(reconciler.Config{
-		Dependencies: shared, Definition: d, Kind: k, Sources: r.Sources, Children: r.Children, Missing: r.Missing, Fingerprint: r.Fingerprint,
+		Dependencies: shared, Definition: d, Kind: k, Selectors: related.NewSelectors(label), Sources: r.Sources, Children: r.Children, Missing: r.Missing, Fingerprint: r.Fingerprint,
 	})
 }
 
@@ -100,7 +104,7 @@ func (k *kind) resolveChildren(ctx context.Context, r *reconciler.Resolver) erro
 	}
 	config := rollout.Config{
 		HistoryLimit: rollout.DefaultHistoryLimit,
-		Resource:     k.resource.GroupVersionResource, GenerateSelector: k.generate,
+		Resource:     k.resource.GroupVersionResource, GenerateSelector: k.generates,
 		Namespace: k.shared.Options.ServerNamespace, Rules: rolling, Unserved: children.NewRules(r.Children, missing...).MayBeMissing,
 	}
 	if history := k.spec.ParentResource.RevisionHistory; history != nil {
@@ -128,28 +132,13 @@ func (k *kind) Acquire(set *expectations.Informers, enqueue func(parent.Key, v1a
 }
 
 // Forget implements reconciler.Kind.
-func (k *kind) Forget(key parent.Key) {
-	k.selectors.Forget(key)
-	k.doubts.forget(key)
-}
+func (k *kind) Forget(key parent.Key) { k.doubts.forget(key) }
 
 // Count implements reconciler.Kind.
-func (k *kind) Count(r *metrics.Remembered) {
-	r.Selectors, r.Revisions = k.selectors.len(), k.doubts.len()
-}
+func (k *kind) Count(r *metrics.Remembered) { r.Revisions = k.doubts.len() }
 
 // Owns implements reconciler.Kind: whatever a parent controls is its child.
 func (k *kind) Owns(*object.Object) bool { return true }
-
-// Selects implements reconciler.Kind.
-func (k *kind) Selects(p, o *object.Object) bool {
-	if k.generate {
-		uid, labelled := o.Label(rollout.LabelControllerUID)
-		return labelled && uid == string(p.UID())
-	}
-	selector, err := k.of(parent.KeyOf(k.resource.GroupResource(), p), p)
-	return err == nil && selector.Matches(o.LabelSet())
-}
 
 // Decide implements reconciler.Kind.
 func (k *kind) Decide(ctx context.Context, s *reconciler.Sync) error {

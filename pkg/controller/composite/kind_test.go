@@ -18,6 +18,7 @@ package composite
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -41,9 +42,19 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 )
+
+func parsed(t testing.TB, format string, args ...any) *object.Object {
+	t.Helper()
+	o, err := object.Parse(fmt.Appendf(nil, format, args...), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
 
 // responses has the same status and body for each request.
 type responses struct {
@@ -118,7 +129,7 @@ func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions
 		Applier: apply.New(apply.Options{Client: host.Client}), Expectations: &expectations.Registry{},
 	}
 	k := &kind{
-		selectors: newSelectors(true), shared: shared,
+		generates: true, shared: shared,
 		planner:  rollout.New(rollout.Config{Rules: map[schema.GroupKind]rollout.Rule{{Kind: "Pod"}: {}}}),
 		resource: discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "things"}, Kind: "Thing"},
 	}
@@ -140,7 +151,7 @@ func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions
 		}
 	}
 	c, err = reconciler.New(reconciler.Config{
-		Dependencies: shared, Kind: decides, Children: rules,
+		Dependencies: shared, Kind: decides, Selectors: related.NewSelectors(rollout.LabelControllerUID), Children: rules,
 		Sources: []*reconciler.Source{{Resource: k.resource, Labels: labels.Everything(), Selected: func(*object.Object) bool { return true }}},
 		Definition: reconciler.OfComposite(&v1alpha1.CompositeController{
 			ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.CompositeControllerSpec{Hooks: &r.hooks},

@@ -79,9 +79,6 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 // Acquire implements reconciler.Kind.
 func (k *kind) Acquire(*expectations.Informers, func(parent.Key, v1alpha1.SyncReason)) {}
 
-// Remember implements reconciler.Kind.
-func (k *kind) Remember(parent.Key, *object.Object) {}
-
 // Forget implements reconciler.Kind.
 func (k *kind) Forget(parent.Key) {}
 
@@ -93,12 +90,6 @@ func (k *kind) Owns(o *object.Object) bool {
 	by, ok := o.Annotation(children.DecoratorMark)
 	return ok && by == k.name
 }
-
-// Selects implements reconciler.Kind.
-func (k *kind) Selects(_, o *object.Object) bool { return k.Owns(o) }
-
-// Orphan implements reconciler.Kind: decorators do not adopt (docs/reference/contract.md#s17.1).
-func (k *kind) Orphan(*object.Object, func(parent.Key)) {}
 
 // Observe implements reconciler.Kind: attachments are what the target controls and what carries the controller's mark
 // (docs/reference/contract.md#s17.2).

@@ -57,6 +57,8 @@ type Config struct {
 	Definition Definition
 	// Kind does what the two kinds of controllers do differently.
 	Kind Kind
+	// Selectors are those by which parents select their children. Nil: they have none, and adopt nothing.
+	Selectors *related.Selectors
 	// Sources are the kinds of parents, at least one.
 	Sources []*Source
 	// Children are the declared kinds of children, in the order of the spec.
@@ -338,6 +340,7 @@ func (c *Controller) remembered() metrics.Remembered {
 	r := metrics.Remembered{
 		CustomizeResponses: c.customizer.Len(), EtagResponses: c.hooks.Remembered(), SyncedParents: c.history.Len(), Deletions: c.guard.Len(),
 		Obstacles: sums.blocked, Failing: c.queue.Remembered(), Finalizing: sums.finalizing, Rights: c.shared.Access.Len(),
+		Selectors: c.config.Selectors.Len(),
 	}
 	one := map[bool]int{true: 1}
 	for _, each := range c.parents.all() {
@@ -353,7 +356,13 @@ func (c *Controller) workers() int { return c.shared.Options.WorkersOr(c.config.
 
 // mine reports whether an object that has the name of a child is observed as a child of the parent.
 func (c *Controller) mine(p, existing *object.Object) bool {
-	return existing.ControlledBy(p.UID()) && c.config.Kind.Selects(p, existing)
+	return existing.ControlledBy(p.UID()) && c.selecting(p)(existing)
+}
+
+// selecting returns what reports whether an object that a parent controls is among the children that are observed.
+func (c *Controller) selecting(p *object.Object) func(*object.Object) bool {
+	known := &c.parents.of(c.byKind[p.GroupVersionKind().GroupKind()].key(p)).selector
+	return func(o *object.Object) bool { return c.config.Kind.Owns(o) && c.config.Selectors.Select(known, p, o) }
 }
 
 // Redefine takes up a definition with the same spec, or one that differs in spec.paused and spec.deletionGuard: hooks are shown it from
@@ -399,10 +408,10 @@ func (c *Controller) countChildren() int {
 // childrenOf yields the children of a parent, as the informers show them.
 func (c *Controller) childrenOf(p *object.Object) iter.Seq[*object.Object] {
 	return func(yield func(*object.Object) bool) {
+		selects := c.selecting(p)
 		for informer := range c.observed() {
 			for _, o := range informer.ControlledBy(p.UID()) {
-				child := c.config.Kind.Owns(o) && c.config.Kind.Selects(p, o) && (p.Namespace() == "" || o.Namespace() == p.Namespace())
-				if child && !yield(o) {
+				if (p.Namespace() == "" || o.Namespace() == p.Namespace()) && selects(o) && !yield(o) {
 					return
 				}
 			}

@@ -63,7 +63,7 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 		return
 	}
 	r := c.parents.add(key)
-	c.config.Kind.Remember(key, e.New)
+	c.config.Selectors.Remember(key, &r.selector, e.New)
 	if e.Old != nil && (e.Old.Generation() != e.New.Generation() || e.Old.Deleting() != e.New.Deleting() || c.stripped(e)) {
 		// What failed before the change says nothing about the syncs after it.
 		c.queue.Reset(key)
@@ -101,7 +101,7 @@ func (c *Controller) childEvent(e cache.Event) {
 	case controlled:
 		c.enqueueOwner(e.New, v1alpha1.SyncChildChanged, e)
 	case !e.New.Deleting():
-		c.config.Kind.Orphan(e.New, func(key parent.Key) {
+		c.config.Selectors.Adopting(e.New, func(key parent.Key) {
 			c.parents.of(key).settling.Outside(time.Now())
 			c.queue.Add(key, queue.Live, c.childChanged(v1alpha1.SyncChildChanged, e))
 		})
@@ -175,6 +175,7 @@ func (c *Controller) enqueueAll(ctx context.Context, reason v1alpha1.SyncReason,
 // forget drops everything that is remembered about a parent that is gone, or that the controller no longer handles.
 func (c *Controller) forget(s *Source, key parent.Key) {
 	r := c.parents.remove(key)
+	c.config.Selectors.Forget(key, &r.selector)
 	c.config.Kind.Forget(key)
 	c.queue.Forget(key)
 	c.left(r, s.root(key))

@@ -27,6 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 )
 
 // syncs are the names of the parents that were synced, in order.
@@ -131,14 +132,12 @@ func TestEventsEnqueueTheParentsThatTheyConcern(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, seen := newScene(t), &syncs{}
-			s.exist(thing(t, "a", 1, "", ""), thing(t, "b", 1, "", ""), thing(t, "last", 1, "", ""))
-			k := &kind{observe: seen.observe, owns: tc.owns}
-			k.orphan = func(_ *object.Object, enqueue func(parent.Key)) {
-				for _, name := range []string{"a", "b"} {
-					enqueue(parent.NewKey(things.GroupResource(), "", name))
-				}
-			}
-			s.start(k, oneWorker)
+			selector := `,"spec":{"selector":{"matchExpressions":[{"key":"other","operator":"DoesNotExist"}]}}`
+			s.exist(thing(t, "a", 1, "", selector), thing(t, "b", 1, "", selector), thing(t, "last", 1, "", ""))
+			s.start(&kind{observe: seen.observe, owns: tc.owns}, func(c *reconciler.Config) {
+				oneWorker(c)
+				c.Selectors = related.NewSelectors("")
+			})
 			seen.take(s, 3)
 			if tc.old != nil {
 				s.update(s.widgets, tc.old(t))

@@ -39,18 +39,12 @@ type Kind interface {
 	// Acquire takes the informers that only this kind needs. It is called once, before the first sync. enqueue has a parent synced of which
 	// they show what its last syncs did not see, and ends its back-off; it does not block.
 	Acquire(set *expectations.Informers, enqueue func(parent.Key, v1alpha1.SyncReason))
-	// Remember notes a parent that the controller handles, as it is now.
-	Remember(key parent.Key, o *object.Object)
-	// Forget drops a parent that was remembered, or was not.
+	// Forget drops a parent of which something is remembered, or nothing.
 	Forget(key parent.Key)
 	// Count adds what the kind remembers itself.
 	Count(r *metrics.Remembered)
 	// Owns reports whether an object of a child kind, which a parent controls, is a child of this controller.
 	Owns(o *object.Object) bool
-	// Selects reports whether Observe finds an object, which a parent controls, among the children of that parent.
-	Selects(p, o *object.Object) bool
-	// Orphan enqueues the parents that may adopt an object of a child kind without a controlling owner.
-	Orphan(o *object.Object, enqueue func(parent.Key))
 	// Observe finds the children of the parent and sets Scope, Shown and Observed.
 	Observe(ctx context.Context, s *Sync) error
 	// Decide calls the hook and sets the Decision. [Sync.Decide] does so with one call.

@@ -55,12 +55,13 @@ type record struct {
 	finalization
 	// obstacles are the objects that have the name of a child and are not the parent's, so that its last sync failed.
 	obstacles []children.Key
-	// settling is whether the parent settles, children what is known of its children, own its own writes, and related which objects are related to
-	// it. They need no [parents.change].
+	// settling is whether the parent settles, children what is known of its children, own its own writes, related which objects are related to
+	// it, and selector which children it selects. They need no [parents.change].
 	settling loopguard.Parent
 	children childcontrol.Memory
 	own      expectations.OwnWrites
 	related  related.Parent
+	selector related.Selector
 }
 
 // progress is how far a controller is with a parent.

@@ -59,37 +59,15 @@ type kind struct {
 	write   func(*reconciler.Sync) error
 	apply   func(context.Context, *reconciler.Sync) error
 	owns    func(*object.Object) bool
-	orphan  func(*object.Object, func(parent.Key))
-
-	mu      sync.Mutex
-	parents map[parent.Key]string
 }
 
 func (k *kind) Acquire(*expectations.Informers, func(parent.Key, v1alpha1.SyncReason)) {}
 
-func (k *kind) Remember(key parent.Key, o *object.Object) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.parents[key] = o.ResourceVersion()
-}
-
 func (k *kind) Count(*metrics.Remembered) {}
 
-func (k *kind) Forget(key parent.Key) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.parents, key)
-}
+func (k *kind) Forget(parent.Key) {}
 
 func (k *kind) Owns(o *object.Object) bool { return k.owns == nil || k.owns(o) }
-
-func (k *kind) Selects(_, o *object.Object) bool { return k.Owns(o) }
-
-func (k *kind) Orphan(o *object.Object, enqueue func(parent.Key)) {
-	if k.orphan != nil {
-		k.orphan(o, enqueue)
-	}
-}
 
 func (k *kind) Observe(_ context.Context, s *reconciler.Sync) error {
 	if k.observe != nil {
@@ -173,7 +151,6 @@ func (s *scene) start(k *kind, change func(*reconciler.Config)) *reconciler.Cont
 // build returns a controller of the kind that does not run.
 func (s *scene) build(k *kind, change func(*reconciler.Config)) *reconciler.Controller {
 	s.t.Helper()
-	k.parents = map[parent.Key]string{}
 	config := reconciler.Config{
 		Dependencies: s.shared, Kind: k,
 		Definition: reconciler.OfComposite(&v1alpha1.CompositeController{

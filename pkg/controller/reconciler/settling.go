@@ -144,12 +144,8 @@ func (c *Controller) stateOf(key parent.Key) (loopguard.State, bool) {
 		return loopguard.State{}, false
 	}
 	state := parentState(p)
-	for informer := range c.observed() {
-		for _, o := range informer.ControlledBy(p.UID()) {
-			if c.config.Kind.Selects(p, o) && (key.Namespace == "" || o.Namespace() == key.Namespace) {
-				count(&state, o)
-			}
-		}
+	for o := range c.childrenOf(p) {
+		count(&state, o)
 	}
 	return state, true
 }

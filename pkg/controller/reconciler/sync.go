@@ -24,6 +24,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -376,6 +377,15 @@ func (s *Sync) asked(controller []byte) related.Asked {
 // Handled reports whether the controller handles the parent still: its event may have come during the sync, after which nothing may be
 // remembered of it.
 func (s *Sync) Handled() bool { return !s.record.gone.Load() }
+
+// Selector returns the selector by which the parent selects its children, or the reason why it has none.
+func (s *Sync) Selector() (labels.Selector, error) {
+	selector, err := s.controller.config.Selectors.Of(&s.record.selector, s.Parent)
+	if errors.Is(err, related.ErrNoSelector) {
+		err = NoSelector(s.controller.origin(s.Source))
+	}
+	return selector, err
+}
 
 // Show shows the hook the observed children of a declared kind, and adds them, as they are now, to Observed. Two rules may name
 // one kind in two versions: the hook is shown its children twice, and they are observed once.

@@ -20,5 +20,6 @@ limitations under the License.
 // A Customizer calls the customize hook when a parent is synced, never in an event handler, and keeps the response until the parent,
 // the controller or a kind that its rules name changes. Compile validates the rules of a response for the parent's
 // scope and resolves their types; Select finds their objects in informers for one parent; Index, the inverse, finds the parents whose
-// rules select an object that changed.
+// rules select an object that changed. Selectors are those by which parents of CompositeControllers select children; they find the parents of an
+// orphan in the same way.
 package related

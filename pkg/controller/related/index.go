@@ -37,9 +37,9 @@ type Index[K comparable] struct {
 
 	mu sync.RWMutex
 	// resources holds the entries by what an object must have to match.
-	resources map[schema.GroupVersionResource]*Postings[*entry[K]]
+	resources map[schema.GroupVersionResource]*postings[*entry[K]]
 	// namespaces holds the entries with a namespaceSelector by what a namespace must have.
-	namespaces *Postings[*entry[K]]
+	namespaces *postings[*entry[K]]
 }
 
 // Posted is what the index holds for one parent.
@@ -53,14 +53,14 @@ type entry[K comparable] struct {
 	parent K
 	rule   *rule
 	// object and namespace are where the entry is posted.
-	object, namespace []Post
+	object, namespace []post
 }
 
 // NewIndex returns an empty index. The function returns the labels of a namespace, false when the informer does
 // not hold it; it is called during lookups and must not call the index.
 func NewIndex[K comparable](namespaceLabels func(name string) (map[string]string, bool)) *Index[K] {
 	return &Index[K]{
-		namespaceLabels: namespaceLabels, resources: map[schema.GroupVersionResource]*Postings[*entry[K]]{}, namespaces: NewPostings[*entry[K]](),
+		namespaceLabels: namespaceLabels, resources: map[schema.GroupVersionResource]*postings[*entry[K]]{}, namespaces: newPostings[*entry[K]](),
 	}
 }
 
@@ -111,15 +111,15 @@ func (x *Index[K]) Affected(resource schema.GroupVersionResource, namespace, nam
 		scopes = scopes[:1]
 	}
 	for _, scope := range scopes {
-		p.each(Post{kind: byName, namespace: scope, key: name}, visit)
-		p.each(Post{kind: byNamespace, namespace: scope}, visit)
+		p.each(post{kind: byName, namespace: scope, key: name}, visit)
+		p.each(post{kind: byNamespace, namespace: scope}, visit)
 		for _, state := range states {
 			p.eachOf(scope, maps.All(state), visit)
 		}
 	}
 	if namespace != "" {
 		if set, ok := x.namespaceLabels(namespace); ok {
-			p.Visit(anyNamespace, maps.All(set), visit)
+			p.visit(anyNamespace, maps.All(set), visit)
 		}
 	}
 	return found.parents
@@ -139,7 +139,7 @@ func (x *Index[K]) NamespaceChanged(states ...map[string]string) []K {
 		}
 		return selects
 	})
-	x.namespaces.each(Post{kind: byNamespace, namespace: anyNamespace}, visit)
+	x.namespaces.each(post{kind: byNamespace, namespace: anyNamespace}, visit)
 	for _, state := range states {
 		x.namespaces.eachOf(anyNamespace, maps.All(state), visit)
 	}
@@ -164,14 +164,14 @@ func (x *Index[K]) namespaceMatches(r *rule, namespace string) bool {
 func (x *Index[K]) insert(parent K, r *rule) *entry[K] {
 	p, ok := x.resources[r.Resource]
 	if !ok {
-		p = NewPostings[*entry[K]]()
+		p = newPostings[*entry[K]]()
 		x.resources[r.Resource] = p
 	}
 	e := &entry[K]{parent: parent, rule: r, object: choose(p, r)}
-	p.Add(e, e.object)
+	p.add(e, e.object)
 	if r.namespaces != nil {
-		e.namespace = x.namespaces.Choose(anyNamespace, r.namespaces)
-		x.namespaces.Add(e, e.namespace)
+		e.namespace = x.namespaces.choose(anyNamespace, r.namespaces)
+		x.namespaces.add(e, e.namespace)
 	}
 	return e
 }
@@ -179,11 +179,11 @@ func (x *Index[K]) insert(parent K, r *rule) *entry[K] {
 func (x *Index[K]) remove(old Posted[K]) {
 	for _, e := range old.entries {
 		p := x.resources[e.rule.Resource]
-		p.Remove(e, e.object)
+		p.remove(e, e.object)
 		if len(p.lists) == 0 {
 			delete(x.resources, e.rule.Resource)
 		}
-		x.namespaces.Remove(e, e.namespace)
+		x.namespaces.remove(e, e.namespace)
 	}
 }
 
@@ -207,8 +207,8 @@ const (
 	byNamespace
 )
 
-// Post is a property that an object must have for what is posted there to select it.
-type Post struct {
+// post is a property that an object must have for what is posted there to select it.
+type post struct {
 	kind postKind
 	// namespace is the object's namespace; empty for any; anyNamespace when key and value are about the labels of the
 	// namespace.
@@ -219,41 +219,38 @@ type Post struct {
 	value string
 }
 
-// Postings are entries, such as rules or selectors, by one property that they require: every object that an entry selects has a post of the
+// postings are entries, such as rules or selectors, by one property that they require: every object that an entry selects has a post of the
 // entry. The caller locks.
-type Postings[E comparable] struct{ lists map[Post][]E }
+type postings[E comparable] struct{ lists map[post][]E }
 
-// NewPostings returns empty postings.
-func NewPostings[E comparable]() *Postings[E] { return &Postings[E]{lists: map[Post][]E{}} }
-
-// Len returns the number of posts.
-func (p *Postings[E]) Len() int { return len(p.lists) }
+// newPostings returns empty postings.
+func newPostings[E comparable]() *postings[E] { return &postings[E]{lists: map[post][]E{}} }
 
 // choose returns where to post a rule of the resource.
-func choose[E comparable](p *Postings[E], r *rule) []Post {
+func choose[E comparable](p *postings[E], r *rule) []post {
 	if len(r.names) > 0 {
-		posts := make([]Post, len(r.names))
+		posts := make([]post, len(r.names))
 		for n, name := range r.names {
-			posts[n] = Post{kind: byName, namespace: r.namespace, key: name}
+			posts[n] = post{kind: byName, namespace: r.namespace, key: name}
 		}
 		return posts
 	}
-	posts := p.Choose(r.namespace, r.labels)
+	posts := p.choose(r.namespace, r.labels)
 	if r.namespaces != nil && len(posts) == 1 && posts[0].kind == byNamespace {
-		return p.Choose(anyNamespace, r.namespaces)
+		return p.choose(anyNamespace, r.namespaces)
 	}
 	return posts
 }
 
-// Choose returns where to post a selector of objects in a namespace, empty for all: by the requirement for one of some values under which the fewest entries are
+// choose returns where to post a selector of objects in a namespace, empty for all: by the requirement for one of some values under which the fewest entries are
 // posted, else by one that a label exists, else by namespace alone. So a label that differs between parents is preferred to
 // one that they share, such as the name of an application.
-func (p *Postings[E]) Choose(namespace string, selector labels.Selector) []Post {
+func (p *postings[E]) choose(namespace string, selector labels.Selector) []post {
 	requirements, selectable := selector.Requirements()
 	if !selectable {
 		return nil
 	}
-	var best []Post
+	var best []post
 	bestSize := 0
 	for _, r := range requirements {
 		posts := requirementPosts(namespace, r)
@@ -269,40 +266,40 @@ func (p *Postings[E]) Choose(namespace string, selector labels.Selector) []Post 
 		}
 	}
 	if len(best) == 0 {
-		best = []Post{{kind: byNamespace, namespace: namespace}}
+		best = []post{{kind: byNamespace, namespace: namespace}}
 	}
 	return best
 }
 
 // requirementPosts returns posts of which an object that meets the requirement has at least one; nil when there are none.
-func requirementPosts(namespace string, r labels.Requirement) []Post {
+func requirementPosts(namespace string, r labels.Requirement) []post {
 	switch r.Operator() {
 	case selection.Equals, selection.DoubleEquals, selection.In:
 		values := r.ValuesUnsorted()
 		if len(values) > maxValues {
-			return []Post{{kind: byLabelKey, namespace: namespace, key: r.Key()}}
+			return []post{{kind: byLabelKey, namespace: namespace, key: r.Key()}}
 		}
-		posts := make([]Post, len(values))
+		posts := make([]post, len(values))
 		for n, value := range values {
-			posts[n] = Post{kind: byLabelValue, namespace: namespace, key: r.Key(), value: value}
+			posts[n] = post{kind: byLabelValue, namespace: namespace, key: r.Key(), value: value}
 		}
 		return posts
 	case selection.Exists, selection.GreaterThan, selection.LessThan:
-		return []Post{{kind: byLabelKey, namespace: namespace, key: r.Key()}}
+		return []post{{kind: byLabelKey, namespace: namespace, key: r.Key()}}
 	default: // It requires that an object lacks something.
 		return nil
 	}
 }
 
-// Add posts an entry.
-func (p *Postings[E]) Add(e E, posts []Post) {
+// add posts an entry.
+func (p *postings[E]) add(e E, posts []post) {
 	for _, at := range posts {
 		p.lists[at] = append(p.lists[at], e)
 	}
 }
 
-// Remove takes an entry off its posts.
-func (p *Postings[E]) Remove(e E, posts []Post) {
+// remove takes an entry off its posts.
+func (p *postings[E]) remove(e E, posts []post) {
 	for _, at := range posts {
 		list := p.lists[at]
 		n := slices.Index(list, e)
@@ -320,21 +317,21 @@ func (p *Postings[E]) Remove(e E, posts []Post) {
 	}
 }
 
-// Visit calls visit for what is posted under a namespace, or under one of the labels there.
-func (p *Postings[E]) Visit(namespace string, set iter.Seq2[string, string], visit func(E)) {
-	p.each(Post{kind: byNamespace, namespace: namespace}, visit)
+// visit calls visit for what is posted under a namespace, or under one of the labels there.
+func (p *postings[E]) visit(namespace string, set iter.Seq2[string, string], visit func(E)) {
+	p.each(post{kind: byNamespace, namespace: namespace}, visit)
 	p.eachOf(namespace, set, visit)
 }
 
 // eachOf calls visit for what is posted under one of the labels.
-func (p *Postings[E]) eachOf(namespace string, set iter.Seq2[string, string], visit func(E)) {
+func (p *postings[E]) eachOf(namespace string, set iter.Seq2[string, string], visit func(E)) {
 	for key, value := range set {
-		p.each(Post{kind: byLabelValue, namespace: namespace, key: key, value: value}, visit)
-		p.each(Post{kind: byLabelKey, namespace: namespace, key: key}, visit)
+		p.each(post{kind: byLabelValue, namespace: namespace, key: key, value: value}, visit)
+		p.each(post{kind: byLabelKey, namespace: namespace, key: key}, visit)
 	}
 }
 
-func (p *Postings[E]) each(at Post, visit func(E)) {
+func (p *postings[E]) each(at post, visit func(E)) {
 	for _, e := range p.lists[at] {
 		visit(e)
 	}
