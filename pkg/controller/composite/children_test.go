@@ -94,9 +94,9 @@ func TestChildrenOfAnUnservedKindStayOnTheirRevision(t *testing.T) {
 			}
 			old := revisions(1)[0].Object
 			old.Children = []v1alpha1.ControllerRevisionChildren{{APIGroup: tc.claimed.Group, Kind: tc.claimed.Kind, Names: []string{"b0"}}}
-			var desired []children.Key
+			var desired []children.Desired
 			if tc.claimed.Kind == "C" {
-				desired = append(desired, children.Key{Group: "g", Kind: "C", Name: "b0"})
+				desired = append(desired, children.Desired{Key: children.Key{Group: "g", Kind: "C", Name: "b0"}})
 			}
 			plan, err := k.planner.Plan(rollout.Input{Revisions: revisions(2, old), Responses: []rollout.Response{{Desired: desired}, {Desired: desired}}})
 			if err != nil {

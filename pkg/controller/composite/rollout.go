@@ -31,11 +31,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -46,11 +46,11 @@ import (
 // revisionResource is where revisions are stored: in this process.
 var revisionResource = v1alpha1.SchemeGroupVersion.WithResource("controllerrevisions")
 
-// revisionResponse is the response of the hook about one revision of the parent.
-type revisionResponse struct {
-	*hookclient.Response
-
-	desired  map[children.Key]children.Desired
+// revisionResponses are the responses of the hook about the revisions of a parent.
+type revisionResponses struct {
+	list []rollout.Response
+	// status is that of the latest revision, and unserved are children of all revisions that the cluster does not serve.
+	status   map[string]any
 	unserved []children.Key
 }
 
@@ -70,11 +70,11 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	if err != nil {
 		return fmt.Errorf("reading the revisions of %s: %w", s.Parent, err)
 	}
-	responses, called, err := k.callRevisions(ctx, s, rollout.Live(revisions))
+	responses, err := k.callRevisions(ctx, s, rollout.Live(revisions))
 	if err != nil || s.OnlyAsks() {
 		return err
 	}
-	p, err := k.plan(ctx, s, revisions, responses, called)
+	p, err := k.plan(ctx, s, revisions, responses.list)
 	if err != nil {
 		return fmt.Errorf("planning the rollout of %s: %w", s.Parent, err)
 	}
@@ -85,68 +85,39 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 		s.Event("RolloutProgressing", "Updating "+key.String()+" to the latest revision")
 	}
 	status, _ := content["status"].(map[string]any)
+	slices.SortFunc(responses.unserved, children.Key.Compare)
+	kept := sets.New(p.Kept...)
 	s.Decision = reconciler.Decision{
-		ResyncAfter: p.ResyncAfter, Finalized: p.Finalized,
+		ResyncAfter: p.ResyncAfter, Finalized: p.Finalized, Desired: p.Desired, Unserved: slices.Compact(responses.unserved),
+		Observed: slices.DeleteFunc(slices.Clone(s.Observed), func(o *object.Object) bool { return kept.Has(children.KeyOf(o)) }),
 	}
-	if responses[0].Status != nil || !s.BuiltIn() {
-		s.Decision.Status = p.Updated.Apply(responses[0].Status, status, time.Now())
+	if responses.status != nil || !s.BuiltIn() {
+		s.Decision.Status = p.Updated.Apply(responses.status, status, time.Now())
 	}
-	for _, r := range responses {
-		s.Decision.Unserved = append(s.Decision.Unserved, r.unserved...)
-	}
-	slices.SortFunc(s.Decision.Unserved, children.Key.Compare)
-	s.Decision.Unserved = slices.Compact(s.Decision.Unserved)
-	assign(s, p, responses)
 	s.Rollout(p.Updated.Status != metav1.ConditionTrue, p.Outdated, len(p.Moved))
 	return nil
 }
 
 // plan lets the planner decide how the rollout continues.
-func (k *kind) plan(
-	ctx context.Context, s *reconciler.Sync, revisions []rollout.Revision, responses []revisionResponse, called []rollout.Response,
-) (*rollout.Plan, error) {
+func (k *kind) plan(ctx context.Context, s *reconciler.Sync, revisions []rollout.Revision, responses []rollout.Response) (*rollout.Plan, error) {
 	observed := children.ByKey(s.Observed)
-	latest := make([]children.Desired, 0, len(called[0].Desired))
-	for _, key := range called[0].Desired {
-		latest = append(latest, responses[0].desired[key])
-	}
-	in, err := s.Gather(ctx, latest)
+	in, err := s.Gather(ctx, responses[0].Desired)
 	if err != nil {
 		return nil, err
 	}
 	return k.planner.Plan(rollout.Input{
 		Revisions: revisions,
-		Responses: called,
+		Responses: responses,
 		Observed: func(key children.Key) (rollout.Child, bool) {
 			o, ok := observed[key]
 			return o, ok
 		},
-		Unchanged: func(key children.Key) bool { return in.Unchanged(responses[0].desired[key], observed[key]) },
+		Unchanged: func(d children.Desired) bool { return in.Unchanged(d, observed[d.Key]) },
 	})
 }
 
-// assign takes the children that the planner assigns to revisions as the desired ones, and leaves out those that it keeps.
-func assign(s *reconciler.Sync, p *rollout.Plan, responses []revisionResponse) {
-	kept := map[children.Key]bool{}
-	for _, a := range p.Children {
-		if a.Keep {
-			kept[a.Key] = true
-			continue
-		}
-		s.Decision.Desired = append(s.Decision.Desired, responses[a.Revision].desired[a.Key])
-	}
-	for _, o := range s.Observed {
-		if !kept[children.KeyOf(o)] {
-			s.Decision.Observed = append(s.Decision.Observed, o)
-		}
-	}
-}
-
 // callRevisions calls the hook for each revision, with the same observed children.
-func (k *kind) callRevisions(
-	ctx context.Context, s *reconciler.Sync, revisions []rollout.Revision,
-) ([]revisionResponse, []rollout.Response, error) {
-	responses, called := make([]revisionResponse, len(revisions)), make([]rollout.Response, len(revisions))
+func (k *kind) callRevisions(ctx context.Context, s *reconciler.Sync, revisions []rollout.Revision) (all revisionResponses, err error) {
 	for i := range revisions {
 		var shown wire.Object = s.Parent
 		name := ""
@@ -154,13 +125,13 @@ func (k *kind) callRevisions(
 			name = revisions[i].Object.Name
 			encoded, err := revisions[i].ParentJSON()
 			if err != nil {
-				return nil, nil, err
+				return all, err
 			}
 			shown = formerParent{s.Parent, encoded}
 		}
 		response, err := s.Call(ctx, shown, name)
 		if err != nil {
-			return nil, nil, err
+			return all, err
 		}
 		if s.OnlyAsks() {
 			continue
@@ -171,16 +142,15 @@ func (k *kind) callRevisions(
 		// The next call waits for room among all responses that are held.
 		response.Release()
 		if err != nil {
-			return nil, nil, err
+			return all, err
 		}
-		responses[i] = revisionResponse{response, make(map[children.Key]children.Desired, len(desired)), unserved}
-		called[i] = rollout.Response{ResyncAfter: response.ResyncAfter, Finalized: response.Finalized}
-		for _, d := range desired {
-			responses[i].desired[d.Key] = d
-			called[i].Desired = append(called[i].Desired, d.Key)
+		all.list = append(all.list, rollout.Response{Desired: desired, ResyncAfter: response.ResyncAfter, Finalized: response.Finalized})
+		all.unserved = append(all.unserved, unserved...)
+		if i == 0 {
+			all.status = response.Status
 		}
 	}
-	return responses, called, nil
+	return all, nil
 }
 
 // formerParent is a parent with the fields of a former revision.
@@ -307,9 +277,6 @@ func (k *kind) Former(s *reconciler.Sync, name string) (reconciler.Former, error
 		return reconciler.Former{}, fmt.Errorf("reading the revisions: %w", err)
 	}
 	former, err := k.planner.Former(revisions, name)
-	if errors.Is(err, rollout.ErrNoFormer) || errors.Is(err, rollout.ErrUnknown) {
-		return reconciler.Former{}, fmt.Errorf("%w: %w", reconciler.ErrNoRevision, err)
-	}
 	if err != nil {
 		return reconciler.Former{}, err
 	}

@@ -136,8 +136,8 @@ func TestReadiness(t *testing.T) {
 					}
 					return document(decode(t, tc.child)), true
 				},
-				Unchanged: func(children.Key) bool { return !tc.changed },
-			}}
+				Unchanged: func(children.Desired) bool { return !tc.changed },
+			}, versions: []map[children.Key]children.Desired{nil}}
 			if got := r.notReady(children.Key{Kind: "Pod", Namespace: "home", Name: "a"}); got != tc.want {
 				t.Errorf("%s\ngot  %q\nwant %q", tc.reason, got, tc.want)
 			}

@@ -38,13 +38,13 @@ func syncWith(t *testing.T, paths []string, spec string, stored []*revisionObjec
 	responses := make([]Response, len(revisions))
 	for n := range responses {
 		for _, name := range names(2, 0) {
-			responses[n].Desired = append(responses[n].Desired, children.Key{Kind: "Pod", Namespace: "home", Name: name})
+			responses[n].Desired = append(responses[n].Desired, children.Desired{Key: children.Key{Kind: "Pod", Namespace: "home", Name: name}})
 		}
 	}
 	plan, err := p.Plan(Input{
 		Revisions: revisions, Responses: responses,
 		Observed:  func(children.Key) (Child, bool) { return &pod{}, true },
-		Unchanged: func(children.Key) bool { return false },
+		Unchanged: func(children.Desired) bool { return false },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -134,7 +133,7 @@ func (p *Planner) unserved(kind schema.GroupKind) bool {
 // Response is what the hook returned for one revision.
 type Response struct {
 	// Desired are the children, in the order of the response and each once.
-	Desired []children.Key
+	Desired []children.Desired
 	// ResyncAfter is the time after which the hook is to be called again; 0 for none.
 	ResyncAfter time.Duration
 	// Finalized as the hook set it.
@@ -151,25 +150,17 @@ type Input struct {
 	Observed func(children.Key) (Child, bool)
 	// Unchanged reports whether applying the latest revision's version to a child would change nothing. It is called only for
 	// observed children, at most once for each, and only while some child is not on the latest revision.
-	Unchanged func(children.Key) bool
-}
-
-// Assignment says which version of one child is desired.
-type Assignment struct {
-	// Key of the child.
-	Key children.Key
-	// Revision is the index of the revision whose response holds the desired version.
-	Revision int
-	// Keep is true when the child is neither updated nor deleted: the response for the revision that it is on no longer holds
-	// it, and it cannot move to the latest revision yet. Revision is meaningless then.
-	Keep bool
+	Unchanged func(children.Desired) bool
 }
 
 // Plan says what to do now.
 type Plan struct {
-	// Children are all children that the latest revision desires, in the order of its response. Every other child is
-	// deleted.
-	Children []Assignment
+	// Desired are the children that the latest revision desires, each in the version of the revision that it is on, in the order of the
+	// latest response. Every other child is deleted, but for Kept.
+	Desired []children.Desired
+	// Kept are children that are neither updated nor deleted: the response for the revision that such a one is on no longer holds it, and it cannot
+	// move to the latest revision yet.
+	Kept []children.Key
 	// Moved are the children whose update begins with this plan, in order.
 	Moved []children.Key
 	// Writes are done in this order, all of them before any child is written.
@@ -193,20 +184,22 @@ func (p *Planner) Plan(in Input) (*Plan, error) {
 	parent := &unstructured.Unstructured{Object: in.Revisions[0].Parent}
 	r := &run{planner: p, in: in, namespace: parent.GetNamespace(), returned: map[children.Key]bool{}}
 	for _, a := range in.Responses {
-		r.versions = append(r.versions, sets.New(a.Desired...))
+		version := make(map[children.Key]children.Desired, len(a.Desired))
+		for _, d := range a.Desired {
+			version[d.Key] = d
+		}
+		r.versions = append(r.versions, version)
 	}
-	for _, key := range in.Responses[0].Desired {
-		if p.rolls(key) {
-			r.rolling = append(r.rolling, key)
+	for _, d := range in.Responses[0].Desired {
+		if p.rolls(d.Key) {
+			r.rolling = append(r.rolling, d.Key)
 		}
 	}
 	r.claims = p.claimsOf(r.namespace, in.Revisions, r.versions[0])
 	r.settle()
-	plan := &Plan{Finalized: true}
-	plan.Updated = r.advance()
-	plan.Moved = r.moved
-	plan.Outdated = r.claims.outdated()
-	plan.Children = r.assignments()
+	plan := &Plan{Finalized: true, Updated: r.advance()}
+	plan.Moved, plan.Outdated = r.moved, r.claims.outdated()
+	plan.Desired, plan.Kept = r.desired()
 	plan.Writes = p.writes(parent, in.Revisions, r.claims)
 	for _, a := range in.Responses {
 		plan.Finalized = plan.Finalized && a.Finalized
@@ -227,7 +220,7 @@ type run struct {
 	claims  claims
 	moved   []children.Key
 	// versions are the children that each revision's response holds.
-	versions []sets.Set[children.Key]
+	versions []map[children.Key]children.Desired
 	// returned caches Unchanged, which may be costly.
 	returned map[children.Key]bool
 }
@@ -235,7 +228,7 @@ type run struct {
 func (r *run) unchanged(key children.Key) bool {
 	unchanged, ok := r.returned[key]
 	if !ok {
-		unchanged = r.in.Unchanged(key)
+		unchanged = r.in.Unchanged(r.versions[0][key])
 		r.returned[key] = unchanged
 	}
 	return unchanged
@@ -246,8 +239,9 @@ func (r *run) settle() {
 	for _, key := range r.rolling {
 		index, claimed := r.claims[key]
 		_, observed := r.in.Observed(key)
+		_, held := r.versions[index][key]
 		// What only the latest response holds can only be created from that.
-		if !claimed || observed && index != 0 && r.unchanged(key) || !observed && !r.versions[index].Has(key) {
+		if !claimed || observed && index != 0 && r.unchanged(key) || !observed && !held {
 			r.claims[key] = 0
 		}
 	}
@@ -299,14 +293,16 @@ func (r *run) withdrawn() []string {
 	return reasons
 }
 
-// assignments returns the desired version of every child, rolling or not.
-func (r *run) assignments() []Assignment {
-	out := make([]Assignment, 0, len(r.in.Responses[0].Desired))
-	for _, key := range r.in.Responses[0].Desired {
-		index := r.claims[key]
-		out = append(out, Assignment{Key: key, Revision: index, Keep: index != 0 && !r.versions[index].Has(key)})
+// desired returns the version of every child that is desired, rolling or not, and the children that are kept as they are.
+func (r *run) desired() (desired []children.Desired, kept []children.Key) {
+	for _, latest := range r.in.Responses[0].Desired {
+		if d, held := r.versions[r.claims[latest.Key]][latest.Key]; held {
+			desired = append(desired, d)
+		} else {
+			kept = append(kept, latest.Key)
+		}
 	}
-	return out
+	return desired, kept
 }
 
 // ConditionUpdated is the type of the condition that shows in a parent's status how its rollout is going

@@ -23,6 +23,7 @@ import (
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 func TestFormerRevisions(t *testing.T) {
@@ -38,9 +39,9 @@ func TestFormerRevisions(t *testing.T) {
 		"none named":                     {[]*revisionObject{latest, old}, "", int64(1), nil},
 		"a name":                         {[]*revisionObject{latest, old}, old.Name, int64(1), nil},
 		"the latest":                     {[]*revisionObject{latest, old}, latest.Name, int64(2), nil},
-		"a name that is none":            {[]*revisionObject{latest, old}, "x", nil, ErrUnknown},
-		"no former one":                  {[]*revisionObject{latest}, "", nil, ErrNoFormer},
-		"a latest that is not there yet": {[]*revisionObject{old}, latest.Name, nil, ErrUnknown},
+		"a name that is none":            {[]*revisionObject{latest, old}, "x", nil, inspection.ErrNoRevision},
+		"no former one":                  {[]*revisionObject{latest}, "", nil, errNoFormer},
+		"a latest that is not there yet": {[]*revisionObject{old}, latest.Name, nil, inspection.ErrNoRevision},
 	} {
 		t.Run(name, func(t *testing.T) {
 			revisions, err := plannerOf().Revisions(parent, tc.given)
@@ -108,7 +109,7 @@ func TestFormerRevisionsAreKeptUpToTheLimit(t *testing.T) {
 			}
 			former, err := s.planner.Former(revisions, "")
 			if tc.previous == "" {
-				if !errors.Is(err, ErrNoFormer) {
+				if !errors.Is(err, errNoFormer) {
 					t.Errorf("rolling back: %v", err)
 				}
 				return

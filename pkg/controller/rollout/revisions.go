@@ -41,6 +41,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 // Revision is one revision of a parent for which the hook is called.
@@ -301,14 +302,16 @@ func (c claims) outdated() int {
 // desired are dropped. A child that two revisions claim, because a write was interrupted, is on the newer one.
 //
 // Of a kind that is not served, nothing is dropped: its children may all be there, and would move at once when it is served again.
-func (p *Planner) claimsOf(parentNamespace string, revisions []Revision, desired sets.Set[children.Key]) claims {
+func (p *Planner) claimsOf(parentNamespace string, revisions []Revision, desired map[children.Key]children.Desired) claims {
 	out := claims{}
 	for index, r := range revisions {
 		for _, claimed := range r.Object.Children {
 			unserved := p.unserved(schema.GroupKind{Group: claimed.APIGroup, Kind: claimed.Kind})
 			for _, name := range claimed.Names {
 				key := absoluteKey(parentNamespace, claimed.APIGroup, claimed.Kind, name)
-				if _, taken := out[key]; (unserved || p.rolls(key) && desired.Has(key)) && !taken {
+				_, taken := out[key]
+				_, wanted := desired[key]
+				if (unserved || wanted && p.rolls(key)) && !taken {
 					out[key] = index
 				}
 			}
@@ -420,16 +423,12 @@ func remove(object map[string]any, path []string) map[string]any {
 	return changed
 }
 
-// Errors of Former. They are told apart with errors.Is.
-var (
-	// ErrNoFormer says that the parent has no revision but its present one.
-	ErrNoFormer = errors.New("it has no former revision: spec.parentResource.revisionHistory.limit says how many are kept")
-	// ErrUnknown says that the parent has no revision of a name.
-	ErrUnknown = errors.New("it has no such revision")
-)
+// errNoFormer says that the parent has no revision but its present one.
+var errNoFormer = fmt.Errorf("%w: it has no former revision: spec.parentResource.revisionHistory.limit says how many are kept", inspection.ErrNoRevision)
 
 // Former returns one of the revisions that Planner.Revisions returned for the parent, by its name. [v1alpha1.RevisionPrevious] and an empty name
-// stand for the newest one that is not the latest. The latest is a revision like others. The error is an *UnreadableError if it cannot be decoded.
+// stand for the newest one that is not the latest. The latest is a revision like others. The error is [inspection.ErrNoRevision] if there is none, and
+// an *UnreadableError if it cannot be decoded.
 func (p *Planner) Former(revisions []Revision, name string) (*Revision, error) {
 	found := Revision{}
 	for _, r := range revisions[1:] {
@@ -441,11 +440,11 @@ func (p *Planner) Former(revisions []Revision, name string) (*Revision, error) {
 	switch {
 	case found.Exists:
 	case name == "" || name == v1alpha1.RevisionPrevious:
-		return nil, ErrNoFormer
+		return nil, errNoFormer
 	case revisions[0].Exists && revisions[0].Object.Name == name:
 		found = revisions[0]
 	default:
-		return nil, fmt.Errorf("%w as %s", ErrUnknown, name)
+		return nil, fmt.Errorf("%w: it has no such revision as %s", inspection.ErrNoRevision, name)
 	}
 	if !found.Retired {
 		return &found, nil

@@ -281,7 +281,7 @@ func TestOtherKindsInWorkAreWaitedFor(t *testing.T) {
 	maps := children.Key{Kind: "ConfigMap", Namespace: "home", Name: "m"}
 	s.planner.config.Rules[maps.GroupKind()] = Rule{InPlace: true, MaxUnavailable: &three}
 	pod0, pod1 := s.key("web-0"), s.key("web-1")
-	order := Response{Desired: []children.Key{pod0, maps, pod1}}
+	order := Response{Desired: []children.Desired{{Key: pod0}, {Key: maps}, {Key: pod1}}}
 	plan := func(unchanged ...children.Key) *Plan {
 		revisions, err := s.planner.Revisions(s.parent, nil)
 		if err != nil {
@@ -292,7 +292,7 @@ func TestOtherKindsInWorkAreWaitedFor(t *testing.T) {
 		p, err := s.planner.Plan(Input{
 			Revisions: []Revision{revisions[0], old}, Responses: []Response{order, order},
 			Observed:  func(children.Key) (Child, bool) { return &pod{ready: true}, true },
-			Unchanged: func(k children.Key) bool { return slices.Contains(unchanged, k) },
+			Unchanged: func(d children.Desired) bool { return slices.Contains(unchanged, d.Key) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -314,16 +314,16 @@ func TestChildUnknownToItsRevisionIsKeptUntilItsTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	latest, _ := s.hook(s.parent)
+	latest := s.hook(s.parent)
 	delete(s.pods, s.key("web-0"))
 	plan, err := s.planner.Plan(Input{
-		Revisions: revisions, Responses: []Response{latest, {}}, Observed: s.observe, Unchanged: func(children.Key) bool { return false },
+		Revisions: revisions, Responses: []Response{latest, {}}, Observed: s.observe, Unchanged: func(children.Desired) bool { return false },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Assignment{{Key: s.key("web-2"), Revision: 1, Keep: true}, {Key: s.key("web-1"), Revision: 1, Keep: true}, {Key: s.key("web-0")}}
-	if diff := cmp.Diff(want, plan.Children); diff != "" {
+	kept, desired := []children.Key{s.key("web-2"), s.key("web-1")}, []children.Desired{{Key: s.key("web-0"), APIVersion: "v2"}}
+	if diff := cmp.Diff(kept, plan.Kept) + cmp.Diff(desired, plan.Desired); diff != "" {
 		t.Errorf("the missing child comes from the latest version, which is waited for; the others stay (-want +got):\n%s", diff)
 	}
 	if want := (Condition{metav1.ConditionFalse, ReasonWaiting, "missing child Pod web-0"}); plan.Updated != want {
@@ -472,18 +472,15 @@ func (s *simulation) disturb(random *rand.Rand) {
 
 // inWork counts the children on the latest revision that are not ready, without the planner.
 func (s *simulation) inWork() int {
-	response, version := s.hook(s.parent)
-	n := 0
-	for _, name := range s.claimed()[version] {
-		for _, key := range response.Desired {
-			namespace, _ := field(s.parent, []string{"metadata", "namespace"})
-			if namespaceName, _ := namespace.(string); relativeName(namespaceName, key) != name {
-				continue
-			}
-			p := s.pods[key]
-			if p == nil || p.deleting || p.version != version || !p.ready || (s.rule.InPlace && p.observed < p.generation && p.observed > 0) {
-				n++
-			}
+	namespace, _ := s.parent["metadata"].(map[string]any)["namespace"].(string)
+	n, claimed := 0, s.claimed()
+	for _, d := range s.hook(s.parent).Desired {
+		if !slices.Contains(claimed[d.APIVersion], relativeName(namespace, d.Key)) {
+			continue
+		}
+		p := s.pods[d.Key]
+		if p == nil || p.deleting || p.version != d.APIVersion || !p.ready || (s.rule.InPlace && p.observed < p.generation && p.observed > 0) {
+			n++
 		}
 	}
 	return n

@@ -135,19 +135,25 @@ func (s *simulation) key(name string) children.Key {
 }
 
 // hook wants as many pods as spec.replicas says, in an order that is neither that of their names nor random.
-func (s *simulation) hook(parent map[string]any) (Response, string) {
+// The version of the template is that of the pods.
+func (s *simulation) hook(parent map[string]any) Response {
 	replicas, _ := field(parent, []string{"spec", "replicas"})
 	version, _ := field(parent, []string{"spec", "template", "version"})
 	var a Response
+	want := func(key children.Key) {
+		a.Desired = append(a.Desired, children.Desired{Key: key, APIVersion: fmt.Sprint(version)})
+	}
 	for n := range replicas.(int64) {
 		if name := fmt.Sprint("web-", replicas.(int64)-1-n); !s.dropped[name] && !s.dropped[fmt.Sprint(name, "@", version)] {
-			a.Desired = append(a.Desired, s.key(name))
+			want(s.key(name))
 		}
 	}
 	if !s.away {
-		a.Desired = append(a.Desired, s.more...)
+		for _, key := range s.more {
+			want(key)
+		}
 	}
-	return a, fmt.Sprint(version)
+	return a
 }
 
 func (s *simulation) observe(key children.Key) (Child, bool) {
@@ -166,13 +172,13 @@ func (s *simulation) sync() *Plan {
 		s.t.Fatal(err)
 	}
 	live := Live(revisions)
-	responses, versions := make([]Response, len(live)), make([]string, len(live))
+	responses := make([]Response, len(live))
 	for n, r := range live {
-		responses[n], versions[n] = s.hook(r.Parent)
+		responses[n] = s.hook(r.Parent)
 	}
 	plan, err := s.planner.Plan(Input{
 		Revisions: revisions, Responses: responses, Observed: s.observe,
-		Unchanged: func(key children.Key) bool { return s.pods[key].version == versions[0] },
+		Unchanged: func(d children.Desired) bool { return s.pods[d.Key].version == d.APIVersion },
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -184,7 +190,7 @@ func (s *simulation) sync() *Plan {
 		s.crash = false
 		return plan
 	}
-	s.apply(plan, versions)
+	s.apply(plan)
 	return plan
 }
 
@@ -214,20 +220,22 @@ func (s *simulation) write(w Write) {
 	s.revisions[name] = w.Revision
 }
 
-func (s *simulation) apply(plan *Plan, versions []string) {
+func (s *simulation) apply(plan *Plan) {
 	wanted := map[children.Key]bool{}
-	for _, a := range plan.Children {
-		wanted[a.Key] = true
-		p, exists := s.pods[a.Key]
-		version := versions[a.Revision]
+	for _, key := range plan.Kept {
+		wanted[key] = true
+	}
+	for _, d := range plan.Desired {
+		wanted[d.Key] = true
+		p, exists := s.pods[d.Key]
 		switch {
-		case a.Keep || (exists && (p.deleting || p.version == version)):
+		case exists && (p.deleting || p.version == d.APIVersion):
 		case !exists:
-			s.pods[a.Key] = &pod{version: version, generation: 1}
+			s.pods[d.Key] = &pod{version: d.APIVersion, generation: 1}
 		case s.rule.InPlace:
-			p.version, p.generation, p.ready = version, p.generation+1, false
+			p.version, p.generation, p.ready = d.APIVersion, p.generation+1, false
 		default:
-			s.remove(a.Key)
+			s.remove(d.Key)
 		}
 	}
 	for key := range s.pods {
