@@ -242,3 +242,131 @@ func (q *Queue) push(i *item, p Priority) {
 	q.lists[p].push(i)
 	q.filled.Signal()
 }
+
+// item is all that the queue knows about one key. It exists as long as there is something to know.
+type item struct {
+	key        parent.Key
+	prev, next *item
+
+	// retryAt is when the key is added unless it is added before: back-off and pauses.
+	retryAt time.Duration
+	// resyncAt is when the key is added at resyncPriority in any case: AddAfter.
+	resyncAt time.Duration
+	// addedAt is when the key was queued, or was to be queued again. takenAt is when a worker got it.
+	addedAt, takenAt time.Duration
+	// triggers are why the key is to be synced; nil if that is not known.
+	triggers *history.Set
+	// last is the error of the last sync, unless it succeeded.
+	last *failure
+	// failing is its place among the items whose last sync failed; nil for others.
+	failing *list.Element
+	// stopWaiting ends the wait for what a sync had to wait for; nil if there was none since the last one that succeeded.
+	stopWaiting context.CancelFunc
+	// cut ends the context of the sync that is under way; nil if there is none.
+	cut context.CancelCauseFunc
+	// delayed is the position in the heap of due times.
+	delayed int
+	// failures is how many syncs in a row failed or had to wait, conflicts how many ended with a conflict and no failure: what had to wait
+	// between them does not count, nor does a change of the parent.
+	failures, conflicts uint32
+
+	resyncPriority Priority
+	// queued is the list that the item is in; none when it is in no list.
+	queued Priority
+	// again is the priority of adds while a worker has the key; none without such adds.
+	again Priority
+	// held is the most urgent priority at which a worker got the key and has not begun to sync it; none without such.
+	held       Priority
+	processing bool
+	// removed says that the key was forgotten while a worker has it: what the worker asks for at the end does not count.
+	removed bool
+	// backsOff says that retryAt is a back-off, not a pause that a hook asked for.
+	backsOff bool
+	// reported says that an error was since the last sync that succeeded, be it that the last one had to wait.
+	reported bool
+}
+
+// idle tells that the item carries no information and can go.
+func (i *item) idle() bool {
+	return i.queued == none && i.held == none && i.delayed == notDelayed && !i.processing && i.last == nil
+}
+
+// Priority says how urgent a key is. The smaller value goes first.
+type Priority int8
+
+const (
+	// Live is for a change of others than the controller: of a parent, a child, a related object or a definition.
+	Live Priority = iota
+	// Retry is for a sync that failed before and whose back-off has ended.
+	Retry
+	// SelfTriggered is for a sync whose only cause is what the sync before it wrote: only the hook waits for it.
+	SelfTriggered
+	// Resync is for syncs without a known change: periodic resyncs and the initial list after a start.
+	Resync
+
+	priorities = 4
+
+	// none marks the absence of a priority. It is larger than every priority, so that min works.
+	none Priority = priorities
+)
+
+// agingInterval is how many keys are taken by priority before one is taken from a less urgent list.
+const agingInterval = 64
+
+// next takes the next item from the lists; nil when there is none, or the queue is paused. It is called with the lock held.
+func (q *Queue) next() *item {
+	if q.paused {
+		return nil
+	}
+	for _, p := range q.order() {
+		if i := q.lists[p].head; i != nil {
+			q.lists[p].remove(i)
+			q.pops++
+			return i
+		}
+	}
+	return nil
+}
+
+// order returns in which order the lists are looked through: by urgency, except that now and then a less urgent one is the
+// first, each in turn, so that nothing waits forever.
+func (q *Queue) order() [priorities]Priority {
+	if q.pops%agingInterval == agingInterval-1 {
+		return [...][priorities]Priority{
+			{Resync, SelfTriggered, Retry, Live}, {SelfTriggered, Retry, Resync, Live}, {Retry, Resync, SelfTriggered, Live},
+		}[q.pops/agingInterval%(priorities-1)]
+	}
+	return [...]Priority{Live, Retry, SelfTriggered, Resync}
+}
+
+// fifo is a doubly linked list through the items themselves; an item is in one at most.
+type fifo struct {
+	head, tail *item
+	len        int
+}
+
+func (l *fifo) push(i *item) {
+	i.prev, i.next = l.tail, nil
+	if l.tail == nil {
+		l.head = i
+	} else {
+		l.tail.next = i
+	}
+	l.tail = i
+	l.len++
+}
+
+func (l *fifo) remove(i *item) {
+	if i.prev == nil {
+		l.head = i.next
+	} else {
+		i.prev.next = i.next
+	}
+	if i.next == nil {
+		l.tail = i.prev
+	} else {
+		i.next.prev = i.prev
+	}
+	i.prev, i.next = nil, nil
+	l.len--
+}
