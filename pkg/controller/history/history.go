@@ -19,6 +19,8 @@ package history
 import (
 	"cmp"
 	"slices"
+	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +28,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -204,3 +207,183 @@ func (h *History) all(keys []parent.Key) (list []*remembered) {
 	}
 	return list
 }
+
+const (
+	// maxChildren is how many children of one sync are named.
+	maxChildren = 8
+	// maxPlaces is how many places of the parent, or of one child, are named.
+	maxPlaces = 8
+	// maxVersions is how many versions that a sync wrote are remembered until their events are seen.
+	maxVersions = 256
+)
+
+// Reasons of what was not done with a child, beside those of plans.
+const (
+	reasonConflict = "Conflict"
+	reasonHeld     = "DeletionsHeld"
+	reasonFailed   = "Failed"
+	reasonUnknown  = "Unknown"
+)
+
+// Recording is a sync that is under way. It must not be copied, and is not safe for concurrent use. All methods of the zero value, and of one that
+// has ended, do nothing.
+type Recording struct {
+	ring *Ring
+	of   *entry
+	hook time.Duration
+	// sync is nil once the sync has ended.
+	sync *remembered
+	// made are the versions that the sync made.
+	made []uint64
+}
+
+// Records reports whether it is more than the zero value and has not ended.
+func (r *Recording) Records() bool { return r.sync != nil }
+
+// Hook adds the time that a call of a hook took.
+func (r *Recording) Hook(took time.Duration) { r.hook += took }
+
+// Parent notes that the sync wrote the parent over a state of it.
+func (r *Recording) Parent(over, written *object.Object) {
+	if r.sync == nil {
+		return
+	}
+	r.wrote(Version(written))
+	fields, _ := Fields(over, written)
+	for _, field := range fields {
+		if s := r.sync; len(s.Fields) < maxPlaces && !slices.Contains(s.Fields, field) {
+			s.Fields = append(s.Fields, field)
+		}
+	}
+}
+
+// wrote notes that the sync made a state of the parent or of a child.
+func (r *Recording) wrote(version uint64) {
+	if len(r.made) < maxVersions {
+		r.made = append(r.made, version)
+	}
+}
+
+// ChangedBackBy names who changed the parent back.
+func (r *Recording) ChangedBackBy(names ...string) {
+	if r.sync != nil {
+		r.sync.ChangedBackBy = cloned(names)
+	}
+}
+
+// Claimed notes that a child was adopted or released, which wrote it.
+func (r *Recording) Claimed(action v1alpha1.ChildAction, resource string, written *object.Object) {
+	if r.sync == nil || written == nil {
+		return
+	}
+	r.wrote(Version(written))
+	r.child(action, "", v1alpha1.SyncObject{
+		Group: written.GroupVersionKind().Group, Resource: resource, Kind: written.Kind(), Namespace: written.Namespace(),
+		Name: written.Name(),
+	})
+}
+
+// Children notes what was done with the children, which rules declare: first what was to be done, then what was left alone for a reason. Held says
+// that the deletions of the plan were not carried out, and by names who changed children back after former syncs.
+func (r *Recording) Children(p *plan.Plan, done []plan.Outcome, held bool, by map[children.Key][]string, rules children.Rules) {
+	s := r.sync
+	if s == nil {
+		return
+	}
+	outcomes := make(map[children.Key]*plan.Outcome, len(done))
+	for i := range done {
+		o := &done[i]
+		outcomes[o.Key] = o
+		switch {
+		case o.Written != nil:
+			r.wrote(Version(o.Written))
+		case o.Done && o.Observed != nil:
+			r.wrote(Deleted(o.Observed))
+		}
+	}
+	s.Children = slices.Grow(s.Children, min(len(done), maxChildren-len(s.Children)))
+	for i := range p.Steps {
+		if step := &p.Steps[i]; step.Action != plan.Leave {
+			if action, reason := became(step, outcomes[step.Key], held); action != "" {
+				r.step(step, action, reason, by[step.Key])
+			}
+		}
+	}
+	for _, key := range p.Failed {
+		rule, _ := rules.For(key.GroupKind())
+		r.child(v1alpha1.ChildRefuse, reasonFailed, v1alpha1.SyncObject{
+			Group: key.Group, Resource: rule.Resource.Resource, Kind: key.Kind, Namespace: key.Namespace, Name: key.Name,
+		})
+	}
+	for i := range p.Steps {
+		step := &p.Steps[i]
+		if step.Action == plan.Leave && step.Reason != plan.Same && step.Reason != plan.Deleting {
+			r.step(step, v1alpha1.ChildLeave, string(step.Reason), nil)
+		}
+	}
+}
+
+// became returns what was done of a step, and why not all of it; no action if the API server found nothing to change.
+func became(step *plan.Step, o *plan.Outcome, held bool) (action v1alpha1.ChildAction, reason string) {
+	switch {
+	case o == nil && held && step.Deletes():
+		return v1alpha1.ChildRefuse, reasonHeld
+	case o == nil:
+		return v1alpha1.ChildRefuse, reasonFailed
+	case o.Done:
+		return v1alpha1.ChildAction(step.Action), ""
+	case o.Written != nil:
+		return "", ""
+	case o.Stale:
+		return v1alpha1.ChildLeave, string(plan.Stale)
+	case o.Existing != nil:
+		return v1alpha1.ChildRefuse, reasonConflict
+	case o.Unknown:
+		return v1alpha1.ChildAction(step.Action), reasonUnknown
+	}
+	return v1alpha1.ChildRefuse, reasonFailed
+}
+
+func (r *Recording) step(step *plan.Step, action v1alpha1.ChildAction, reason string, by []string) {
+	c := r.child(action, reason, v1alpha1.SyncObject{
+		Group: step.Group, Resource: step.Resource.Resource, Kind: step.Kind, Namespace: step.Namespace, Name: step.Name,
+	})
+	if c == nil {
+		return
+	}
+	c.ChangedBackBy, c.MoreFields = cloned(by), len(step.Changed) > maxPlaces
+	for i := range min(len(step.Changed), maxPlaces) {
+		c.Fields = append(c.Fields, strings.Clone(step.Changed[i].Path))
+		r.sync.desired = append(r.sync.desired, plan.HashOf(step.Changed[i].Desired))
+	}
+}
+
+// child adds a child; it returns nil if the child is not named.
+func (r *Recording) child(action v1alpha1.ChildAction, reason string, o v1alpha1.SyncObject) *v1alpha1.SyncChild {
+	s := r.sync
+	if len(s.Children) == maxChildren {
+		s.MoreChildren++
+		return nil
+	}
+	s.Children = append(s.Children, v1alpha1.SyncChild{SyncObject: named(o), Action: action, Reason: reason})
+	return &s.Children[len(s.Children)-1]
+}
+
+// End remembers the sync with the text of its error, empty for none. A second call does nothing.
+func (r *Recording) End(failed string) {
+	s := r.sync
+	if s == nil {
+		return
+	}
+	r.sync = nil
+	s.Error = failed
+	s.HookMilliseconds, s.DurationMilliseconds = r.hook.Milliseconds(), time.Since(s.Time.Time).Milliseconds()
+	r.ring.mu.Lock()
+	defer r.ring.mu.Unlock()
+	if !r.of.forgotten {
+		r.of.former, r.of.wrote = r.of.wrote, r.made
+		r.ring.push(r.of, s)
+	}
+}
+
+func clamp(n int) int32 { return int32(min(n, 1<<30)) } //nolint:gosec // It fits.

@@ -63,10 +63,10 @@ func TestAnOwnWriteOfTheParentHasTheFieldsThatTheFormerSyncWrote(t *testing.T) {
 		}
 		rec.End("")
 	}
-	sync(OfOwnWrite(event), false) // The sync that made it is not remembered.
+	sync(OfParent(event, true), false) // The sync that made it is not remembered.
 	sync(Of(v1alpha1.SyncTimer), true)
-	sync(OfOwnWrite(event), false)
-	sync(OfOwnWrite(event), false) // What its own trigger has is not what it wrote.
+	sync(OfParent(event, true), false)
+	sync(OfParent(event, true), false) // What its own trigger has is not what it wrote.
 	syncs, _ := h.Latest([]parent.Key{key("a")}, 5)
 	var got []string
 	for i := range syncs {

@@ -62,7 +62,7 @@ func TestTheRingKeepsNoMoreMemoryThanItCounts(t *testing.T) {
 		if i%7 == 0 {
 			name = fmt.Sprint("stays", i%50)
 		}
-		rec := h.Begin(key(name), because(Of(v1alpha1.SyncTimer), OfParent(cache.Event{New: configMap(t, name, "1", "")})))
+		rec := h.Begin(key(name), because(Of(v1alpha1.SyncTimer), OfParent(cache.Event{New: configMap(t, name, "1", "")}, false)))
 		done.record(&rec)
 		rec.ChangedBackBy(part)
 		rec.End(strings.Clone(text[:i%300]))
@@ -81,7 +81,7 @@ func TestTheRingKeepsNoMoreMemoryThanItCounts(t *testing.T) {
 func TestWhatIsAnsweredSharesNothingWithWhatIsRemembered(t *testing.T) {
 	h := NewRing(1<<20).Of("c", "u")
 	step := stepTo(plan.Change{Path: "data.a"})
-	rec := h.Begin(key("a"), because(OfParent(cache.Event{New: configMap(t, "a", "1", "")})))
+	rec := h.Begin(key("a"), because(OfParent(cache.Event{New: configMap(t, "a", "1", "")}, false)))
 	(&result{Plan: plan.Plan{Steps: []plan.Step{step}}, Outcomes: []plan.Outcome{{Step: step, Done: true}}}).record(&rec)
 	rec.End("")
 	want, _ := h.Latest([]parent.Key{key("a")}, 1)
@@ -171,7 +171,7 @@ func TestTheDefaultRingHasThousandsOfSyncs(t *testing.T) {
 	before, after := configMap(t, "a-parent", "1", `,"spec":{"image":"a"},"status":{}`), configMap(t, "a-parent", "2", `,"spec":{"image":"b"},"status":{}`)
 	written := configMap(t, "a-parent", "3", `,"spec":{"image":"b"},"status":{"observedGeneration":2,"ready":3}`)
 	for range 40_000 {
-		rec := h.Begin(key("a"), because(OfParent(cache.Event{Type: cache.Updated, Old: before, New: after})))
+		rec := h.Begin(key("a"), because(OfParent(cache.Event{Type: cache.Updated, Old: before, New: after}, false)))
 		done.record(&rec)
 		rec.Parent(after, written)
 		rec.End("")

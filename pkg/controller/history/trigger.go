@@ -17,8 +17,11 @@ limitations under the License.
 package history
 
 import (
+	"bytes"
+	"cmp"
 	"hash/maphash"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -56,11 +59,7 @@ func Of(reason v1alpha1.SyncReason) Trigger {
 
 // OfObject returns the change of an object of a resource, of which one state may be nil, for a given reason.
 func OfObject(reason v1alpha1.SyncReason, r schema.GroupResource, before, after *object.Object) Trigger {
-	t := Of(reason)
-	shown := after
-	if shown == nil {
-		shown = before
-	}
+	t, shown := Of(reason), cmp.Or(after, before)
 	if shown == nil {
 		return t
 	}
@@ -75,29 +74,21 @@ func OfObject(reason v1alpha1.SyncReason, r schema.GroupResource, before, after 
 	return t
 }
 
-// OfParent returns the change of the parent that is synced: of several things that changed, the reason is the most important one.
-func OfParent(e cache.Event) Trigger {
-	t := ofParent(v1alpha1.SyncParentCreated, e)
-	if e.Old == nil || e.New == nil || e.Old.UID() != e.New.UID() {
-		return t
+// OfParent returns the change of the parent that is synced: of several things that changed, the reason is the most important one. Own says that the
+// controller itself made the change, whose fields the sync knows that made it.
+func OfParent(e cache.Event, own bool) Trigger {
+	t := Of(v1alpha1.SyncParentCreated)
+	t.Object, t.versions = &v1alpha1.SyncObject{Kind: cmp.Or(e.New, e.Old).Kind()}, []uint64{Shown(e.Old, e.New)}
+	switch {
+	case own:
+		t.Reason = v1alpha1.SyncOwnWrite
+	case e.Old == nil || e.New == nil || e.Old.UID() != e.New.UID():
+	default:
+		t.Fields, t.MoreFields, t.Reason = compare(e.Old.JSON(), e.New.JSON())
+		if e.New.Deleting() && !e.Old.Deleting() {
+			t.Reason = v1alpha1.SyncParentDeleted
+		}
 	}
-	t.Fields, t.MoreFields, t.Reason = compare(e.Old.JSON(), e.New.JSON())
-	if e.New.Deleting() && !e.Old.Deleting() {
-		t.Reason = v1alpha1.SyncParentDeleted
-	}
-	return t
-}
-
-// OfOwnWrite returns the change of the parent by the controller itself, whose fields the sync knows that made it.
-func OfOwnWrite(e cache.Event) Trigger { return ofParent(v1alpha1.SyncOwnWrite, e) }
-
-func ofParent(reason v1alpha1.SyncReason, e cache.Event) Trigger {
-	shown := e.New
-	if shown == nil {
-		shown = e.Old
-	}
-	t := Of(reason)
-	t.Object, t.versions = &v1alpha1.SyncObject{Kind: shown.Kind()}, []uint64{Shown(e.Old, e.New)}
 	return t
 }
 
@@ -194,4 +185,156 @@ type Begun struct {
 	Triggers *Set
 	// Waited is the time from the first of them on.
 	Waited time.Duration
+}
+
+const (
+	// maxFields is how many places of one change are kept.
+	maxFields = 8
+	// maxPath is how many bytes a place has at most.
+	maxPath = 160
+	// maxScan is the most bytes of both states of a value that are compared field by field. What is larger counts as one place.
+	maxScan = 64 << 10
+)
+
+// Fields returns the places at which two states of an object differ, such as spec.replicas, and whether there are more. Lists of different
+// lengths differ as a whole. What of the metadata changes with every write is left out.
+func Fields(before, after *object.Object) (fields []string, more bool) {
+	fields, more, _ = compare(before.JSON(), after.JSON())
+	return fields, more
+}
+
+// compare returns the places at which two states of an object differ, and says which part of it changed, the most important one of several.
+func compare(before, after []byte) (fields []string, more bool, reason v1alpha1.SyncReason) {
+	var spec, status, metadata bool
+	var room [maxPath]byte
+	d := differences{path: room[:0]}
+	differing(before, after, func(name string, was, is []byte) {
+		n := len(d.found)
+		d.path = append(room[:0], name...)
+		d.compare(was, is)
+		switch name {
+		case "metadata":
+			metadata = len(d.found) > n
+		case "status":
+			status = true
+		default:
+			spec = true
+		}
+	})
+	switch {
+	case spec:
+		reason = v1alpha1.SyncSpecChanged
+	case metadata || !status:
+		reason = v1alpha1.SyncMetadataChanged
+	default:
+		reason = v1alpha1.SyncStatusChanged
+	}
+	return d.found, d.more, reason
+}
+
+// differences are the places at which two values differ.
+type differences struct {
+	found []string
+	more  bool
+	// path is the place at which values are compared at present.
+	path []byte
+}
+
+// add adds the present place.
+func (d *differences) add() {
+	switch {
+	case len(d.found) == maxFields:
+		d.more = true
+	case len(d.path) > maxPath:
+		d.found = append(d.found, string(d.path[:maxPath])+"...")
+	default:
+		d.found = append(d.found, string(d.path))
+	}
+}
+
+// compare compares two values in JSON, of which an absent one is empty, at the present place.
+func (d *differences) compare(before, after []byte) {
+	switch {
+	case d.more || bytes.Equal(before, after):
+	case len(before) == 0 || len(after) == 0 || before[0] != after[0] || len(before)+len(after) > maxScan:
+		d.add()
+	case before[0] == '{':
+		d.objects(before, after)
+	case before[0] == '[':
+		d.lists(before, after)
+	default:
+		d.add()
+	}
+}
+
+func (d *differences) objects(before, after []byte) {
+	here := d.path
+	differing(before, after, func(name string, was, is []byte) {
+		if !ignored(here, name) {
+			d.path = append(append(d.path, '.'), name...)
+			d.compare(was, is)
+			d.path = here
+		}
+	})
+}
+
+// ignored reports whether a member changes with every write.
+func ignored(path []byte, name string) bool {
+	return string(path) == "metadata" && (name == "resourceVersion" || name == "generation" || name == "managedFields")
+}
+
+func (d *differences) lists(before, after []byte) {
+	var a, b [usual]part
+	was, is := parts(a[:0], before), parts(b[:0], after)
+	if len(was) != len(is) {
+		d.add()
+		return
+	}
+	here := d.path
+	for i := range was {
+		d.path = append(strconv.AppendInt(append(d.path, '['), int64(i), 10), ']')
+		d.compare(was[i].value, is[i].value)
+		d.path = here
+	}
+}
+
+// differing visits the members that differ between two objects in JSON, in the order of their names, with both values, of which an absent one is
+// empty.
+func differing(before, after []byte, visit func(name string, was, is []byte)) {
+	var a, b [usual]part
+	was, is := sorted(parts(a[:0], before)), sorted(parts(b[:0], after))
+	for len(was)+len(is) > 0 {
+		switch {
+		case len(is) == 0 || len(was) > 0 && was[0].name < is[0].name:
+			visit(was[0].name, was[0].value, nil)
+			was = was[1:]
+		case len(was) == 0 || is[0].name < was[0].name:
+			visit(is[0].name, nil, is[0].value)
+			is = is[1:]
+		default:
+			if !bytes.Equal(was[0].value, is[0].value) {
+				visit(is[0].name, was[0].value, is[0].value)
+			}
+			was, is = was[1:], is[1:]
+		}
+	}
+}
+
+// part is a member of an object, or an element of a list.
+type part struct {
+	name  string
+	value []byte
+}
+
+// usual is how many parts most values have at most.
+const usual = 16
+
+func parts(list []part, data []byte) []part {
+	object.EachPart(data, func(name string, value []byte) { list = append(list, part{name, value}) })
+	return list
+}
+
+func sorted(list []part) []part {
+	slices.SortFunc(list, func(a, b part) int { return strings.Compare(a.name, b.name) })
+	return list
 }

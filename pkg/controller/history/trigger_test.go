@@ -92,7 +92,7 @@ func TestChangesHaveTheirPlacesAndReasons(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := parse(t, tc.metadata, tc.rest), parse(t, tc.metadataAfter, tc.restAfter)
-			got := OfParent(cache.Event{Type: cache.Updated, Old: before, New: after})
+			got := OfParent(cache.Event{Type: cache.Updated, Old: before, New: after}, false)
 			if got.Reason != tc.reason || strings.Join(got.Fields, " ") != tc.fields || got.MoreFields != tc.more {
 				t.Errorf("the trigger is %+v", got)
 			}
@@ -126,7 +126,7 @@ func TestCreatedAndReplacedParentsHaveNoFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, e := range map[string]cache.Event{"created": {New: o}, "replaced": {Old: other, New: o}, "gone": {Old: o}} {
-		if got := OfParent(e); got.Reason != v1alpha1.SyncParentCreated || got.Fields != nil || *got.Object != (v1alpha1.SyncObject{Kind: "Thing"}) {
+		if got := OfParent(e, false); got.Reason != v1alpha1.SyncParentCreated || got.Fields != nil || *got.Object != (v1alpha1.SyncObject{Kind: "Thing"}) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -228,10 +228,8 @@ func (c *Controller) parentChanged(e cache.Event, own bool) history.Trigger {
 		return history.Trigger{}
 	case e.Initial:
 		return history.Of(c.takenUp)
-	case own:
-		return history.OfOwnWrite(e)
 	}
-	return history.OfParent(e)
+	return history.OfParent(e, own)
 }
 
 // childChanged returns the change of an object of a kind of children as a trigger; none if nobody asks for it.
