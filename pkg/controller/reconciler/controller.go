@@ -361,8 +361,14 @@ func (c *Controller) mine(p, existing *object.Object) bool {
 
 // selecting returns what reports whether an object that a parent controls is among the children that are observed.
 func (c *Controller) selecting(p *object.Object) func(*object.Object) bool {
-	known := &c.parents.of(c.byKind[p.GroupVersionKind().GroupKind()].key(p)).selector
-	return func(o *object.Object) bool { return c.config.Kind.Owns(o) && c.config.Selectors.Select(known, p, o) }
+	if c.config.Selectors == nil {
+		return c.config.Kind.Owns
+	}
+	r := c.parents.of(c.byKind[p.GroupVersionKind().GroupKind()].key(p))
+	selector, err := c.config.Selectors.Of(&r.selector, p)
+	return func(o *object.Object) bool {
+		return err == nil && c.config.Kind.Owns(o) && selector.Matches(o.LabelSet())
+	}
 }
 
 // Redefine takes up a definition with the same spec, or one that differs in spec.paused and spec.deletionGuard: hooks are shown it from

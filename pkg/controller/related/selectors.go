@@ -99,19 +99,6 @@ func (s *Selectors) Of(known *Selector, o *object.Object) (labels.Selector, erro
 	return c.selector, c.err
 }
 
-// Select reports whether a parent selects a child that it controls.
-func (s *Selectors) Select(known *Selector, p, child *object.Object) bool {
-	switch {
-	case s == nil:
-		return true
-	case s.label != "":
-		uid, labelled := child.Label(s.label)
-		return labelled && uid == string(p.UID())
-	}
-	selector, err := s.Of(known, p)
-	return err == nil && selector.Matches(child.LabelSet())
-}
-
 // Remember notes a parent as it is now. Of two parents whose UIDs have the same hash, which no two are known to have, the orphans of one wait for
 // its next sync.
 func (s *Selectors) Remember(key parent.Key, known *Selector, o *object.Object) {
