@@ -58,7 +58,8 @@ type Input struct {
 	Records Records
 	// Comparing says that the input is for Unchanged: only what may turn its verdict is in doubt.
 	Comparing bool
-	// Insists says that several plans in a row were out of date when they were carried out: others change children faster than the hook responds.
+	// Insists says that several plans in a row were out of date when they were carried out: others change children faster than the hook responds. Those
+	// are deleted, applied and merged as they are then.
 	Insists bool
 
 	// Epochs are those of schema and admission. They are read before anything is tried. A missing one is 0.
@@ -395,26 +396,15 @@ type Step struct {
 // Change is a place at which a child differs.
 type Change = merge.Difference
 
-// Plan is what is to be done with the children of one parent.
+// Plan is what is to be done with the children of one parent, and what it was made from.
 type Plan struct {
-	// Parent is the UID of the parent, and ParentName names it for people.
-	Parent     types.UID
-	ParentName string
-	// Now is the time of the plan.
-	Now time.Time
+	Input
+
 	// Steps are in order of group, version and kind; within a kind the deletes come first, then the others in the order
 	// in which the hook returned them.
 	Steps []Step
 	// Failed are the children for which no step could be worked out.
 	Failed []children.Key
-	// Insists says that children of which several plans in a row were out of date are deleted, applied and merged as they are when that is done:
-	// others change them faster than the hook responds.
-	Insists bool
-	// Kept are children that the plan does not deal with, and that are there.
-	Kept []children.Key
-
-	// input is what a plan that insists was made from, nil for others.
-	input *Input
 }
 
 // Writes returns the number of steps that do something.
@@ -445,10 +435,7 @@ func (p Plan) Again() time.Duration {
 // the plan then has the steps for all other children.
 func Make(in Input) (Plan, error) {
 	observed := children.ByKey(in.Observed)
-	p := Plan{Parent: in.Parent, ParentName: in.ParentName, Now: in.Now, Kept: in.Kept, Insists: in.Insists}
-	if in.Insists {
-		p.input = &in
-	}
+	p := Plan{Input: in}
 	var errs []error
 	for _, d := range in.Desired {
 		o := observed[d.Key]
@@ -476,9 +463,9 @@ func Make(in Input) (Plan, error) {
 	return p, errors.Join(errs...)
 }
 
-// Over returns the step of a plan that insists over its child as it was read since, with its managedFields if the step has a Migration.
+// Over returns a step of the plan over its child as it was read since, with its managedFields if the step has a Migration.
 func (p Plan) Over(s *Step, latest *object.Object) (Step, error) {
-	in := *p.input
+	in := p.Input
 	if trial, tried := in.Trials[s.Key]; tried {
 		// What the API server makes of the desired state is known; all else was about the child as it was.
 		if trial.Stored = nil; s.Migration != nil {
