@@ -27,11 +27,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
@@ -39,6 +43,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 // api responses writes and keeps count of those that are under way. What it does to objects is proven elsewhere, on a real
@@ -244,4 +249,150 @@ func TestNothingIsWrittenAfterTheContextEnded(t *testing.T) {
 	if len(server.methods) > 0 {
 		t.Errorf("requests %v", server.methods)
 	}
+}
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestAConflictSaysWhatToDo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		owner            string
+		itself, attaches bool
+		want             string
+	}{
+		"an object of nobody":                       {"", false, false, "let the parent adopt it by its labels"},
+		"an object of nobody, for a decorator":      {"", false, true, "not controlled by Thing ns/a; delete or rename one of them"},
+		"the object of another parent":              {"Thing ns/b", false, false, "by Thing ns/b; delete or rename one of them"},
+		"the object of a former parent of the name": {"Thing ns/a", false, false, "the garbage collector deletes it then, and it is created again"},
+		"the parent itself":                         {"", true, false, "return its status as that of the response"},
+		"the target itself":                         {"", true, true, "return labels, annotations or status of the response in place of it"},
+		"the target itself, which is owned":         {"Thing ns/b", true, true, "return labels, annotations or status of the response in place of it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := &apply.ConflictError{
+				Key: children.Key{Kind: "Pod", Namespace: "ns", Name: "x"}, Parent: "Thing ns/a", Owner: tc.owner, Itself: tc.itself, Attaches: tc.attaches,
+			}
+			if text := err.Error(); !strings.HasPrefix(text, "Pod ns/x ") || !strings.HasSuffix(text, tc.want) {
+				t.Errorf("it says %q, want %q at its end", text, tc.want)
+			}
+		})
+	}
+}
+
+func TestTurnsOfAllControllersAreSpreadOverTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := apply.New(apply.Options{})
+		began := time.Now()
+		var mu sync.Mutex
+		turns := map[time.Time]int{}
+		var running sync.WaitGroup
+		for _, controller := range []string{"a", "b"} {
+			own := shared.For(controller, false).With(nil)
+			running.Go(func() {
+				for range 100 {
+					if err := own.AwaitTurn(t.Context()); err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					turns[time.Now()]++
+					mu.Unlock()
+				}
+			})
+		}
+		running.Wait()
+		if took := time.Since(began); took < 10*time.Second || took > 15*time.Second || len(turns) != 200 {
+			t.Errorf("200 turns at %d times within %v", len(turns), took)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if shared.AwaitTurn(ended) == nil {
+			t.Error("a turn of somebody who does not wait any more")
+		}
+	})
+}
+
+// counted returns the requests that write children, by verb and outcome.
+func counted(t *testing.T) map[string]float64 {
+	t.Helper()
+	metrics.Register()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != "metacontroller_child_writes_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() { // Labels are sorted by name.
+			found[m.GetLabel()[1].GetValue()+" "+m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+		}
+	}
+	return found
+}
+
+func TestEveryRequestIsCountedByVerbAndOutcome(t *testing.T) {
+	ok := response{http.StatusOK, ours}
+	written := response{http.StatusOK, strings.Replace(ours, `"resourceVersion":"9"`, `"resourceVersion":"10"`, 1)}
+	exists := failure(http.StatusConflict, "AlreadyExists", "a")
+	conflict := failure(http.StatusConflict, "Conflict", "a")
+	gone := failure(http.StatusNotFound, "NotFound", "a")
+	notServed := failure(http.StatusNotFound, "NotFound", "")
+	noDryRun := failure(http.StatusBadRequest, "BadRequest", "a")
+	for name, tc := range map[string]struct {
+		action    plan.Action
+		responses responses
+		want      map[string]float64
+	}{
+		"Created":      {plan.Create, responses{http.MethodPost: ok}, map[string]float64{"create written": 1}},
+		"Exists":       {plan.Create, responses{http.MethodPost: exists, http.MethodGet: ok}, map[string]float64{"create conflict": 1}},
+		"Tried twice":  {plan.Create, responses{http.MethodPost: exists, http.MethodGet: gone}, map[string]float64{"create conflict": 2}},
+		"No namespace": {plan.Create, responses{http.MethodPost: gone}, map[string]float64{"create rejected": 1}},
+		"No response":  {plan.Create, responses{http.MethodPost: {http.StatusCreated, `[]`}}, map[string]float64{"create error": 1}},
+		"Updated":      {plan.Update, responses{http.MethodPut: written}, map[string]float64{"update written": 1}},
+		"Unchanged":    {plan.Update, responses{http.MethodPut: ok}, map[string]float64{"update unchanged": 1}},
+		"Changed":      {plan.Update, responses{http.MethodPut: conflict}, map[string]float64{"update conflict": 1}},
+		"Gone":         {plan.Update, responses{http.MethodPut: gone}, map[string]float64{"update conflict": 1}},
+		"Not served":   {plan.Update, responses{http.MethodPut: notServed}, map[string]float64{"update rejected": 1}},
+		"Deleted":      {plan.Delete, responses{http.MethodDelete: success}, map[string]float64{"delete written": 1}},
+		"Replaced": {
+			plan.Recreate,
+			responses{http.MethodPut: noDryRun, http.MethodPost: {http.StatusOK, triedChild(`{"k":"v"}`)}, http.MethodGet: {http.StatusOK, ours}, http.MethodDelete: success},
+			map[string]float64{"trial rejected": 1, "trial unchanged": 1, "delete written": 1},
+		},
+		"Tried": {plan.Recreate, responses{http.MethodPut: written}, map[string]float64{"trial unchanged": 1, "update written": 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, applier := resist(t, tc.responses, apply.Options{})
+			before := counted(t)
+			_, _ = carryOut(t.Context(), t, applier, one(t, tc.action))
+			if diff := cmp.Diff(tc.want, since(t, before)); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPatchesOfOwnersAreCounted(t *testing.T) {
+	_, applier := resist(t, responses{http.MethodPatch: {http.StatusOK, ours}}, apply.Options{})
+	before := counted(t)
+	target := client.Target{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "ns", Name: "a"}
+	if _, err := applier.Patch(t.Context(), target, []byte(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]float64{"update written": 1}, since(t, before)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+// since returns the requests that were counted after others.
+func since(t *testing.T, before map[string]float64) map[string]float64 {
+	t.Helper()
+	more := map[string]float64{}
+	for series, n := range counted(t) {
+		if n > before[series] {
+			more[series] = n - before[series]
+		}
+	}
+	return more
 }

@@ -17,14 +17,20 @@ limitations under the License.
 package apply_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
@@ -238,5 +244,178 @@ func TestAChildThatIsServedInTwoFormsIsNotDeleted(t *testing.T) {
 				t.Errorf("deleted: %t, error %v", deleted.Load(), err)
 			}
 		})
+	}
+}
+
+// TestAPlanThatInsistsDeletesAChildThatChanges has a child that others change all the time.
+func TestAPlanThatInsistsDeletesAChildThatChanges(t *testing.T) {
+	now := strings.Replace(ours, `"9"`, `"10"`, 1)
+	conflict := failure(http.StatusConflict, "Conflict", "a")
+	for name, tc := range map[string]struct {
+		reason  string
+		insists bool
+		child   string
+		after   response
+		// deletions is how many are tried.
+		deletions int
+		done      bool
+	}{
+		"NotAtFirst":      {"What changed is looked at first.", false, now, success, 1, false},
+		"ItIsReadAgain":   {"It is the parent's still.", true, now, success, 2, true},
+		"ItWasOrphaned":   {"It is somebody else's.", true, strings.Replace(theirs, `"9"`, `"10"`, 1), success, 1, false},
+		"ItWasReplaced":   {"It is another object.", true, strings.Replace(now, `"uid":"x"`, `"uid":"y"`, 1), success, 1, false},
+		"ItWasLabeled":    {"The parent may not select it any more.", true, strings.Replace(now, `"uid":"x"`, `"uid":"x","labels":{"l":"m"}`, 1), success, 1, false},
+		"ItIsMarked":      {"It is a decorator's now.", true, strings.Replace(now, `"uid":"x"`, `"uid":"x","annotations":{"metacontroller.k8s.io/decorator-controller":"d"}`, 1), success, 1, false},
+		"ItIsInDeletion":  {"It goes already.", true, strings.Replace(now, `"uid":"x"`, `"uid":"x","deletionTimestamp":"2026-01-01T00:00:00Z"`, 1), success, 1, false},
+		"AQuotaRefusesIt": {"A conflict that has another cause does not end.", true, now, conflict, 4, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, applier := resist(t, responses{http.MethodDelete: conflict, http.MethodGet: {http.StatusOK, tc.child}}, apply.Options{})
+			server.then = responses{http.MethodDelete: tc.after}
+			p, err := plan.Make(one(t, plan.Delete))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Insists = tc.insists
+			outcomes, err := applier.Apply(t.Context(), p)
+			if err != nil || len(outcomes) != 1 || outcomes[0].Done != tc.done || outcomes[0].Stale == tc.done {
+				t.Errorf("outcomes %+v, error %v. %s", outcomes, err, tc.reason)
+			}
+			deletions := slices.DeleteFunc(server.seen(), isGet)
+			if len(deletions) != tc.deletions || tc.done && !strings.Contains(deletions[1], `"resourceVersion":"10"`) {
+				t.Errorf("deletions %q. %s", deletions, tc.reason)
+			}
+		})
+	}
+}
+
+// TestAPlanThatInsistsMergesOverWhatIsThere has a child that another client changed since it was observed.
+func TestAPlanThatInsistsMergesOverWhatIsThere(t *testing.T) {
+	now := strings.Replace(ours, `"9"`, `"10"`, 1)
+	now = strings.TrimSuffix(now, "}") + `,"data":{"theirs":"1"}}`
+	conflict := failure(http.StatusConflict, "Conflict", "a")
+	for name, tc := range map[string]struct {
+		reason  string
+		insists bool
+		child   string
+		// updates is how many are tried.
+		updates int
+		done    bool
+	}{
+		"NotAtFirst":    {"What changed is looked at first.", false, now, 1, false},
+		"ItIsReadAgain": {"It is the parent's still.", true, now, 2, true},
+		"ItWasReleased": {"It is somebody else's.", true, strings.Replace(theirs, `"9"`, `"10"`, 1), 1, false},
+		"ItWasReplaced": {"It is another object.", true, strings.Replace(now, `"uid":"x"`, `"uid":"y"`, 1), 1, false},
+		"ItWasLabeled":  {"The parent may not select it any more.", true, strings.Replace(now, `"uid":"x"`, `"uid":"x","labels":{"l":"m"}`, 1), 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, applier := resist(t, responses{http.MethodPut: conflict, http.MethodGet: {http.StatusOK, tc.child}}, apply.Options{})
+			server.then = responses{http.MethodPut: {http.StatusOK, strings.Replace(now, `"10"`, `"11"`, 1)}}
+			in := one(t, plan.Update)
+			in.Insists = tc.insists
+			p, err := plan.Make(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcomes, err := applier.Apply(t.Context(), p)
+			if err != nil || len(outcomes) != 1 || outcomes[0].Done != tc.done || outcomes[0].Stale == tc.done {
+				t.Errorf("outcomes %+v, error %v. %s", outcomes, err, tc.reason)
+			}
+			updates := slices.DeleteFunc(server.seen(), isGet)
+			if len(updates) != tc.updates {
+				t.Errorf("updates %q. %s", updates, tc.reason)
+			}
+			if last := updates[len(updates)-1]; tc.done && (!strings.Contains(last, `"resourceVersion":"10"`) || !strings.Contains(last, `"theirs":"1"`)) {
+				t.Errorf("the last update is %s. %s", last, tc.reason)
+			}
+		})
+	}
+}
+
+// namespaces is an API server that takes objects into the namespaces that are there alone.
+type namespaces struct {
+	mu      sync.Mutex
+	created sets.Set[string]
+	// refused are the paths of requests for other namespaces, dryRuns those of dry runs.
+	refused, dryRuns []string
+}
+
+// ServeHTTP implements http.Handler.
+func (n *namespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	segments := strings.Split(strings.TrimPrefix(r.URL.Path, "/api/v1/"), "/")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Has("dryRun") {
+		n.dryRuns = append(n.dryRuns, r.URL.Path)
+	}
+	switch {
+	case len(segments) == 1: // A Namespace, which takes longer than the rest.
+		<-time.After(10 * time.Millisecond)
+		n.created.Insert("new")
+	case !n.created.Has(segments[1]):
+		n.refused = append(n.refused, r.URL.Path)
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","message":"namespaces %q not found","code":404}`, segments[1])
+		return
+	}
+	_, _ = io.WriteString(w, strings.Replace(string(body), `"metadata":{`, `"metadata":{"uid":"u","resourceVersion":"1",`, 1))
+}
+
+// inNewNamespace is a parent without namespace whose hook returns a namespace and what is in it, last of all the namespace.
+func inNewNamespace(t *testing.T) plan.Input {
+	t.Helper()
+	kind := func(kind, resource string, namespaced bool) children.Rule {
+		return children.Rule{
+			Kind:     schema.GroupVersionKind{Version: "v1", Kind: kind},
+			Resource: schema.GroupVersionResource{Version: "v1", Resource: resource}, Namespaced: namespaced,
+		}
+	}
+	rules := children.NewRules([]children.Rule{kind("ConfigMap", "configmaps", true), kind("Namespace", "namespaces", false)})
+	child := func(kind, namespace, name string) map[string]any {
+		metadata := map[string]any{"name": name}
+		if namespace != "" {
+			metadata["namespace"] = namespace
+		}
+		return map[string]any{"apiVersion": "v1", "kind": kind, "metadata": metadata}
+	}
+	in := plan.Input{Parent: "p", ParentName: "Parent p", Owner: map[string]any{"uid": "p"}, Rules: rules, Now: time.Now(), Schemas: map[schema.GroupVersionKind]merge.Schema{}}
+	var err error
+	in.Desired, _, err = children.Validate(children.Scope{}, rules, []map[string]any{
+		child("ConfigMap", "new", "a"), child("ConfigMap", "new", "b"), child("ConfigMap", "default", "c"), child("Namespace", "", "new"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func TestNamespacesAreWrittenBeforeWhatIsInThem(t *testing.T) {
+	server := &namespaces{created: sets.New("default")}
+	outcomes, err := carryOut(t.Context(), t, against(t, server, apply.Options{}), inNewNamespace(t))
+	if err != nil || len(outcomes) != 4 || len(server.refused) > 0 {
+		t.Errorf("%d outcomes, error %v; refused were %q", len(outcomes), err, server.refused)
+	}
+}
+
+// TestWhatIsInANewNamespaceIsNotTried asks for dry runs, in which no namespace is created.
+func TestWhatIsInANewNamespaceIsNotTried(t *testing.T) {
+	server := &namespaces{created: sets.New("default")}
+	p, err := plan.Make(inNewNamespace(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, untried := against(t, server, apply.Options{}).Check(t.Context(), p)
+	want := sets.New(
+		children.Key{Kind: "ConfigMap", Namespace: "new", Name: "a"},
+		children.Key{Kind: "ConfigMap", Namespace: "new", Name: "b"},
+	)
+	if len(refused) > 0 || !untried.Equal(want) || len(server.dryRuns) != 2 {
+		t.Errorf("refused are %v, not tried are %v, and there were dry runs of %q", refused, untried.UnsortedList(), server.dryRuns)
 	}
 }

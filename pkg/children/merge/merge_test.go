@@ -406,3 +406,109 @@ func FuzzMerge(f *testing.F) {
 		}
 	})
 }
+
+func TestEncodeSortsKeys(t *testing.T) {
+	text, err := merge.Encode(decode(t, `{"kind":"ConfigMap","apiVersion":"v1","data":{"b":"<","a":null}}`))
+	if want := `{"apiVersion":"v1","data":{"a":null,"b":"\u003c"},"kind":"ConfigMap"}`; err != nil || text != want {
+		t.Errorf("%s, error %v, want %s", text, err, want)
+	}
+}
+
+func TestValuesOfSecretsAreHashed(t *testing.T) {
+	const secret = `{"apiVersion":"v1","data":{"a":"aHVudGVyMg==","n":null},"kind":"Secret","stringData":{"b":"hunter2"}}`
+	text, err := merge.Encode(decode(t, secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text, "hunter2") || strings.Contains(text, "aHVudGVyMg") {
+		t.Errorf("a value is there in clear: %s", text)
+	}
+	last := merge.Decode(text)
+	for _, field := range []string{"data", "stringData"} {
+		values, ok := last[field].(map[string]any)
+		if !ok || len(values) == 0 {
+			t.Errorf("the keys of %s are not there: %s", field, text)
+		}
+	}
+	other, err := merge.Encode(decode(t, strings.Replace(secret, "hunter2", "hunter3", 1)))
+	if err != nil || other == text {
+		t.Errorf("another value has the same hash, error %v", err)
+	}
+	if again, err := merge.Encode(decode(t, secret)); err != nil || again != text {
+		t.Errorf("the same value has another hash, error %v", err)
+	}
+	if content := decode(t, secret); encode(t, content) != secret {
+		t.Error("the desired object was changed")
+	}
+}
+
+func TestOtherKindsAreNotHashed(t *testing.T) {
+	text, err := merge.Encode(decode(t, `{"apiVersion":"example.com/v1","data":{"a":"b"},"kind":"Secret"}`))
+	if err != nil || !strings.Contains(text, `"a":"b"`) {
+		t.Errorf("%s, error %v", text, err)
+	}
+}
+
+func TestDamagedAnnotationsCountAsNothingApplied(t *testing.T) {
+	for _, text := range []string{"", "{", "null", "[]", `"a"`, "\x00"} {
+		if last := merge.Decode(text); last != nil {
+			t.Errorf("%q is decoded to %v", text, last)
+		}
+	}
+}
+
+func TestStringDataBecomesData(t *testing.T) {
+	shown := merge.Observable(decode(t, `{"apiVersion":"v1","data":{"a":"QQ\n==\n","b":"Qg=="},"kind":"Secret","stringData":{"b":"C"}}`))
+	if got, want := encode(t, shown), `{"apiVersion":"v1","data":{"a":"QQ==","b":"Qw=="},"kind":"Secret"}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(`{"a":1}`)
+	f.Add(`{"metadata":{"annotations":{"a":"b"}}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		last := merge.Decode(text)
+		if last == nil {
+			return
+		}
+		encoded, err := merge.Encode(last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := merge.Decode(encoded); !merge.IsSecret(last) && !merge.Equal(last, again) {
+			t.Errorf("%s became %s", text, encoded)
+		}
+	})
+}
+
+const observedPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b","labels":{"app":"a"},"uid":"1","resourceVersion":"2"},
+"spec":{"containers":[{"name":"main","image":"nginx","env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],"ports":[{"containerPort":80,
+"protocol":"TCP"}],"resources":{"limits":{"cpu":"1"}},"terminationMessagePath":"/dev/termination-log","imagePullPolicy":"Always"}],
+"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","tolerations":[{"key":"a","operator":"Exists"}]},
+"status":{"phase":"Running"}}`
+
+const desiredPod = `{"kind":"Pod","metadata":{"name":"a","namespace":"b","labels":{"app":"a"}},
+"spec":{"containers":[{"name":"main","image":"nginx","env":[{"name":"A","value":"1"},{"name":"B","value":"2"}],"ports":[{"containerPort":80}],
+"resources":{"limits":{"cpu":"1"}}}]}}`
+
+func BenchmarkMergeOfEqual(b *testing.B) {
+	observed, desired := decode(b, observedPod), decode(b, desiredPod)
+	b.ReportAllocs()
+	for b.Loop() {
+		result, err := objects(observed, desired, desired, nil, nil)
+		if err != nil || len(result.Changed) > 0 {
+			b.Fatal(result.Changed, err)
+		}
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	desired := decode(b, desiredPod)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := merge.Encode(desired); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -18,9 +18,13 @@ package plan_test
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -404,5 +408,133 @@ func (s *scene) bench(b *testing.B) {
 			b.Fatal("there is something to write")
 		}
 		p.Next(s.Records, nil, 1)
+	}
+}
+
+func numbered(name, value, metadata string) string {
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"namespace":"ns"%s},"data":{"k":%q}}`, name, metadata, value)
+}
+
+func TestAPlanWithoutItsDeletionsKeepsWhatItWouldDelete(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRecreate)
+	s.want(t, numbered("new", "1", ""), numbered("changed", "2", ""))
+	s.see(t, numbered("changed", "1", `,"uid":"1"`), numbered("unwanted", "1", `,"uid":"2"`),
+		numbered("leaving", "1", `,"uid":"3","deletionTimestamp":"2026-01-01T00:00:00Z"`))
+	s.gather(t)
+	p, err := plan.Make(s.Input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	show := func(p plan.Plan) (actions map[string]plan.Action, kept []string) {
+		actions = map[string]plan.Action{}
+		for i := range p.Steps {
+			actions[p.Steps[i].Name] = p.Steps[i].Action
+		}
+		for _, key := range p.Kept {
+			kept = append(kept, key.Name)
+		}
+		return actions, kept
+	}
+	before, _ := show(p)
+	if diff := cmp.Diff(map[string]plan.Action{
+		"new": plan.Create, "changed": plan.Recreate, "unwanted": plan.Delete, "leaving": plan.Leave,
+	}, before); diff != "" || len(p.Deletions()) != 2 {
+		t.Fatalf("%d deletions in another plan (-want +got):\n%s", len(p.Deletions()), diff)
+	}
+	without := p.WithoutDeletions()
+	actions, kept := show(without)
+	if diff := cmp.Diff(map[string]plan.Action{"new": plan.Create, "leaving": plan.Leave}, actions); diff != "" {
+		t.Errorf("the steps differ (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"unwanted", "changed"}, kept); diff != "" {
+		t.Errorf("other children are kept (-want +got):\n%s", diff)
+	}
+	if len(without.Deletions()) != 0 {
+		t.Errorf("%d deletions are left", len(without.Deletions()))
+	}
+	if after, _ := show(p); cmp.Diff(before, after) != "" {
+		t.Error("the plan itself changed")
+	}
+}
+
+func TestAPlanHasADifferenceForEachPath(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, configMap)
+	s.see(t, strings.Replace(annotated(t, placed, applied), `"k":"v"}`, `"k":"other"}`, 1), strings.Replace(placed, `"a"`, `"b"`, 1))
+	p := s.make(t)
+	if len(p.Steps) != 2 || p.Steps[0].Action != plan.Delete || p.Steps[0].Name != "b" || p.Steps[1].Action != plan.Update || p.Steps[1].Name != "a" {
+		t.Fatalf("the steps are %+v", p.Steps)
+	}
+	changed, want := p.Steps[1].ShownChanges(), []plan.Change{{Path: "data.k", Observed: "other", Present: true, Desired: "v", Applied: true}}
+	if !slices.Equal(changed, want) {
+		t.Errorf("the changes are %v, want %v", changed, want)
+	}
+}
+
+func TestValuesOfSecretsAreNotShown(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"},"stringData":{"k":"hunter2"}}`)
+	s.see(t, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a","namespace":"ns"},"data":{"k":"b2xk"}}`)
+	changed := s.step(t).ShownChanges()
+	if len(changed) == 0 || changed[0] != (plan.Change{Path: "data.k", Observed: plan.Hidden, Desired: plan.Hidden}) {
+		t.Errorf("the changes are %v", changed)
+	}
+}
+
+func TestAPlanThatIsThrownAwayHasNoEffect(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	s.want(t, configMap)
+	s.accept(t, normalizing)
+	s.others(t, `"k":"V"`, `"k":"theirs"`)
+	before := s.records
+	first, err := s.plan(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if again, err := s.plan(t); err != nil || !reflect.DeepEqual(again, first) { //nolint:govet // Both have the errors of the same facts.
+			t.Fatalf("got %+v, error %v, want %+v", again, err, first)
+		}
+	}
+	if after := s.records; len(after) != 1 || after[0] != before[0] {
+		t.Error("the records changed")
+	}
+}
+
+// applied by our manager, but for the field data.contested, which another one took.
+const contested = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"child","resourceVersion":"7",
+"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Parent","name":"p","uid":"parent","controller":true,"blockOwnerDeletion":true}],
+"managedFields":[{"manager":"metacontroller/x","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1",
+"fieldsV1":{"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"parent\"}":{}}}}}]},"data":{"contested":"theirs"}}`
+
+func TestServerSideApplyNamesTheWholePathOfAField(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateInPlace)
+	rule, _ := s.Rules.For(children.Key{Kind: "ConfigMap"}.GroupKind())
+	rule.ServerSide, rule.Force = true, true
+	s.Rules, s.Manager = children.NewRules([]children.Rule{rule}), "metacontroller/x"
+	s.want(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"contested":"ours"}}`)
+	o, err := object.Parse([]byte(contested), object.ParseOptions{Managers: []string{plan.LegacyManager}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Observed = []*object.Object{o}
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{} }
+	step := s.step(t)
+	if step.Action != plan.Update || pathsOf(step.Changed) != "data.contested" {
+		t.Errorf("%s because of %v", step.Action, step.Changed)
+	}
+}
+
+func TestOurOwnRecordIsNoReasonToDeleteOrToRoll(t *testing.T) {
+	for _, method := range []v1alpha1.ChildUpdateMethod{v1alpha1.ChildUpdateRecreate, v1alpha1.ChildUpdateRollingRecreate, v1alpha1.ChildUpdateRollingInPlace} {
+		s := newScene(method)
+		s.want(t, configMap)
+		s.see(t, placed)
+		if step := s.step(t); step.Action != plan.Update || !step.RecordOnly {
+			t.Errorf("%s: %s because of %v", method, step.Action, step.Changed)
+		}
+		if !s.Unchanged(s.Desired[0], s.Observed[0]) {
+			t.Errorf("%s: it counts as changed", method)
+		}
 	}
 }

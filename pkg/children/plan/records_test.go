@@ -24,6 +24,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -31,6 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -558,4 +560,112 @@ func TestAChildThatIsKnownToHaveWhatIsDesiredIsTriedWithoutTheHook(t *testing.T)
 			}
 		})
 	}
+}
+
+var (
+	now = time.Unix(1e9, 0)
+	key = children.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}
+)
+
+func TestARecordIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(plan.Record{}); size > 128 {
+		t.Errorf("a record has %d bytes; there is one for every child", size)
+	}
+}
+
+func TestWhatWasReturnedOutlivesADesiredState(t *testing.T) {
+	returned := []plan.Returned{{Path: 1, Sent: 2, Got: 3}}
+	var none *plan.Record
+	first := none.For(key, 1)
+	first.Learnt(returned, 7, now)
+	first.NeededNothing("5", plan.StateSame)
+	first.Counted(first.Breaker().Count(false, now))
+	second := first.For(key, 2)
+	if second.Version != "" || second.Breaker() != (plan.Breaker{}) || len(second.Returned()) != 1 {
+		t.Errorf("%+v", second)
+	}
+	if first.NeedsNothing(1, "5", now) != plan.StateSame || first.Breaker() == (plan.Breaker{}) {
+		t.Errorf("the first record changed: %+v", first)
+	}
+}
+
+func TestKnowledgeEndsWithItsEpochAndWithTime(t *testing.T) {
+	var none *plan.Record
+	r := none.For(key, 1)
+	if r.Current(0, now) || none.Current(0, now) {
+		t.Error("nothing was learnt")
+	}
+	r.Learnt([]plan.Returned{{Path: 1}}, 7, now)
+	r.NeededNothing("5", plan.StateSame)
+	for _, test := range []struct {
+		epoch int64
+		after time.Duration
+		want  bool
+	}{{7, 0, true}, {8, 0, false}, {7, plan.MaxAge - time.Second, true}, {7, plan.MaxAge, false}} {
+		at := now.Add(test.after)
+		if r.Current(test.epoch, at) != test.want {
+			t.Errorf("epoch %d after %v: current is %t", test.epoch, test.after, !test.want)
+		}
+		if got, want := r.NeedsNothing(1, "5", at) == plan.StateSame, test.after < plan.MaxAge; got != want {
+			t.Errorf("after %v: needs nothing is %t", test.after, got)
+		}
+	}
+	if u := r.Unsettled(); u.NeedsNothing(1, "5", now) != plan.StateUnknown || !u.Current(7, now) || r.NeedsNothing(1, "5", now) != plan.StateSame {
+		t.Errorf("unsettled is %+v, from %+v", u, r)
+	}
+	r.Learnt(nil, 7, now)
+	if r.NeedsNothing(1, "5", now.Add(10*plan.MaxAge)) != plan.StateSame {
+		t.Error("a child that is stored as it was sent depends on time")
+	}
+}
+
+func TestFingerprintsDependOnTheResponseAndTheScope(t *testing.T) {
+	f := plan.FingerprintOf([]byte(`[{}]`), "a=b")
+	if f == 0 || f != plan.FingerprintOf([]byte(`[{}]`), "a=b") || f == plan.FingerprintOf([]byte(`[]`), "a=b") ||
+		f == plan.FingerprintOf([]byte(`[{}]`), "") {
+		t.Error("fingerprints do not tell responses apart")
+	}
+}
+
+func TestKnowledgeIsOutdatedByAnotherEpoch(t *testing.T) {
+	var none *plan.Record
+	learnt := func(epoch int64, returned ...plan.Returned) *plan.Record {
+		r := none.For(key, 1)
+		r.Learnt(returned, epoch, now)
+		return r
+	}
+	pruned := plan.Returned{Path: 1, Sent: 2}
+	for name, tc := range map[string]struct {
+		records plan.Records
+		want    bool
+	}{
+		"nothing":                           {nil, false},
+		"stored as it was sent":             {plan.Records{learnt(1)}, false},
+		"another value, in this epoch":      {plan.Records{learnt(2, pruned)}, false},
+		"another value, in a former epoch":  {plan.Records{learnt(2), learnt(1, pruned)}, true},
+		"it could not be tried":             {plan.Records{none.NotTried(key, plan.Postponed{Desired: 1, Epoch: 2})}, false},
+		"it could not be tried before that": {plan.Records{none.NotTried(key, plan.Postponed{Desired: 1, Epoch: 1})}, true},
+		"both, the one in this epoch":       {plan.Records{learnt(1, pruned).NotTried(key, plan.Postponed{Epoch: 2})}, true},
+		"both, for what is desired":         {plan.Records{learnt(1, pruned).NotTried(key, plan.Postponed{Desired: 1, Epoch: 2})}, false},
+		"another value, in a later epoch":   {plan.Records{learnt(3, pruned)}, false},
+	} {
+		if got := tc.records.Outdated(func(schema.GroupKind) int64 { return 2 }); len(got) == 1 != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// allUnsettled prepares that all of so many children may need something.
+func allUnsettled(_ testing.TB, n int) func() {
+	var records plan.Records
+	keys := make([]children.Key, n)
+	for i := range n {
+		keys[i] = children.Key{Kind: "ConfigMap", Namespace: "ns", Name: fmt.Sprintf("child-%05d", i)}
+		records = append(records, &plan.Record{Key: keys[i], Desired: 1, Version: "5", State: plan.StateSame})
+	}
+	return func() { records.With(records.Unsettled(keys...)...) }
+}
+
+func TestToUnsettleRecordsCostsTheChildrenAndNotTheirSquare(t *testing.T) {
+	slope.Check(t, 1000, slope.Linear, allUnsettled)
 }

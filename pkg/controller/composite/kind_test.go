@@ -18,15 +18,19 @@ package composite
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -221,6 +225,199 @@ func TestARolloutEndsWithTheManagementOfChildren(t *testing.T) {
 				<-time.After(time.Second)
 				if h := c.Health(); h.Rolling != 0 || h.Outdated != 0 {
 					t.Errorf("%d parents are rolling with %d children left, want none. %s", h.Rolling, h.Outdated, tc.reason)
+				}
+			})
+		})
+	}
+}
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// kindsOf are the kinds of the resources that a cluster serves, in each group-version.
+type kindsOf map[string]string
+
+// RoundTrip implements http.RoundTripper.
+func (k kindsOf) RoundTrip(r *http.Request) (*http.Response, error) {
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
+	for resource, kind := range k {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: resource, Kind: kind, Namespaced: true})
+	}
+	body, err := json.Marshal(list)
+	if err != nil {
+		return nil, err
+	}
+	return responses{http.StatusOK, string(body)}.RoundTrip(r)
+}
+
+// TestChildrenOfAnUnservedKindStayOnTheirRevision plans for a controller of which the kind B is not served, with an older revision that has a
+// child of a kind.
+func TestChildrenOfAnUnservedKindStayOnTheirRevision(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		// a, b and c are the methods of the rules; the kind A is of another group.
+		a, b, c v1alpha1.ChildUpdateMethod
+		served  kindsOf
+		claimed schema.GroupKind
+		left    int
+	}{
+		"it rolls":            {"It is waited for.", "RollingInPlace", "RollingRecreate", "InPlace", kindsOf{"as": "A", "cs": "C"}, schema.GroupKind{Group: "g", Kind: "B"}, 1},
+		"it does not roll":    {"It would not wait.", "RollingInPlace", "InPlace", "InPlace", kindsOf{"as": "A", "cs": "C"}, schema.GroupKind{Group: "g", Kind: "B"}, 0},
+		"another kind":        {"It is served, and does not roll.", "RollingInPlace", "RollingInPlace", "InPlace", kindsOf{"as": "A", "cs": "C"}, schema.GroupKind{Group: "g", Kind: "C"}, 0},
+		"another group":       {"Nobody declares it.", "RollingInPlace", "RollingInPlace", "InPlace", kindsOf{"as": "A", "cs": "C"}, schema.GroupKind{Group: "h", Kind: "B"}, 0},
+		"it is served again":  {"The hook does not return it.", "RollingInPlace", "RollingInPlace", "InPlace", kindsOf{"as": "A", "bs": "B", "cs": "C"}, schema.GroupKind{Group: "g", Kind: "B"}, 0},
+		"two are not served":  {"One of them rolls.", "RollingInPlace", "InPlace", "RollingInPlace", kindsOf{"as": "A"}, schema.GroupKind{Group: "g", Kind: "B"}, 1},
+		"a kind of that name": {"It is another one.", "RollingInPlace", "RollingInPlace", "InPlace", kindsOf{"as": "B", "cs": "C"}, schema.GroupKind{Group: "a", Kind: "B"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule := func(apiVersion, resource string, method v1alpha1.ChildUpdateMethod) v1alpha1.CompositeControllerChildResourceRule {
+				return v1alpha1.CompositeControllerChildResourceRule{
+					ResourceRule:   v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource},
+					UpdateStrategy: &v1alpha1.CompositeControllerChildUpdateStrategy{Method: method},
+				}
+			}
+			served, err := cluster.New(cluster.Options{Config: &rest.Config{Host: "http://api", Transport: tc.served}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			k := &kind{shared: &reconciler.Shared{Cluster: served}, spec: &v1alpha1.CompositeControllerSpec{
+				ChildResources: []v1alpha1.CompositeControllerChildResourceRule{rule("a/v1", "as", tc.a), rule("g/v1", "bs", tc.b), rule("g/v1", "cs", tc.c)},
+			}}
+			if err := k.resolveChildren(t.Context(), &reconciler.Resolver{Shared: k.shared}); err != nil {
+				t.Fatal(err)
+			}
+			revisions := func(n int64, stored ...*v1alpha1.ControllerRevision) []rollout.Revision {
+				list, err := k.planner.Revisions(map[string]any{"metadata": map[string]any{"name": "p", "uid": "u"}, "spec": map[string]any{"n": n}}, stored)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return list
+			}
+			old := revisions(1)[0].Object
+			old.Children = []v1alpha1.ControllerRevisionChildren{{APIGroup: tc.claimed.Group, Kind: tc.claimed.Kind, Names: []string{"b0"}}}
+			var desired []children.Desired
+			if tc.claimed.Kind == "C" {
+				desired = append(desired, children.Desired{Key: children.Key{Group: "g", Kind: "C", Name: "b0"}})
+			}
+			plan, err := k.planner.Plan(rollout.Input{Revisions: revisions(2, old), Responses: []rollout.Response{{Desired: desired}, {Desired: desired}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plan.Outdated != tc.left {
+				t.Errorf("%d children are left, want %d. %s", plan.Outdated, tc.left, tc.reason)
+			}
+			retires := slices.ContainsFunc(plan.Writes, func(w rollout.Write) bool { return w.Revision.Name == old.Name && len(w.Revision.Children) == 0 })
+			if retires != (tc.left == 0) {
+				t.Errorf("the revision retires: %t. %s", retires, tc.reason)
+			}
+		})
+	}
+}
+
+// claims is a kind that claims children and does nothing with them. It notes how many children each sync observes.
+type claims struct {
+	*kind
+
+	mu       sync.Mutex
+	observed []int
+}
+
+// Decide implements reconciler.Kind.
+func (c *claims) Decide(_ context.Context, s *reconciler.Sync) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.observed = append(c.observed, len(s.Observed))
+	return nil
+}
+
+// Write implements reconciler.Kind.
+func (*claims) Write(context.Context, *reconciler.Sync) error { return nil }
+
+func (c *claims) syncs() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.observed)
+}
+
+// owned is an API server with the parent, which returns an object that is written as owned by it, in the version of the request.
+type owned struct {
+	parent *object.Object
+
+	mu sync.Mutex
+	// writes are the requests that write.
+	writes []string
+}
+
+// child returns the object w in a version, with more metadata.
+func child(version, metadata string) string {
+	return fmt.Sprintf(`{"apiVersion":"g/%s","kind":"Widget","metadata":{"namespace":"ns","name":"w","uid":"w","labels":{"controller-uid":"u"}%s}}`,
+		version, metadata)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o *owned) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet {
+		if path.Base(path.Dir(r.URL.Path)) != "things" {
+			return responses{http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","code":404}`}.RoundTrip(r)
+		}
+		return responses{http.StatusOK, string(o.parent.JSON())}.RoundTrip(r)
+	}
+	sent, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if strings.Contains(r.URL.Path, "/events") {
+		o.writes = append(o.writes, "event")
+		return responses{http.StatusOK, string(sent)}.RoundTrip(r)
+	}
+	o.writes = append(o.writes, r.Method+" "+path.Base(r.URL.Path))
+	body := child(strings.Split(r.URL.Path, "/")[3],
+		`,"resourceVersion":"10","ownerReferences":[{"apiVersion":"g/v1","kind":"Thing","name":"a","uid":"u","controller":true}]`)
+	return responses{http.StatusOK, body}.RoundTrip(r)
+}
+
+func (o *owned) sent() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.writes)
+}
+
+// TestAnOrphanOfAKindInTwoVersionsIsAdoptedOnce has rules for both versions, whose informers show the orphan. The informer of the version in
+// which it is adopted shows that at once, and the other one does not before expectations.Limit.
+func TestAnOrphanOfAKindInTwoVersionsIsAdoptedOnce(t *testing.T) {
+	for _, versions := range [][]string{{"v1", "v1beta1"}, {"v1beta1", "v1"}} {
+		t.Run(strings.Join(versions, " before "), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &owned{parent: numbered(t, 1)}
+				scene := rolling{hooks: syncHook, api: api, parent: api.parent}
+				for _, version := range versions {
+					resource := schema.GroupVersionResource{Group: "g", Version: version, Resource: "widgets"}
+					scene.children = append(scene.children, declared{
+						children.Rule{
+							Kind: resource.GroupVersion().WithKind("Widget"), Resource: resource, Namespaced: true, Method: v1alpha1.ChildUpdateInPlace,
+						},
+						[]any{parsed(t, "%s", child(version, `,"resourceVersion":"1"`))},
+					})
+				}
+				var k *claims
+				scene.decides = func(of *kind) reconciler.Kind { k = &claims{kind: of}; return k }
+				c, parents, _ := scene.run(t)
+				synctest.Wait()
+				want := []string{"PATCH w", "event"}
+				if sent := api.sent(); !slices.Equal(sent, want) {
+					t.Errorf("%q is sent, want %q", sent, want)
+				}
+				if err := parents.Update(numbered(t, 2)); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(2 * expectations.Limit)
+				if sent := api.sent(); !slices.Equal(sent, want) {
+					t.Errorf("with the next sync %q was sent, want %q", sent, want)
+				}
+				if observed := k.syncs(); !slices.Equal(observed, []int{1, 1}) || c.Health().Failing != 0 {
+					t.Errorf("the syncs observed %v children, and %d parents fail; want two with one child, and none", observed, c.Health().Failing)
 				}
 			})
 		})

@@ -17,17 +17,28 @@ limitations under the License.
 package composite
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 // revisionOf returns the revision of the numbered parent in one of its states, after a change; it has no children.
@@ -157,6 +168,263 @@ func TestAnOrphanedRevisionOfTheParentIsAdopted(t *testing.T) {
 		}
 		if owner := parsed(t, "%s", stored[0]).Controller(); owner == nil || owner.UID != "u" {
 			t.Errorf("it is controlled by %v, want the parent", owner)
+		}
+	})
+}
+
+// TestAnEventOfARevisionInDoubtWakesItsParentOnce has writes of the revision r of the parent a, and then an event of it.
+func TestAnEventOfARevisionInDoubtWakesItsParentOnce(t *testing.T) {
+	lost := io.ErrUnexpectedEOF
+	a, b := parent.Key{Namespace: "ns", Name: "a"}, parent.Key{Namespace: "ns", Name: "b"}
+	r := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
+	for name, tc := range map[string]struct {
+		reason string
+		before func(d *doubts)
+		// why the parent is synced then; empty if it is not.
+		why v1alpha1.SyncReason
+	}{
+		"nothing":                {"Nobody has written it.", func(*doubts) {}, ""},
+		"a write that was lost":  {"It may have been done.", func(d *doubts) { d.wrote(r("r"), a, lost) }, v1alpha1.SyncOwnWrite},
+		"a write that was done":  {"The sync knows of it.", func(d *doubts) { d.wrote(r("r"), a, nil) }, ""},
+		"lost, and done then":    {"It would have been a conflict.", func(d *doubts) { d.wrote(r("r"), a, lost); d.wrote(r("r"), a, nil) }, ""},
+		"done, and lost then":    {"The last one counts.", func(d *doubts) { d.wrote(r("r"), a, nil); d.wrote(r("r"), a, lost) }, v1alpha1.SyncOwnWrite},
+		"lost twice":             {"The event shows both.", func(d *doubts) { d.wrote(r("r"), a, lost); d.wrote(r("r"), a, lost) }, v1alpha1.SyncOwnWrite},
+		"lost, of another one":   {"The event says nothing of it.", func(d *doubts) { d.wrote(r("other"), a, lost) }, ""},
+		"the parent is gone":     {"There is nothing to sync.", func(d *doubts) { d.wrote(r("r"), a, lost); d.forget(a) }, ""},
+		"unreadable":             {"It may be readable, or gone.", func(d *doubts) { d.begin(r("r"), doubt{a, v1alpha1.SyncRetry}) }, v1alpha1.SyncRetry},
+		"unreadable, then gone":  {"There is nothing to sync.", func(d *doubts) { d.begin(r("r"), doubt{a, v1alpha1.SyncRetry}); d.forget(a) }, ""},
+		"another parent is gone": {"It is not of that one.", func(d *doubts) { d.wrote(r("r"), a, lost); d.wrote(r("other"), b, lost); d.forget(b) }, v1alpha1.SyncOwnWrite},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d doubts
+			tc.before(&d)
+			ended, woken := d.end(r("r"))
+			if woken != (tc.why != "") || woken && ended != (doubt{a, tc.why}) {
+				t.Errorf("the event ends the doubt %v, want one of %v for %q. %s", ended, a, tc.why, tc.reason)
+			}
+			if ended, woken := d.end(r("r")); woken {
+				t.Errorf("the next event ends the doubt %v again", ended)
+			}
+		})
+	}
+}
+
+func TestAnUnreadableRevisionIsReadAgainUnlessItsEventsAreAwaited(t *testing.T) {
+	var d doubts
+	revision, a := types.NamespacedName{Namespace: "ns", Name: "r"}, parent.Key{Namespace: "ns", Name: "a"}
+	for _, want := range []bool{true, false} {
+		if got := d.begin(revision, doubt{a, v1alpha1.SyncRetry}); got != want {
+			t.Errorf("it is news: %t, want %t", got, want)
+		}
+	}
+	d.end(revision)
+	if !d.begin(revision, doubt{a, v1alpha1.SyncRetry}) {
+		t.Error("it is no news after an event")
+	}
+}
+
+// ownAPI does what it is asked to do with revisions, but for losing some responses and refusing some deletions.
+type ownAPI struct {
+	mu sync.Mutex
+	// lose is how many responses are lost from now on.
+	lose int
+	// meanwhile is called while a creation or an update is under way, unless it is nil.
+	meanwhile func()
+	// refusals are the responses to the next deletions.
+	refusals []responses
+	// sent are the requests: the method, and the number that is in the revision.
+	sent []string
+	// stored are the revisions that were created or updated, as they are then.
+	stored []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a *ownAPI) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	what, body := r.Method+" "+path.Base(r.URL.Path), `{"kind":"Status","apiVersion":"v1","status":"Success"}`
+	if r.Method == http.MethodPost || r.Method == http.MethodPut {
+		sent, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		var revision v1alpha1.ControllerRevision
+		if err := json.Unmarshal(sent, &revision); err != nil {
+			return nil, err
+		}
+		what = r.Method + " " + revision.Name
+		revision.UID, revision.ResourceVersion = "r", fmt.Sprint(len(a.sent)+4)
+		revision.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ControllerRevision"))
+		stored, err := json.Marshal(&revision)
+		if err != nil {
+			return nil, err
+		}
+		body = string(stored)
+		a.stored = append(a.stored, body)
+		if a.meanwhile != nil {
+			a.meanwhile()
+		}
+	}
+	a.sent = append(a.sent, what)
+	switch {
+	case a.lose > 0:
+		a.lose--
+		return nil, io.ErrUnexpectedEOF
+	case r.Method == http.MethodDelete && len(a.refusals) > 0:
+		refusal := a.refusals[0]
+		a.refusals = a.refusals[1:]
+		return refusal.RoundTrip(r)
+	}
+	return responses{http.StatusOK, body}.RoundTrip(r)
+}
+
+// requests returns what was sent and what was stored.
+func (a *ownAPI) requests() (sent, stored []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.sent), slices.Clone(a.stored)
+}
+
+// calls counts the calls of a hook that wants no children.
+type calls struct {
+	mu sync.Mutex
+	n  int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *calls) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	return responses{http.StatusOK, `{"children":[]}`}.RoundTrip(r)
+}
+
+func (c *calls) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
+
+var syncHook = v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}}}
+
+// numbered is a parent in a state that has a number.
+func numbered(t *testing.T, n int) *object.Object {
+	t.Helper()
+	return parsed(t, `{"apiVersion":"g/v1","kind":"Thing","metadata":{"namespace":"ns","name":"a","uid":"u","resourceVersion":"%d","generation":%d},"spec":{"n":%d}}`, n, n, n)
+}
+
+// TestAParentIsSyncedWhenARevisionIsSeenWhoseWriteWasInDoubt loses the response to the creation of a revision. The parent changes before
+// that revision is seen, so that the next sync succeeds without it.
+func TestAParentIsSyncedWhenARevisionIsSeenWhoseWriteWasInDoubt(t *testing.T) {
+	for name, meanwhile := range map[string]func(*testing.T, *reconciler.Controller){
+		"nothing else": func(*testing.T, *reconciler.Controller) {},
+		"a plan is made": func(t *testing.T, c *reconciler.Controller) {
+			made, _ := c.Plan(t.Context(), v1alpha1.ParentReference{Group: "g", Resource: "things", Namespace: "ns", Name: "a"}, inspection.PlanOptions{})
+			if len(made.Revisions) != 1 {
+				t.Errorf("the plan is %+v, want one that creates the revision", made)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &ownAPI{lose: 1}
+				c, parents, revisions := rolling{hooks: syncHook, hook: &calls{}, own: api, parent: numbered(t, 1)}.run(t)
+				synctest.Wait()
+				meanwhile(t, c)
+				if err := parents.Update(numbered(t, 2)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				sent, created := api.requests()
+				if len(sent) != 2 || len(created) != 2 || c.Health().Failing != 0 {
+					t.Fatalf("%q was sent and %d parents fail, want two creations and none", sent, c.Health().Failing)
+				}
+				if err := revisions.Add(parsed(t, "%s", created[0])); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				sent, _ = api.requests()
+				if want := strings.Replace(sent[0], "POST", "DELETE", 1); !slices.Equal(sent[2:], []string{want}) {
+					t.Errorf("when the revision is seen %q is sent, want %q", sent[2:], want)
+				}
+			})
+		})
+	}
+}
+
+// TestAParentIsSyncedWhenItsUnreadableRevisionIsDeletedOrRepaired has a parent with a revision that somebody changed. Its next attempt would
+// be minutes later.
+func TestAParentIsSyncedWhenItsUnreadableRevisionIsDeletedOrRepaired(t *testing.T) {
+	revision := func(t *testing.T, version int, owner, patch string) *object.Object {
+		t.Helper()
+		return parsed(t, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"ControllerRevision","metadata":{"namespace":"ns",
+			"name":"things-87a22c00385a810f60b0c588ab11563100da7674","uid":"r","resourceVersion":"%d",
+			"labels":{"metacontroller.k8s.io/apiGroup":"","metacontroller.k8s.io/resource":""},
+			"ownerReferences":[{"apiVersion":"g/v1","kind":"Thing","name":"a","uid":%q,"controller":true}]},"parentPatch":%s,"children":[{"apiGroup":"","kind":"Pod","names":["b"]}]}`, version, owner, patch)
+	}
+	for name, tc := range map[string]struct {
+		changed func(*testing.T, *cache.Informer) error
+		synced  bool
+	}{
+		"deleted":                {func(t *testing.T, i *cache.Informer) error { return i.Delete(revision(t, 9, "u", `{}`)) }, true},
+		"given to another":       {func(t *testing.T, i *cache.Informer) error { return i.Update(revision(t, 9, "v", `{}`)) }, true},
+		"repaired":               {func(t *testing.T, i *cache.Informer) error { return i.Update(revision(t, 9, "u", `{"spec":{"n":0}}`)) }, true},
+		"changed, and no better": {func(t *testing.T, i *cache.Informer) error { return i.Update(revision(t, 9, "u", `{"spec":{"n":9}}`)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hook := &calls{}
+				c, _, revisions := rolling{hooks: syncHook, hook: hook, own: &ownAPI{}, parent: numbered(t, 1), stored: []any{revision(t, 1, "u", `{}`)}}.run(t)
+				<-time.After(time.Hour)
+				if hook.count() > 0 || c.Health().Failing != 1 {
+					t.Fatalf("%d calls of the hook, and %d parents fail; want none and one", hook.count(), c.Health().Failing)
+				}
+				if err := tc.changed(t, revisions); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if synced := hook.count() > 0 && c.Health().Failing == 0; synced != tc.synced {
+					t.Fatalf("%d calls of the hook, and %d parents fail; want it to be synced: %t", hook.count(), c.Health().Failing, tc.synced)
+				}
+				if tc.synced {
+					return
+				}
+				if err := revisions.Delete(revision(t, 10, "u", `{}`)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if hook.count() == 0 || c.Health().Failing != 0 {
+					t.Errorf("when it is deleted then: %d calls of the hook, and %d parents fail; want some and none", hook.count(), c.Health().Failing)
+				}
+			})
+		})
+	}
+}
+
+// TestNothingIsInDoubtOfAParentThatLeaves deletes a parent while a revision of it is created, and loses the response.
+func TestNothingIsInDoubtOfAParentThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var built *kind
+		var parents *cache.Informer
+		started, left := make(chan struct{}), make(chan error, 1)
+		api := &ownAPI{lose: 1, meanwhile: func() {
+			<-started
+			left <- parents.Delete(numbered(t, 1))
+			<-time.After(time.Second) // The event is there.
+		}}
+		_, parents, _ = rolling{hooks: syncHook, hook: &calls{}, own: api, parent: numbered(t, 1), decides: func(k *kind) reconciler.Kind {
+			built = k
+			return k
+		}}.run(t)
+		close(started)
+		if err := <-left; err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		built.doubts.mu.Lock()
+		defer built.doubts.mu.Unlock()
+		if len(built.doubts.list) > 0 {
+			t.Errorf("in doubt are %v", built.doubts.list)
 		}
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -181,3 +182,6 @@ func TestTheDefaultRingHasThousandsOfSyncs(t *testing.T) {
 		t.Errorf("there are %d", n)
 	}
 }
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

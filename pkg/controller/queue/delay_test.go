@@ -18,13 +18,21 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
 func TestBackoffDoublesUpToTheLimit(t *testing.T) {
@@ -347,4 +355,235 @@ func TestRetryFailedEndsBackoffsOfMatchingErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// begin begins to sync the next key. It returns the reasons.
+func begin(q byName) (string, history.Begun) {
+	name, _ := q.Hold()
+	begun := q.Begin(name)
+	var reasons []string
+	for _, t := range begun.Triggers.Kept() {
+		reasons = append(reasons, string(t.Reason))
+	}
+	return strings.Join(reasons, " "), begun
+}
+
+func TestKeysCarryWhyTheyAreProcessed(t *testing.T) {
+	spec, timer := history.Of(v1alpha1.SyncSpecChanged), history.Of(v1alpha1.SyncTimer)
+	for name, tc := range map[string]struct {
+		reason string
+		act    func(q byName)
+		want   string
+		waited time.Duration
+	}{
+		"Several": {
+			"All that came until it begins count, and it waited for the first.",
+			func(q byName) {
+				q.Add("a", Live, spec)
+				pass(time.Second)
+				q.Add("a", Resync, timer)
+			}, "SpecChanged Timer", time.Second,
+		},
+		"Held": {
+			"A key that a worker may not process yet keeps them.",
+			func(q byName) {
+				q.Add("a", Live, spec)
+				key, _ := q.Hold()
+				q.Done(key)
+				pass(time.Second)
+				q.Release("a")
+			}, "SpecChanged", time.Second,
+		},
+		"During": {
+			"What comes during a sync is for the next one.",
+			func(q byName) {
+				q.Add("a", Live, timer)
+				_, _ = begin(q)
+				q.Add("a", Live, spec)
+				q.Done("a")
+			}, "SpecChanged", 0,
+		},
+		"BeforeItBegins": {
+			"A worker has the key, and has not begun.",
+			func(q byName) {
+				q.Add("a", Live, timer)
+				key, _ := q.Hold()
+				q.Add("a", Live, spec)
+				q.Done(key)
+			}, "Timer SpecChanged", 0,
+		},
+		"Removed": {
+			"An object of the same name may follow.",
+			func(q byName) {
+				q.Add("a", Live, timer)
+				q.Forget("a")
+				q.Add("a", Live, spec)
+			}, "SpecChanged", 0,
+		},
+		"Unknown": {"Not every add says why.", func(q byName) { q.Add("a", Live) }, "", 0},
+		"Backoff": {
+			"The time of a retry has come.",
+			func(q byName) {
+				q.Add("a", Live)
+				_, _ = begin(q)
+				q.Fail("a", errBroken)
+				q.Done("a")
+				pass(firstBackoff)
+			}, "Retry", 0,
+		},
+		"RetryFailed": {
+			"What the key failed for is gone.",
+			func(q byName) {
+				q.Add("a", Live)
+				_, _ = begin(q)
+				q.Fail("a", errBroken)
+				q.Done("a")
+				q.RetryFailed(nil)
+			}, "Retry", 0,
+		},
+		"Timer": {
+			"The time has come that a hook named.",
+			func(q byName) {
+				q.AddAfter("a", time.Second)
+				pass(time.Second)
+			}, "Timer", 0,
+		},
+		"NoTime": {"A time of zero is over.", func(q byName) { q.AddAfter("a", 0); pass(0) }, "Timer", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newTestQueue(t)
+				tc.act(q)
+				if got, begun := begin(q); got != tc.want || begun.Waited != tc.waited {
+					t.Errorf("%s The reasons are %q after %s, want %q after %s", tc.reason, got, begun.Waited, tc.want, tc.waited)
+				}
+				q.Done("a")
+				if i := q.items[key("a")]; i != nil && i.triggers != nil {
+					t.Error("reasons are left")
+				}
+			})
+		})
+	}
+}
+
+func TestReasonsAreNotKeptUnlessTheyAreWanted(t *testing.T) {
+	q := byName{New(Config{}), t.Context()}
+	q.Add("a", Live, history.Of(v1alpha1.SyncTimer))
+	if _, begun := begin(q); begun.Triggers != nil || begun.Waited != 0 {
+		t.Errorf("there is %+v", begun)
+	}
+}
+
+func TestErrorsOfHooksHaveReasons(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"Call":        {&webhook.CallError{Err: errors.New("refused")}, metrics.ReasonHook},
+		"Status":      {&webhook.StatusError{Code: 500}, metrics.ReasonHook},
+		"Credentials": {&webhook.CredentialsError{Err: errors.New("no such Secret")}, metrics.ReasonHook},
+		"Rejected":    {&hook.RejectedError{Detail: "no list"}, metrics.ReasonResponse},
+		"Other":       {errors.New("other"), metrics.ReasonOther},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, err := range []error{tc.err, fmt.Errorf("sync hook: %w", tc.err), errors.Join(tc.err, errors.New("other"))} {
+				if f := classify(err); f.result != metrics.Failed || f.reason != tc.want {
+					t.Errorf("%v is classified %v %q, want %q", err, f.result, f.reason, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func TestAWorkerGoesOnWithWhatIsAskedForMeanwhile(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		during func(q byName)
+		goesOn bool
+		// rest is what is queued when the worker is done.
+		rest []popped
+	}{
+		"Live": {
+			"The children that a sync wrote are a reason for the next one.",
+			func(q byName) { q.Add("a", Live, history.Of(v1alpha1.SyncChildChanged)) }, true, nil,
+		},
+		"Nothing": {
+			"Nobody asked for another sync.", func(byName) {}, false, nil,
+		},
+		"OnlyItsOwnStatus": {
+			"For what the hook alone waits nobody else waits.",
+			func(q byName) { q.Add("a", SelfTriggered) }, false,
+			[]popped{{"a", SelfTriggered}},
+		},
+		"Removed": {
+			"A parent that left has no next sync.",
+			func(q byName) { q.Add("a", Live); q.Forget("a") }, false, nil,
+		},
+		"RemovedAndBack": {
+			"One that came again is one of many.",
+			func(q byName) { q.Forget("a"); q.Add("a", Live) }, true, nil,
+		},
+		"Paused": {
+			"A pause holds for the next sync, too.",
+			func(q byName) { q.Add("a", Live); q.Pause() }, false,
+			[]popped{{"a", Live}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newTestQueue(t)
+			q.Add("a", Live)
+			q.Get()
+			tc.during(q)
+			why, goesOn := q.GoOn(key("a"))
+			if goesOn != tc.goesOn {
+				t.Errorf("it goes on: %t: %s", goesOn, tc.reason)
+			}
+			if name == "Live" && len(why.Triggers.Kept()) != 1 {
+				t.Errorf("the triggers of the next sync are %v", why.Triggers.Kept())
+			}
+			if _, again := q.GoOn(key("a")); again && goesOn {
+				t.Error("it goes on twice for one reason")
+			}
+			q.Done("a")
+			q.Resume()
+			if rest := drain(q); !slices.Equal(rest, tc.rest) {
+				t.Errorf("%v is queued, want %v: %s", rest, tc.rest, tc.reason)
+			}
+		})
+	}
+}
+
+func TestTake(t *testing.T) {
+	q := newTestQueue(t)
+	q.Add("queued", Live)
+	q.Add("next", Live)
+	if !q.Take("queued") || q.Take("queued") {
+		t.Error("a key is taken never, or twice")
+	}
+	if got := q.UnderWay(); got != 1 {
+		t.Errorf("%d keys are processed", got)
+	}
+	key, _ := q.Get()
+	if key != "next" || q.Take("next") {
+		t.Errorf("a worker got %q, and so did another one", key)
+	}
+	q.Done("next")
+	q.Add("queued", Retry)
+	q.Done("queued")
+	if got, want := drain(q), []popped{{"queued", Live}}; !slices.Equal(got, want) {
+		t.Errorf("what a taken key was queued for became %v, want %v", got, want)
+	}
+	if !q.Take("idle") {
+		t.Error("a key that is not queued cannot be taken")
+	}
+	q.Done("idle")
+	if len(q.items) != 0 {
+		t.Errorf("%d keys are remembered", len(q.items))
+	}
+	q.Pause()
+	q.Add("paused", Live)
+	if !q.Take("paused") {
+		t.Error("a pause keeps a key from being taken")
+	}
+	q.Done("paused")
 }

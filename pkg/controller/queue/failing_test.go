@@ -26,6 +26,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
@@ -154,6 +157,104 @@ func TestAParentThatIsAskedToWaitFailsNoMore(t *testing.T) {
 				synctest.Wait()
 				if p.Failing() != 0 || len(p.Errors()) > 0 {
 					t.Errorf("%d parents fail, with %v, after sync %d", p.Failing(), p.Errors(), syncs.Load())
+				}
+			})
+		})
+	}
+}
+
+// TestARecoveryIsToldWhateverCameBetween has a sync that has to wait between the one that fails and the one that succeeds.
+func TestARecoveryIsToldWhateverCameBetween(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed"))
+	for name, tc := range map[string]struct {
+		errs []error
+		want int32
+	}{
+		"Nothing":             {[]error{errors.New("boom")}, 1},
+		"AConflict":           {[]error{errors.New("boom"), conflict}, 1},
+		"AWait":               {[]error{errors.New("boom"), &queue.WaitError{For: "a cache"}, conflict}, 1},
+		"ARequestForTime":     {[]error{errors.New("boom"), later{time.Millisecond}}, 1},
+		"FailedAgain":         {[]error{errors.New("boom"), conflict, errors.New("boom")}, 1},
+		"NothingWasToldAtAll": {[]error{conflict, &queue.WaitError{For: "a cache"}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var syncs, recovered atomic.Int32
+				p, _ := run(t, queue.Config{
+					Recovered: func(parent.Key) { recovered.Add(1) },
+					Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
+						if n := int(syncs.Add(1)); n <= len(tc.errs) {
+							return queue.Result{}, tc.errs[n-1]
+						}
+						return queue.Result{}, nil
+					},
+				})
+				p.Add(key("a"), queue.Live)
+				<-time.After(time.Hour)
+				synctest.Wait()
+				p.Add(key("a"), queue.Live) // It is well already.
+				synctest.Wait()
+				if n := int(syncs.Load()); n != len(tc.errs)+2 || recovered.Load() != tc.want {
+					t.Errorf("%d syncs, recovered %d times, want %d", n, recovered.Load(), tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestNothingIsToldOfAParentThatLeft has a parent fail and leave, and another one of its name succeed.
+func TestNothingIsToldOfAParentThatLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var syncs, recovered atomic.Int32
+		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed"))
+		p, _ := run(t, queue.Config{
+			Recovered: func(parent.Key) { recovered.Add(1) },
+			Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
+				switch syncs.Add(1) {
+				case 1:
+					return queue.Result{}, errors.New("boom")
+				case 2:
+					return queue.Result{}, conflict
+				}
+				return queue.Result{}, nil
+			},
+		})
+		p.Add(key("a"), queue.Live)
+		for range 100 { // Until the second sync.
+			if synctest.Wait(); syncs.Load() == 2 {
+				break
+			}
+			<-time.After(time.Millisecond)
+		}
+		if n := p.Conflicts(key("a")); n != 1 {
+			t.Errorf("%d conflicts in a row, want 1: the failure before is none", n)
+		}
+		p.Forget(key("a"))
+		p.Add(key("a"), queue.Live)
+		<-time.After(time.Hour)
+		if n := recovered.Load(); n != 0 || p.Conflicts(key("a")) != 0 {
+			t.Errorf("told %d times, %d conflicts; the parent that failed is gone", n, p.Conflicts(key("a")))
+		}
+	})
+}
+
+// TestNothingIsRememberedOfAParentThatLeavesDuringItsSync has the event come after the sync has looked whether its parent is still there.
+func TestNothingIsRememberedOfAParentThatLeavesDuringItsSync(t *testing.T) {
+	for name, err := range map[string]error{
+		"AConflict": apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed")),
+		"AFailure":  errors.New("boom"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var p *queue.Queue
+				p, _ = run(t, queue.Config{Sync: func(_ context.Context, key parent.Key, _ history.Begun) (queue.Result, error) {
+					p.Forget(key)
+					return queue.Result{}, err
+				}})
+				p.Add(key("a"), queue.Live)
+				synctest.Wait()
+				if p.Conflicts(key("a")) != 0 || p.Failing() != 0 || len(p.Errors()) != 0 {
+					t.Errorf("%d conflicts, %d parents fail, errors %v; want none", p.Conflicts(key("a")), p.Failing(), p.Errors())
 				}
 			})
 		})

@@ -19,6 +19,8 @@ package rollout
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +31,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 type revisionObject = v1alpha1.ControllerRevision
@@ -439,4 +443,236 @@ func FuzzRevisions(f *testing.F) {
 			t.Errorf("planning with %d revisions: %v", len(revisions), err)
 		}
 	})
+}
+
+// syncWith syncs a parent with three children that never become ready, and returns the revisions with those that the writes leave. A child of
+// them moves with each change of the parent.
+func syncWith(t *testing.T, paths []string, spec string, stored []*revisionObject) ([]*revisionObject, *Plan) {
+	t.Helper()
+	p := plannerOf(paths...)
+	revisions, err := p.Revisions(decode(t, parentHead+`"spec":`+spec+`}`), stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	responses := make([]Response, len(revisions))
+	for n := range responses {
+		for _, name := range names(2, 0) {
+			responses[n].Desired = append(responses[n].Desired, children.Desired{Key: children.Key{Kind: "Pod", Namespace: "home", Name: name}})
+		}
+	}
+	plan, err := p.Plan(Input{
+		Revisions: revisions, Responses: responses,
+		Observed:  func(children.Key) (Child, bool) { return &pod{}, true },
+		Unchanged: func(children.Desired) bool { return false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range plan.Writes {
+		stored = slices.DeleteFunc(slices.Clone(stored), func(r *revisionObject) bool { return r.Name == w.Revision.Name })
+		if w.Operation != Delete {
+			stored = append(stored, w.Revision)
+		}
+	}
+	return stored, plan
+}
+
+func TestOlderRevisionsShowTheParentAsItWasAfterAnEditOfTheFieldPaths(t *testing.T) {
+	few, more, all := []string{"spec.template"}, []string{"spec.template", "spec.extra"}, []string{"spec"}
+	type state struct {
+		paths []string
+		spec  string
+	}
+	cases := map[string]struct {
+		reason string
+		states []state
+		// want is the oldest revision's.
+		want string
+	}{
+		"AddedBeforeTheParentHasTheField": {
+			"The latest revision was the parent without the field.",
+			[]state{{few, `{"template":1}`}, {more, `{"template":1}`}, {more, `{"template":2,"extra":1}`}},
+			`{"template":1}`,
+		},
+		"AddedTogetherWithTheField": {
+			"Whether the parent had the field before is not known.",
+			[]state{{few, `{"template":1}`}, {more, `{"template":2,"extra":1}`}},
+			`{"template":1,"extra":1}`,
+		},
+		"TakenOutForAWhile": {
+			"The field reached all children meanwhile.",
+			[]state{{more, `{"template":1}`}, {few, `{"template":1,"extra":1}`}, {more, `{"template":2,"extra":1}`}},
+			`{"template":1,"extra":1}`,
+		},
+		"AddedInTheMiddleOfARollout": {
+			"The children of the older revision were made without the field, too.",
+			[]state{{few, `{"template":1}`}, {few, `{"template":2}`}, {more, `{"template":2}`}, {more, `{"template":2,"extra":1}`}},
+			`{"template":1}`,
+		},
+		"WidenedToTheFieldAbove": {
+			"Of the other parts of that field it is not known what they were.",
+			[]state{{few, `{"template":1,"extra":1}`}, {all, `{"template":1,"extra":1}`}, {all, `{"template":2,"extra":2}`}},
+			`{"template":1,"extra":2}`,
+		},
+		"WidenedInTheMiddleOfARollout": {
+			"The children of the older revision were made with the other parts.",
+			[]state{{few, `{"template":1,"extra":1}`}, {few, `{"template":2,"extra":1}`}, {all, `{"template":2,"extra":1}`}},
+			`{"template":1,"extra":1}`,
+		},
+		"AddedInTheMiddleOfARolloutOfAParentWithTheField": {
+			"The children of the older revision have the field.",
+			[]state{{few, `{"template":1,"extra":1}`}, {few, `{"template":2,"extra":1}`}, {more, `{"template":2,"extra":1}`}},
+			`{"template":1,"extra":1}`,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var stored []*revisionObject
+			for _, s := range tc.states {
+				stored, _ = syncWith(t, s.paths, s.spec, stored)
+				if _, again := syncWith(t, s.paths, s.spec, stored); len(again.Writes) > 0 {
+					t.Errorf("with %s: %d writes while nothing changes", s.spec, len(again.Writes))
+				}
+			}
+			last := tc.states[len(tc.states)-1]
+			revisions, err := plannerOf(last.paths...).Revisions(decode(t, parentHead+`"spec":`+last.spec+`}`), stored)
+			if err != nil || len(revisions) < 2 {
+				t.Fatalf("%d revisions, %v", len(revisions), err)
+			}
+			first := slices.IndexFunc(revisions, func(r Revision) bool { return cmp.Equal(r.patch["spec"], map[string]any{"template": int64(1)}) })
+			if first < 1 {
+				t.Fatal("the first revision is gone")
+			}
+			if diff := cmp.Diff(decode(t, tc.want), revisions[first].Parent["spec"]); diff != "" {
+				t.Errorf("%s\nthe first revision's spec (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestRevisionsOfMetacontrollerAreNotWrittenForWhatTheyDoNotSay(t *testing.T) {
+	stored, _ := syncWith(t, []string{"spec.template"}, `{"template":1}`, nil)
+	stored[0].Annotations = nil
+	for _, paths := range [][]string{{"spec.template"}, {"spec.template", "spec.extra"}} {
+		if _, plan := syncWith(t, paths, `{"template":1}`, stored); len(plan.Writes) > 0 {
+			t.Errorf("with the paths %v: %d writes, want none", paths, len(plan.Writes))
+		}
+	}
+	stored[0].OwnerReferences[0].Controller = new(false)
+	if _, plan := syncWith(t, []string{"spec.template"}, `{"template":1}`, stored); len(plan.Writes) != 1 || metav1.GetControllerOf(plan.Writes[0].Revision) == nil ||
+		plan.Writes[0].Revision.Annotations[AnnotationFieldPaths] != `["spec.template"]` {
+		t.Errorf("of the latest revision that is written for another reason: %v, want the annotation", plan.Writes)
+	}
+}
+
+func TestFormerRevisions(t *testing.T) {
+	parent := decode(t, parentHead+`"spec":{"a":2}}`)
+	latest, old := revision("latest", `{"spec":{"a":2}}`), revision("old", `{"spec":{"a":1}}`)
+	for name, tc := range map[string]struct {
+		given []*revisionObject
+		name  string
+		want  any
+		err   error
+	}{
+		"previous":                       {[]*revisionObject{latest, old}, v1alpha1.RevisionPrevious, int64(1), nil},
+		"none named":                     {[]*revisionObject{latest, old}, "", int64(1), nil},
+		"a name":                         {[]*revisionObject{latest, old}, old.Name, int64(1), nil},
+		"the latest":                     {[]*revisionObject{latest, old}, latest.Name, int64(2), nil},
+		"a name that is none":            {[]*revisionObject{latest, old}, "x", nil, inspection.ErrNoRevision},
+		"no former one":                  {[]*revisionObject{latest}, "", nil, errNoFormer},
+		"a latest that is not there yet": {[]*revisionObject{old}, latest.Name, nil, inspection.ErrNoRevision},
+	} {
+		t.Run(name, func(t *testing.T) {
+			revisions, err := plannerOf().Revisions(parent, tc.given)
+			if err != nil {
+				t.Fatal(err)
+			}
+			former, err := plannerOf().Former(revisions, tc.name)
+			if !errors.Is(err, tc.err) {
+				t.Fatalf("the error is %v, want %v", err, tc.err)
+			}
+			if err != nil {
+				return
+			}
+			if got, _ := field(former.Parent, []string{"spec", "a"}); got != tc.want {
+				t.Errorf("spec.a is %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestFormerRevisionsAreKeptUpToTheLimit rolls a parent through versions, one after the other to the end.
+func TestFormerRevisionsAreKeptUpToTheLimit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limit    int
+		versions []string
+		// kept are the versions of the revisions that are left, the latest first, and previous is what the parent is rolled back to.
+		kept     []string
+		previous string
+	}{
+		"none":                               {0, []string{"v2", "v3"}, []string{"v3"}, ""},
+		"all":                                {10, []string{"v2", "v3"}, []string{"v3", "v2", "v1"}, "v2"},
+		"the newest":                         {2, []string{"v2", "v3", "v4", "v5"}, []string{"v5", "v4", "v3"}, "v4"},
+		"one that is the latest again":       {2, []string{"v2", "v3", "v2"}, []string{"v2", "v3", "v1"}, "v3"},
+		"one that was the latest again":      {2, []string{"v2", "v3", "v1", "v4"}, []string{"v4", "v1", "v3"}, "v1"},
+		"back and forth between two of them": {2, []string{"v2", "v1", "v2", "v1"}, []string{"v1", "v2"}, "v2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSimulation(t, "home", Rule{InPlace: true}, 3)
+			s.planner.config.HistoryLimit = tc.limit
+			for _, version := range append([]string{"v1"}, tc.versions...) {
+				s.set("spec.template.version", version)
+				for range 10 {
+					s.sync()
+					s.settle()
+				}
+			}
+			if plan := s.sync(); len(plan.Writes) > 0 || plan.Outdated > 0 {
+				t.Fatalf("at rest there are %d writes", len(plan.Writes))
+			}
+			revisions, err := s.planner.Revisions(s.parent, s.candidates())
+			if err != nil || len(Live(revisions)) != 1 {
+				t.Fatalf("the hook is called for %d revisions, error %v", len(Live(revisions)), err)
+			}
+			var kept []string
+			for _, r := range revisions {
+				patch, err := decodePatch(r.Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				version, _ := field(patch, []string{"spec", "template", "version"})
+				kept = append(kept, fmt.Sprint(version))
+			}
+			if !slices.Equal(kept, tc.kept) {
+				t.Errorf("revisions %q are kept, want %q", kept, tc.kept)
+			}
+			former, err := s.planner.Former(revisions, "")
+			if tc.previous == "" {
+				if !errors.Is(err, errNoFormer) {
+					t.Errorf("rolling back: %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := field(former.Parent, []string{"spec", "template", "version"}); got != tc.previous {
+				t.Errorf("it is rolled back to %v, want %s", got, tc.previous)
+			}
+		})
+	}
+}
+
+// TestARevisionThatNoChildIsOnHoldsNothingUp has one that was changed since it was written: the hook is shown nothing of it, and nobody is rolled
+// back to it.
+func TestARevisionThatNoChildIsOnHoldsNothingUp(t *testing.T) {
+	latest, broken := revision("latest", `{"spec":{"a":2}}`), revision("old", `{"spec":{"a":1}}`)
+	broken.Children, broken.ParentPatch.Raw = nil, []byte(`{"spec":{"a":3}}`)
+	revisions, err := plannerOf().Revisions(decode(t, parentHead+`"spec":{"a":2}}`), []*revisionObject{broken, latest})
+	if err != nil || len(revisions) != 2 || len(Live(revisions)) != 1 {
+		t.Fatalf("%d revisions, error %v", len(revisions), err)
+	}
+	if _, err := plannerOf().Former(revisions, broken.Name); !errors.As(err, new(*UnreadableError)) {
+		t.Errorf("rolling back to it: %v", err)
+	}
 }

@@ -19,6 +19,8 @@ package plan_test
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +31,86 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
+
+// TestWhatAFormerManagerAppliedIsOurs is about a child that another field manager of this server applied, before its controller was created
+// again with another name, or before a flag named the manager: what the hook drops goes all the same.
+func TestWhatAFormerManagerAppliedIsOurs(t *testing.T) {
+	const of = "metacontroller/compositecontroller/former"
+	for name, tc := range map[string]struct {
+		managers   []string
+		serverSide bool
+		// want is what is removed, empty for nothing.
+		want string
+	}{
+		"AppliedByAnotherName":                   {[]string{of}, true, "data.dropped"},
+		"AppliedByAnotherNameAndThenByOurs":      {[]string{of, ourManager}, true, "data.dropped"},
+		"AppliedByTwoNames":                      {[]string{of, of + "-2"}, true, "data.dropped"},
+		"AppliedByAnotherNameAndMergedNow":       {[]string{of}, false, "data.dropped"},
+		"AppliedByTwoNamesAndMergedNow":          {[]string{of, of + "-2"}, false, "data.dropped"},
+		"AppliedBySomebodyWhoseNameBeginsAsOurs": {[]string{"metacontroller-of-others"}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(v1alpha1.ChildUpdateInPlace)
+			if s.Manager = ourManager; tc.serverSide {
+				s.serverSide(false)
+			}
+			entries := make([]string, len(tc.managers))
+			for i, manager := range tc.managers {
+				fields := `"f:data":{"f:k":{},"f:dropped":{}}`
+				if manager == ourManager {
+					fields = `"f:data":{"f:k":{}}`
+				}
+				entries[i] = fmt.Sprintf(`{"manager":%q,"operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{%s,`+
+					`"f:metadata":{"f:ownerReferences":{"k:{\"uid\":\"parent\"}":{}}}}}`, manager, fields)
+			}
+			s.Observed = []*object.Object{managed(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"ns","uid":"u",`+
+				`"resourceVersion":"5",`+ownerReferences+`,"managedFields":[`+strings.Join(entries, ",")+`]},"data":{"k":"1","dropped":"1"}}`)}
+			if tc.serverSide {
+				// What our manager does not own yet stays.
+				s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{Result: s.Observed[0], Whole: s.Observed[0]} }
+			}
+			s.want(t, child("a", "1"))
+			step := s.step(t)
+			removed := strings.Contains(pathsOf(step.Changed), "data.dropped")
+			if removed != (tc.want != "") || len(step.Body) == 0 {
+				t.Errorf("%s because of %v, want %q removed; body %s", step.Action, step.Changed, tc.want, step.Body)
+			}
+			if tc.serverSide && tc.want != "" && (!strings.Contains(string(step.Migration), "f:dropped") || strings.Contains(string(step.Migration), of)) {
+				t.Errorf("the fields do not become our manager's: %s", step.Migration)
+			}
+		})
+	}
+}
+
+func TestManagersOfAPlace(t *testing.T) {
+	const managed = `[
+		{"manager":"early","time":"2026-01-01T00:00:00Z","fieldsV1":{"f:spec":{"f:replicas":{},"f:args":{}}}},
+		{"manager":"late","time":"2026-01-02T00:00:00Z","fieldsV1":{"f:spec":{"f:replicas":{}},"f:metadata":{"f:labels":{".":{},"f:app.kubernetes.io/name":{}}}}},
+		{"manager":"ports","fieldsV1":{"f:spec":{"f:ports":{"k:{\"port\":53,\"protocol\":\"UDP\"}":{".":{},"f:name":{}}}}}}]`
+	for _, test := range []struct {
+		why, place string
+		want       []string
+	}{
+		{"of two the one that wrote last comes first", "spec.replicas", []string{"late", "early"}},
+		{"a name may have dots", "metadata.labels.app.kubernetes.io/name", []string{"late"}},
+		{"a name may begin with another one", "spec.replicasWanted", nil},
+		{"what is owned as a whole is owned inside", "spec.args[2]", []string{"early"}},
+		{"an item of a list", "spec.ports[53,UDP].name", []string{"ports"}},
+		{"a field of an item that nobody owns", "spec.ports[53,UDP].port", nil},
+		{"an item as a whole", "spec.ports[53,UDP]", []string{"ports"}},
+		{"what is around owned places", "spec", []string{"late", "early", "ports"}},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			got, err := plan.Managers([]byte(managed), test.place)
+			if err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("managers of %s are %q, error %v, want %q", test.place, got, err, test.want)
+			}
+		})
+	}
+	if _, err := plan.Managers([]byte(`{}`), "spec"); err == nil {
+		t.Error("managedFields that are no list are no error")
+	}
+}
 
 // wholes is the schema of a kind with an atomic map named selector, and with lists of which it does not say how they are merged.
 type wholes struct{ at string }
