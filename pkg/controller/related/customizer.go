@@ -258,10 +258,10 @@ func (z *Customizer) Resources() sets.Set[schema.GroupResource] {
 func (z *Customizer) Forget(key parent.Key, p *Parent) {
 	z.mu.Lock()
 	z.index.Replace(p.posted, key, nil)
-	unused := z.drop(p.uses)
+	former := p.uses
 	*p = Parent{left: true}
 	z.mu.Unlock()
-	z.giveBack(unused)
+	z.end(former)
 }
 
 // groups returns the resources that rules need, without their versions.
@@ -396,30 +396,27 @@ func (z *Customizer) start(w *watch) *watching {
 	return started
 }
 
-// keep holds the informers of a parent's present rules, and gives back those that only its former rules needed.
+// keep holds the informers of a parent's present rules, and ends the uses of those of its former rules.
 func (z *Customizer) keep(p *Parent, present uses) {
 	z.mu.Lock()
 	if !p.left {
 		p.uses, present = present, p.uses
 	}
-	unused := z.drop(present)
 	z.mu.Unlock()
-	z.giveBack(unused)
+	z.end(present)
 }
 
-// drop ends uses, and returns the watches that nothing uses any more. It is called with the lock held.
-func (z *Customizer) drop(former uses) (unused uses) {
+// end ends uses, and gives informers back that nothing uses any more. It is called without the lock.
+func (z *Customizer) end(former uses) {
+	var unused uses
+	z.mu.Lock()
 	for _, w := range former {
 		if w.uses--; w.uses == 0 {
 			delete(z.watches, w.resource)
 			unused = append(unused, w)
 		}
 	}
-	return unused
-}
-
-// giveBack gives informers back that nothing uses any more. It is called without the lock.
-func (z *Customizer) giveBack(unused uses) {
+	z.mu.Unlock()
 	for _, w := range unused {
 		given := w.start()
 		z.namespaces.CompareAndSwap(given, nil)
@@ -466,12 +463,7 @@ func (z *Customizer) Look(ctx context.Context, a Asked, by Asking) ([]Group, err
 		return nil, by.Hook.Failed(err)
 	}
 	used := z.use(rules)
-	defer func() {
-		z.mu.Lock()
-		unused := z.drop(used)
-		z.mu.Unlock()
-		z.giveBack(unused)
-	}()
+	defer z.end(used)
 	if missing := unsynced(rules, used.informer); !used.await(ctx, missing) {
 		return nil, fmt.Errorf("%s: %w", listing(missing), context.Cause(ctx))
 	}
@@ -500,14 +492,14 @@ func (z *Customizer) KindsChanged(ctx context.Context) (dropped []parent.Key) {
 	if len(outdated)+len(gone) == 0 {
 		return nil
 	}
-	var unused uses
+	var ended uses
 	z.mu.Lock()
 	for key, r := range z.config.Parents {
 		if r.response != nil && slices.ContainsFunc(r.response.rules, func(named rule) bool { return outdated.Has(named.Type) }) {
 			r.response = nil // A sync that begins after this asks the hook.
 			dropped = append(dropped, key)
 		}
-		var kept, ended uses
+		var kept uses
 		for _, w := range r.uses {
 			if gone.Has(w.resource) {
 				ended = append(ended, w)
@@ -516,10 +508,9 @@ func (z *Customizer) KindsChanged(ctx context.Context) (dropped []parent.Key) {
 			}
 		}
 		r.uses = kept
-		unused = append(unused, z.drop(ended)...)
 	}
 	z.mu.Unlock()
-	z.giveBack(unused)
+	z.end(ended)
 	return dropped
 }
 
