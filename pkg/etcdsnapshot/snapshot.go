@@ -14,13 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package etcdsnapshot saves and restores what the embedded etcd stores.
-//
-// Save asks the server that runs on a data directory, in another process, for its store as it is at one moment. Restore makes a data
-// directory of a snapshot, on which a server starts. ReadStatus says what is in a snapshot, and whether it is whole.
-//
-// A snapshot is what etcdctl and etcdutl call one: the database, and a SHA-256 of it at the end. The caller is a subcommand of the server.
-// This package starts no etcd, and knows nothing about the objects that are stored.
 package etcdsnapshot
 
 import (

@@ -14,8 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package rbac is the subcommand that prints the roles which the service account of a controller needs. What they are is decided by
-// package rights; this package reads definitions, from a file or from the server, and writes YAML.
 package rbac
 
 import (

@@ -14,8 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package controllerrevision holds the rules for writing and printing ControllerRevisions, which the server itself writes during rolling
-// updates, and serves them.
 package controllerrevision
 
 import (

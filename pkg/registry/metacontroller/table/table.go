@@ -14,10 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package table turns objects into the rows that kubectl get prints.
-//
-// A Convertor is a list of columns and a function that fills them from one object. OfControllers makes that of a kind of controllers, which
-// adds its own columns to those of both; other kinds declare theirs. The registry's stores call it.
 package table
 
 import (
