@@ -41,7 +41,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/fairqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
@@ -102,7 +102,7 @@ func (e *ConflictError) Error() string {
 // Applier carries out plans. It is safe for concurrent use.
 type Applier struct {
 	client *client.Client
-	slots  *webhook.Budget
+	slots  *fairqueue.Budget
 	// pace spreads trials for which nobody waits over time: each goes through the webhooks of the cluster.
 	pace flowcontrol.RateLimiter
 	// each bounds the writes of one parent.
@@ -139,8 +139,8 @@ func New(o Options) *Applier {
 
 // newSlots returns slots for the writes of all controllers together, a quarter of them while the caches are behind. One controller has three
 // quarters of these at most: an API server that hangs holds them for as long as requests may take, and what is left is for the writes of others.
-func newSlots(writes int64, behind func() bool) *webhook.Budget {
-	return webhook.NewSlots(func() (all, each int64) {
+func newSlots(writes int64, behind func() bool) *fairqueue.Budget {
+	return fairqueue.Slots(func() (all, each int64) {
 		all = writes
 		if behind != nil && behind() {
 			all = max(1, writes/4)
@@ -214,12 +214,11 @@ func side[T any](ctx context.Context, a *Applier, count int, what string, f func
 		mine <- struct{}{}
 		carryOut := func() {
 			defer func() { <-mine }()
-			errs[i] = recovery.Call(ctx, what, func() error {
-				release, err := a.slots.Take(ctx, a.controller)
-				if err != nil {
+			errs[i] = recovery.Call(ctx, what, func() (err error) {
+				if err = a.slots.Acquire(ctx, a.controller, 1); err != nil {
 					return err
 				}
-				defer release()
+				defer a.slots.Release(a.controller, 1)
 				results[i], err = f(i)
 				return err
 			})

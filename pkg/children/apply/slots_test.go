@@ -25,20 +25,19 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/fairqueue"
 )
 
 // asks asks for a slot and reports on order when it is there.
-func asks(t *testing.T, s *webhook.Budget, controller string, order chan<- string, releases chan<- func()) {
+func asks(t *testing.T, s *fairqueue.Budget, controller string, order chan<- string, releases chan<- func()) {
 	t.Helper()
 	go func() {
-		release, err := s.Take(t.Context(), controller)
-		if err != nil {
+		if err := s.Acquire(t.Context(), controller, 1); err != nil {
 			t.Errorf("%s: %v", controller, err)
 			return
 		}
 		order <- controller
-		releases <- release
+		releases <- func() { s.Release(controller, 1) }
 	}()
 	synctest.Wait() // So that they wait in this order.
 }
@@ -131,13 +130,12 @@ func TestWritesThatHangLeaveSlotsForOtherControllers(t *testing.T) {
 func TestAWriteThatIsGivenUpTakesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlots(1, nil)
-		release, err := s.Take(t.Context(), "a")
-		if err != nil {
+		if err := s.Acquire(t.Context(), "a", 1); err != nil {
 			t.Fatal(err)
 		}
 		ctx, giveUp := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { _, err := s.Take(ctx, "b"); ended <- err }()
+		go func() { ended <- s.Acquire(ctx, "b", 1) }()
 		synctest.Wait()
 		giveUp()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -148,7 +146,7 @@ func TestAWriteThatIsGivenUpTakesNoSlot(t *testing.T) {
 		if len(order) != 0 {
 			t.Errorf("%s has the slot of another one", <-order)
 		}
-		release()
+		s.Release("a", 1)
 		(<-releases)()
 		if used, _ := s.Used(); used != 0 {
 			t.Errorf("%d slots are used in the end", used)
@@ -170,16 +168,16 @@ func TestSlotsAreNeverMoreThanTheLimitAndNeverLost(t *testing.T) {
 					if r.IntN(3) == 0 {
 						running.Go(giveUp)
 					}
-					release, err := s.Take(ctx, string(rune('a'+r.IntN(4))))
-					if err != nil {
+					controller := string(rune('a' + r.IntN(4)))
+					if s.Acquire(ctx, controller, 1) != nil {
 						return
 					}
+					defer s.Release(controller, 1)
 					if now := used.Add(1); now > 3 {
 						t.Errorf("%d writes at once", now)
 					}
 					ended.Add(1)
 					used.Add(-1)
-					release()
 				})
 			}
 			running.Wait()

@@ -28,6 +28,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/fairqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -230,7 +231,7 @@ func TestResponsesThatAreNotHandedOutHoldNoRoom(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Sequence(hooktest.Body("", "["+space+"]"), hooktest.Body("", "{"+space+"}")))
 	server.Handle("/customize", hooktest.Body("", "{"+space+"}"))
-	set, err := hookclient.New(webhook.Config{ResponseBudget: webhook.NewBudget(150 << 10)},
+	set, err := hookclient.New(webhook.Config{ResponseBudget: fairqueue.Bytes(150 << 10)},
 		at(server.URL("/sync")), nil, at(server.URL("/customize")))
 	if err != nil {
 		t.Fatal(err)

@@ -41,9 +41,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/fairqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -113,10 +113,10 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		Rights:         access.OfCluster(reviews, reached.Client),
 		Recorder:       recorder,
 		Handlers:       &reconciler.Handlers{},
-		RequestBudget:  webhook.NewBudget(options.HookRequestBudget),
+		RequestBudget:  fairqueue.Bytes(options.HookRequestBudget),
 		History:        history.NewRing(options.SyncHistoryBytes),
-		ResponseBudget: webhook.NewBudget(options.HookResponseBudget),
-		EtagBudget:     webhook.NewBudget(options.HookEtagBudget),
+		ResponseBudget: fairqueue.Bytes(options.HookResponseBudget),
+		EtagBudget:     fairqueue.Bytes(options.HookEtagBudget),
 		ShuttingDown:   shuttingDown,
 	}}
 	writer := objects{client: own.Client.MetacontrollerV1alpha1()}

@@ -49,6 +49,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/fairqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
@@ -81,7 +82,7 @@ type Shared struct {
 	ShuttingDown <-chan struct{}
 	// RequestBudget, ResponseBudget and EtagBudget bound what is sent to the hooks of all controllers at once, and the responses of them
 	// that are held and remembered. Nil: no bound.
-	RequestBudget, ResponseBudget, EtagBudget *webhook.Budget
+	RequestBudget, ResponseBudget, EtagBudget *fairqueue.Budget
 }
 
 // Own reaches the objects that this server stores, without the aggregation layer.

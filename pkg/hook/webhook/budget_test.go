@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/fairqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
@@ -59,7 +60,7 @@ func TestResponsesOfAllHooksShareABudget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			hold(t, tc.reason, webhook.NewBudget(budget), limit, tc.first, tc.then, tc.fits)
+			hold(t, tc.reason, fairqueue.Bytes(budget), limit, tc.first, tc.then, tc.fits)
 		})
 	}
 	for name, tc := range map[string]struct {
@@ -74,12 +75,12 @@ func TestResponsesOfAllHooksShareABudget(t *testing.T) {
 	} {
 		t.Run("Tight"+name, func(t *testing.T) {
 			t.Parallel()
-			hold(t, tc.reason, webhook.NewBudget(limit*3/2), limit, tc.first, tc.then, tc.fits)
+			hold(t, tc.reason, fairqueue.Bytes(limit*3/2), limit, tc.first, tc.then, tc.fits)
 		})
 	}
 }
 
-func hold(t *testing.T, reason string, budget *webhook.Budget, limit int64, first, then http.Handler, fits bool) {
+func hold(t *testing.T, reason string, budget *fairqueue.Budget, limit int64, first, then http.Handler, fits bool) {
 	t.Helper()
 	server := hooktest.NewServer(t)
 	server.Handle("/first", first)
@@ -134,7 +135,7 @@ func TestCallsThatFailHoldNoRoom(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	server.Handle("/good", sized(limit, true))
-	budget := webhook.NewBudget(limit)
+	budget := fairqueue.Bytes(limit)
 	shared := func(c *webhook.Config) { c.ResponseBudget, c.MaxResponseBytes = budget, limit }
 	for _, path := range []string{"/large", "/short", "/broken"} {
 		if _, err := newClient(t, configure(server.URL(path), shared)).Call(t.Context(), fleet, nil); err == nil {
@@ -153,7 +154,7 @@ func TestABudgetThatIsShortLetsAllCallsThrough(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/declared", sized(100<<10, true))
 	server.Handle("/unknown", sized(100<<10, false))
-	budget := webhook.NewBudget(250 << 10)
+	budget := fairqueue.Bytes(250 << 10)
 	var calling sync.WaitGroup
 	for _, path := range []string{"/declared", "/unknown"} {
 		client := newClient(t, configure(server.URL(path), func(c *webhook.Config) { c.ResponseBudget = budget }))
@@ -178,7 +179,7 @@ func TestRememberedResponsesShareABudget(t *testing.T) {
 	const size = 10 << 10
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Tagged(`"v1"`, http.StatusNotModified, strings.Repeat("x", size)))
-	budget := webhook.NewBudget(size * 3 / 2)
+	budget := fairqueue.Bytes(size * 3 / 2)
 	tagged := func(c *webhook.Config) {
 		c.EtagBudget = budget
 		c.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: new(true)}
@@ -265,7 +266,7 @@ func (s stuck) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestRequestsOfAllHooksShareABudget keeps large requests on their way to hooks that do not read, and calls another one.
 func TestRequestsOfAllHooksShareABudget(t *testing.T) {
 	const size, limit = 100 << 10, 400 << 10
-	budget := webhook.NewBudget(limit)
+	budget := fairqueue.Bytes(limit)
 	large, small := []byte(strings.Repeat(" ", size)), []byte(strings.Repeat(" ", 64<<10))
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Body("", `{}`))
@@ -316,7 +317,7 @@ func TestRequestsOfAllHooksShareABudget(t *testing.T) {
 func TestARequestThatWasReadNeedsNoRoom(t *testing.T) {
 	for name, options := range map[string][]hooktest.Option{"HTTP/1.1": nil, "HTTP/2": {hooktest.WithHTTP2()}} {
 		t.Run(name, func(t *testing.T) {
-			budget := webhook.NewBudget(400 << 10)
+			budget := fairqueue.Bytes(400 << 10)
 			large := []byte(strings.Repeat(" ", 500<<10))
 			server := hooktest.NewServer(t, options...)
 			const callers = 6

@@ -115,8 +115,8 @@ func New(config Config) (*Client, error) {
 		security:   security{settings: settings, credentials: config.Credentials},
 		hidden:     hiddenOf(u),
 		controller: controller,
-		leave:      []func(){config.RequestBudget.join(controller), config.ResponseBudget.join(controller)},
-		requests:   config.RequestBudget.quota(controller),
+		leave:      []func(){config.RequestBudget.Join(controller), config.ResponseBudget.Join(controller)},
+		requests:   newQuota(config.RequestBudget, controller),
 	}
 	c.series = vectors.acquire(seriesKey{url: c.endpoint, controllerName: config.ControllerName, controllerType: config.ControllerKind})
 	if e := config.Webhook.Etag; e != nil && ptr.Deref(e.Enabled, false) {
@@ -384,7 +384,7 @@ func (c *Client) readBody(ctx context.Context, response *http.Response) (body []
 }
 
 func (c *Client) reserve(ctx context.Context, bytes int64) (*reservation, error) {
-	held, err := c.config.ResponseBudget.reserve(ctx, c.controller, bytes)
+	held, err := reserve(ctx, c.config.ResponseBudget, c.controller, bytes)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoRoom, err)
 	}

@@ -30,6 +30,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/fairqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
 )
@@ -78,14 +79,14 @@ type Config struct {
 	MaxEtagBytes int64
 	// ResponseBudget bounds the bytes of responses that all clients which share it hold at once: those of more than 64 KiB, from
 	// before they are read to their release. The sum of smaller ones is bounded by the number of concurrent syncs alone. Nil: there is no bound.
-	ResponseBudget *Budget
+	ResponseBudget *fairqueue.Budget
 	// RequestBudget bounds the bytes of requests that all clients which share it send at once: those of more than 64 KiB, until they are
 	// written to the connection or their call ends. Of smaller ones the same is true as of responses. A client uses up to a quarter of it; a request that is larger counts as a quarter.
 	// Nil: there is no bound.
-	RequestBudget *Budget
+	RequestBudget *fairqueue.Budget
 	// EtagBudget bounds the bytes of responses that all clients which share it remember by their entity tags. Nil: there is no
 	// bound but MaxEtagBytes.
-	EtagBudget *Budget
+	EtagBudget *fairqueue.Budget
 	// Destinations are where hooks may be. Nil: where the nil policy allows them.
 	Destinations *destination.Policy
 	// RefuseRedirects says that no redirect is followed. Otherwise those within the same scheme, host and port are, and

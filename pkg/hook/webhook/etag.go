@@ -22,6 +22,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/fairqueue"
 )
 
 // RootKey is the object that a call is about: the parent, or the decorated object. Entity tags belong to it.
@@ -39,7 +41,7 @@ type RootKey struct {
 // a cache for which the others leave no room remembers what it has.
 type etagCache struct {
 	maxBytes int64
-	budget   *Budget
+	budget   *fairqueue.Budget
 	// lifetime of an entry; 0 means for ever.
 	lifetime time.Duration
 	clock    clock.PassiveClock
@@ -75,7 +77,7 @@ const entryOverhead = 512
 
 func (e *etagEntry) size() int64 { return int64(len(e.body)) + entryOverhead }
 
-func newEtagCache(maxBytes int64, budget *Budget, lifetime time.Duration, c clock.PassiveClock) *etagCache {
+func newEtagCache(maxBytes int64, budget *fairqueue.Budget, lifetime time.Duration, c clock.PassiveClock) *etagCache {
 	return &etagCache{
 		maxBytes: maxBytes, budget: budget, lifetime: lifetime, clock: c, entries: map[RootKey]*list.Element{}, used: list.New(),
 	}
@@ -127,11 +129,11 @@ func (c *etagCache) put(key RootKey, tag string, body []byte, contentType string
 		}
 		c.remove(back)
 	}
-	held, ok := c.budget.tryReserve(entry.size())
-	if !ok && c.budget.room() < entry.size()-c.bytes {
+	held, ok := tryReserve(c.budget, entry.size())
+	if used, whole := c.budget.Used(); !ok && whole-used < entry.size()-c.bytes {
 		return // What other caches hold is in the way, and dropping all entries of this one would not help.
 	}
-	for ; !ok; held, ok = c.budget.tryReserve(entry.size()) {
+	for ; !ok; held, ok = tryReserve(c.budget, entry.size()) {
 		back := c.used.Back()
 		if back == nil {
 			return
