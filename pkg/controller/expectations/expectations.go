@@ -17,9 +17,9 @@ limitations under the License.
 package expectations
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
-	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,7 +42,6 @@ const Limit = 10 * time.Second
 type Expectations struct {
 	clock   clock.WithDelayedExecution
 	release func(parent.Key)
-	closed  func(written map[schema.GroupResource]write)
 	// registry is that of the process, nil if there is none, and controller the name of the controller in it.
 	registry   *Registry
 	controller string
@@ -54,8 +53,9 @@ type Expectations struct {
 	watched map[*cache.Informer]*watched
 	// empty, if it is not nil, is closed when no parent has writes that are not shown.
 	empty chan struct{}
-	// written is what the controller and those before it wrote, of each resource, and former what those before it did.
-	written, former map[schema.GroupResource]write
+	// former is what the controllers before this one wrote, until AwaitFormer has returned. written are those of its writes that count still, and the
+	// controller's own of resources that are not observed any more.
+	former, written map[schema.GroupResource]write
 }
 
 // expecting is a parent with writes that are not shown yet.
@@ -73,15 +73,23 @@ type watched struct {
 	// observer is awake while anything is expected, so that an informer asks only the controllers that wait for it.
 	observer *cache.Observer
 	resource schema.GroupResource
-	versions versions
+	// versions are those that are to be shown, the oldest first.
+	versions []pendingVersion
 	deletes  map[types.UID]deletion
-	// deleted is when an object was deleted of which a list showed that it is gone, whose version follows; zero if there is none.
-	deleted time.Time
+	// written is when the controller wrote last what the informer shows, zero for never.
+	written time.Time
+}
+
+type pendingVersion struct {
+	version uint64
+	// of is the parent that waits for it; nil for one that the informer shows without its event.
+	of      *expecting
+	written time.Time
 }
 
 // deletion is an object that is to be shown as deleted.
 type deletion struct {
-	// of is the parent that waits for it; nil for one that the informer shows without its event.
+	// of is the parent that waits for it.
 	of *expecting
 	// whole says that it must be gone: that it is being deleted was known before.
 	whole   bool
@@ -95,7 +103,7 @@ func New(release func(parent.Key), c clock.WithDelayedExecution) *Expectations {
 		c = clock.RealClock{}
 	}
 	return &Expectations{
-		clock: c, release: release, closed: func(map[schema.GroupResource]write) {}, Because: func(parent.Key) []uint64 { return nil },
+		clock: c, release: release, Because: func(parent.Key) []uint64 { return nil },
 		parents: map[parent.Key]*expecting{}, watched: map[*cache.Informer]*watched{}, written: map[schema.GroupResource]write{},
 	}
 }
@@ -113,14 +121,7 @@ func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object
 		return
 	}
 	e.made(key, history.Deleted(o))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	w := e.watching(informer)
-	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() {
-		e.expectDeletion(key, w, o.UID(), true)
-	} else {
-		e.wroteShownDeletion(informer)
-	}
+	e.expectDeletion(key, informer, o, true)
 }
 
 // WroteVersion is Wrote for an object of which the version alone is known. Versions that are no numbers have no order and
@@ -141,73 +142,47 @@ func (e *Expectations) wroteVersion(key parent.Key, informer *cache.Informer, ve
 	if w == nil {
 		return
 	}
-	e.wrote(w, at, e.clock.Now())
 	if seen, err := strconv.ParseUint(informer.LastSyncedVersion(), 10, 64); err == nil && seen >= at {
 		return
 	}
-	pending := pendingVersion{version: at, written: e.clock.Now()}
+	pending := pendingVersion{version: at, written: w.written}
 	if !shown {
 		pending.of = e.expect(key)
 	}
-	heap.Push(&w.versions, pending)
+	w.push(pending)
 }
 
 // Deleted expects an object that a sync of the parent key deleted to be gone or being deleted.
 func (e *Expectations) Deleted(key parent.Key, informer *cache.Informer, o *object.Object) {
 	e.made(key, history.Deleted(o))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	w := e.watching(informer)
-	if shown, ok := informer.Get(o.Namespace(), o.Name()); ok && shown.UID() == o.UID() && !shown.Deleting() {
-		e.expectDeletion(key, w, o.UID(), false)
-	} else {
-		e.wroteShownDeletion(informer)
-	}
+	e.expectDeletion(key, informer, o, false)
 }
 
 // Gone is Deleted for an object of which the response says that it is gone, unless the informer takes that over at once ([cache.Informer.Gone]),
 // whose handlers are called then. It is the object in the version that was deleted.
 func (e *Expectations) Gone(key parent.Key, informer *cache.Informer, o *object.Object) {
 	e.made(key, history.Deleted(o)) // Before handlers are called with it.
-	e.await(informer, o.UID(), true)
-	if !informer.Gone(o) {
-		e.await(informer, o.UID(), false)
-		e.Deleted(key, informer, o)
-	}
+	informer.Gone(o)
+	e.expectDeletion(key, informer, o, false)
 }
 
-// await begins or ends to await the event of a deletion for which no parent waits: it has the version of the deletion.
-func (e *Expectations) await(informer *cache.Informer, uid types.UID, begin bool) {
+// expectDeletion expects an object to be gone if the informer shows it, or to be being deleted at least, unless it has to be gone as a whole.
+func (e *Expectations) expectDeletion(key parent.Key, informer *cache.Informer, o *object.Object, whole bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.watching(informer)
-	if w == nil {
+	shown, ok := informer.Get(o.Namespace(), o.Name())
+	if w == nil || !ok || shown.UID() != o.UID() || !whole && shown.Deleting() {
 		return
 	}
-	switch d, ok := w.deletes[uid]; {
-	case ok && d.of != nil: // A parent waits for it.
-	case begin:
-		w.deletes[types.UID(strings.Clone(string(uid)))] = deletion{whole: true, written: e.clock.Now()}
-	default:
-		delete(w.deletes, uid)
-	}
-}
-
-func (e *Expectations) expectDeletion(key parent.Key, w *watched, uid types.UID, whole bool) {
-	if w == nil {
-		return
-	}
-	d, ok := w.deletes[uid]
+	d, ok := w.deletes[o.UID()]
 	// A parent that waited in vain before does not count any more.
-	if d.of == nil || e.parents[d.of.key] != d.of {
+	if !ok || e.parents[d.of.key] != d.of {
 		d.of = e.expect(key)
 	}
-	d.whole, d.written = whole, e.clock.Now()
-	if !ok {
-		// The text is a part of the object's JSON, which a key must not keep in memory.
-		uid = types.UID(strings.Clone(string(uid)))
-	}
-	w.deletes[uid] = d
+	d.whole, d.written = whole, w.written
+	// The text of a UID is a part of the object's JSON, which a key must not keep in memory.
+	w.deletes[types.UID(strings.Clone(string(o.UID())))] = d
 }
 
 // Satisfied reports whether the informers show everything that the parent's syncs wrote. If not, the parent is released when
@@ -289,15 +264,16 @@ func (e *Expectations) Forget(key parent.Key) {
 
 // Close drops all expectations and stops their timers. Nothing is released afterwards.
 func (e *Expectations) Close() {
-	var written map[schema.GroupResource]write
 	e.change(func() []parent.Key {
+		for informer, w := range e.watched {
+			e.wrote(informer, w)
+		}
 		for _, p := range e.parents {
 			e.drop(p)
 		}
-		written = maps.Clone(e.written)
 		return nil
 	})
-	e.closed(written)
+	e.registry.closed(e)
 }
 
 // change calls f with the lock held, and then releases the parents that f returned without it. A panic of f leaves it unlocked.
@@ -378,18 +354,20 @@ func (e *Expectations) Observe(informer *cache.Informer) (cancel func()) {
 	})
 }
 
-// watching returns an informer that is about to expect something, nil if it is not observed. What it shows is to be looked at afterwards:
+// watching returns an informer of whose objects one was written, nil if it is not observed. What it shows is to be looked at afterwards:
 // everything that comes after that is progress. It is called with the lock held.
 func (e *Expectations) watching(informer *cache.Informer) *watched {
 	w := e.watched[informer]
 	if w != nil {
 		w.observer.Wake()
+		w.written = e.clock.Now()
 	}
 	return w
 }
 
 func (e *Expectations) unobserve(informer *cache.Informer, w *watched) {
 	e.change(func() (released []parent.Key) {
+		e.wrote(informer, w)
 		if e.watched[informer] == w {
 			delete(e.watched, informer)
 		}
@@ -417,34 +395,22 @@ func (e *Expectations) shown(p *expecting, released []parent.Key) []parent.Key {
 // progress is called by informers with what they show now.
 func (e *Expectations) progress(w *watched, version string, event cache.Event) {
 	e.change(func() (released []parent.Key) {
-		if w.idle() {
+		if len(w.versions) == 0 && len(w.deletes) == 0 {
 			w.observer.Rest()
 			return nil
 		}
-		at, err := strconv.ParseUint(version, 10, 64)
-		if err == nil {
-			e.wroteDeletion(w, at)
+		if at, err := strconv.ParseUint(version, 10, 64); err == nil {
 			for len(w.versions) > 0 && w.versions[0].version <= at {
-				released = e.shown(w.versions.pop().of, released)
+				released = e.shown(w.pop().of, released)
 			}
 		}
-		if uid, whole := gone(event); len(w.deletes) > 0 && uid != "" {
-			if d, ok := w.deletes[uid]; ok && (whole || !d.whole) {
-				delete(w.deletes, uid)
-				released = e.shown(d.of, released)
-				w.deleted = d.written
-				if err == nil {
-					e.wroteDeletion(w, at)
-				}
-			}
+		uid, whole := gone(event)
+		if d, ok := w.deletes[uid]; ok && (whole || !d.whole) {
+			delete(w.deletes, uid)
+			released = e.shown(d.of, released)
 		}
 		return released
 	})
-}
-
-// idle reports whether nothing is expected of the informer.
-func (w *watched) idle() bool {
-	return len(w.versions) == 0 && len(w.deletes) == 0 && w.deleted.IsZero()
 }
 
 // gone returns the UID of which an event says that it is deleted or being deleted, empty where it says neither, and
@@ -468,7 +434,7 @@ func (e *Expectations) Staleness() time.Duration {
 		now := e.clock.Now()
 		for _, w := range e.watched {
 			for len(w.versions) > 0 && now.Sub(w.versions[0].written) > Limit {
-				released = e.shown(w.versions.pop().of, released)
+				released = e.shown(w.pop().of, released)
 			}
 			for uid, d := range w.deletes {
 				if now.Sub(d.written) > Limit {
@@ -485,43 +451,14 @@ func (e *Expectations) Staleness() time.Duration {
 	return stale
 }
 
-// versions is a heap of versions that are to be shown, the oldest first.
-type versions []pendingVersion
-
-type pendingVersion struct {
-	version uint64
-	// of is the parent that waits for it; nil for one that the informer shows without its event.
-	of      *expecting
-	written time.Time
+func (w *watched) push(pending pendingVersion) {
+	at, _ := slices.BinarySearchFunc(w.versions, pending.version, func(p pendingVersion, version uint64) int { return cmp.Compare(p.version, version) })
+	w.versions = slices.Insert(w.versions, at, pending)
 }
 
-func (v *versions) pop() pendingVersion {
-	first := (*v)[0]
-	heap.Pop(v)
+func (w *watched) pop() pendingVersion {
+	first := w.versions[0]
+	w.versions[0] = pendingVersion{}
+	w.versions = w.versions[1:]
 	return first
-}
-
-// Len implements heap.Interface.
-func (v versions) Len() int { return len(v) }
-
-// Less implements heap.Interface.
-func (v versions) Less(i, j int) bool { return v[i].version < v[j].version }
-
-// Swap implements heap.Interface.
-func (v versions) Swap(i, j int) { v[i], v[j] = v[j], v[i] }
-
-// Push implements heap.Interface.
-func (v *versions) Push(x any) {
-	if pending, ok := x.(pendingVersion); ok {
-		*v = append(*v, pending)
-	}
-}
-
-// Pop implements heap.Interface.
-func (v *versions) Pop() any {
-	last := len(*v) - 1
-	x := (*v)[last]
-	(*v)[last] = pendingVersion{}
-	*v = (*v)[:last]
-	return x
 }

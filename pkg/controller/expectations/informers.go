@@ -46,10 +46,8 @@ type Informers struct {
 type held struct {
 	informer *cache.Informer
 	uses     int
-	// observe lets the expectations observe the informer. It returns when they do, whoever called it first.
-	observe func() (cancel func())
-	// ignore ends the calls about its errors.
-	ignore func()
+	// ignore ends that the expectations observe it, and neglect the calls about its errors.
+	ignore, neglect func()
 	// subscriptions are canceled with the last use.
 	subscriptions map[*subscription]struct{}
 }
@@ -58,7 +56,7 @@ type subscription struct{ cancel func() }
 
 // NewInformers returns an empty set, whose informers e observes.
 func NewInformers(e *Expectations) *Informers {
-	return &Informers{expectations: e, held: map[*cache.Informer]*held{}}
+	return &Informers{expectations: e, troubled: func() {}, held: map[*cache.Informer]*held{}}
 }
 
 // NotifyProblem has changed called, from any goroutine, whenever what Problem returns may have changed, until Close. It must not block.
@@ -70,24 +68,18 @@ func (s *Informers) NotifyProblem(changed func()) { s.troubled = changed }
 func (s *Informers) Acquire(c *cache.Cache, q cache.Query) *cache.Informer {
 	informer := c.Acquire(q)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	h, known := s.held[informer]
 	if known || s.closed {
 		informer.Release() // The cache counts one use for the whole set.
 	}
 	if !known && !s.closed {
-		h = &held{informer: informer, ignore: func() {}, subscriptions: map[*subscription]struct{}{}}
-		h.observe = sync.OnceValue(func() func() { return s.expectations.Observe(informer) })
-		if s.troubled != nil {
-			h.ignore = informer.NotifyErr(s.troubled)
-		}
+		h = &held{informer: informer, ignore: s.expectations.Observe(informer), subscriptions: map[*subscription]struct{}{}}
+		h.neglect = informer.NotifyErr(s.troubled)
 		s.held[informer] = h
 	}
 	if h != nil {
 		h.uses++
-	}
-	s.mu.Unlock()
-	if h != nil {
-		h.observe()
 	}
 	return informer
 }
@@ -194,7 +186,7 @@ func (h *held) release() {
 	for sub := range h.subscriptions {
 		sub.cancel()
 	}
-	h.observe()()
 	h.ignore()
+	h.neglect()
 	h.informer.Release()
 }

@@ -17,14 +17,17 @@ limitations under the License.
 package expectations
 
 import (
+	"context"
 	"hash/maphash"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -130,22 +133,89 @@ func (r *Registry) New(controller string, release func(parent.Key), c clock.With
 	}
 	r.all[e] = struct{}{}
 	e.registry, e.controller = r, controller
-	e.follow(r.written[controller])
-	e.closed = func(written map[schema.GroupResource]write) { r.closed(controller, e, written) }
+	e.former, e.written = r.written[controller], recent(r.written[controller], e.clock.Now())
 	return e
 }
 
-// closed keeps what a controller wrote that has ended, and forgets what nobody waits for any more.
-func (r *Registry) closed(controller string, e *Expectations, written map[schema.GroupResource]write) {
+// closed keeps what a controller wrote that has ended, and forgets what nobody waits for any more. A nil registry keeps nothing.
+func (r *Registry) closed(e *Expectations) {
+	if r == nil {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.all, e)
-	r.written[controller] = written
+	r.written[e.controller] = e.written
 	for name, former := range r.written {
 		if r.written[name] = recent(former, e.clock.Now()); len(r.written[name]) == 0 {
 			delete(r.written, name)
 		}
 	}
+}
+
+// recent returns the writes for which informers are waited for still.
+func recent(writes map[schema.GroupResource]write, now time.Time) map[schema.GroupResource]write {
+	kept := map[schema.GroupResource]write{}
+	for resource, w := range writes {
+		if now.Sub(w.at) < Limit {
+			kept[resource] = w
+		}
+	}
+	return kept
+}
+
+// write is the last write of a resource: a version that informers show after it, and when it was made.
+type write struct {
+	version uint64
+	at      time.Time
+}
+
+// wrote notes, for the controller that follows, what an informer has shown, or was to show, once something was written. It is called with the lock held.
+func (e *Expectations) wrote(informer *cache.Informer, w *watched) {
+	if w.written.IsZero() {
+		return
+	}
+	version, _ := strconv.ParseUint(informer.LastSyncedVersion(), 10, 64) // One that is no number has no order.
+	if pending := len(w.versions); pending > 0 {
+		version = max(version, w.versions[pending-1].version)
+	}
+	last := e.written[w.resource]
+	last.version = max(last.version, version)
+	if w.written.After(last.at) {
+		last.at = w.written
+	}
+	e.written[w.resource] = last
+}
+
+// formerWrites is in the place of the parent for which the controllers before this one wrote something.
+var formerWrites = parent.Key{} //nolint:gochecknoglobals // It does not change. No parent has an empty name.
+
+// expectFormer expects an informer to show what the controllers before this one wrote. It is called with the lock held.
+func (e *Expectations) expectFormer(w *watched) {
+	last, ok := e.former[w.resource]
+	deadline := last.at.Add(Limit)
+	if !ok || !deadline.After(e.clock.Now()) {
+		return
+	}
+	if others, ok := e.parents[formerWrites]; ok && others.deadline.After(deadline) {
+		deadline = others.deadline
+	}
+	p := e.expect(formerWrites)
+	p.deadline = deadline
+	w.push(pendingVersion{last.version, p, last.at})
+}
+
+// AwaitFormer waits until the informers that are observed show what the controller of the same name wrote that ran before, as [Registry.New]
+// says, for Limit from then on at most. They may be behind those of that controller: their resources may be in another version, or
+// selected otherwise. It returns false if ctx ends before. Nothing may be written before it returns.
+func (e *Expectations) AwaitFormer(ctx context.Context) bool {
+	if !e.Await(ctx) {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.former = nil // Informers that are observed later show objects that are related, which controllers do not write.
+	return true
 }
 
 // Staleness returns how far the informers are behind the writes of all controllers, as of a moment ago.
