@@ -18,7 +18,11 @@ package access
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -26,12 +30,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	alice = rights.Account{Namespace: "team", Name: "alice"}
@@ -406,4 +419,245 @@ func TestALongListIsCut(t *testing.T) {
 	if got := s.Lacks(); !strings.HasSuffix(got, "; rights on 5 more resources") {
 		t.Errorf("got %s", got)
 	}
+}
+
+// reviews is an API server that has the account alice, lets her list and not watch, and lets the server act as her.
+func reviews(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	switch path := r.URL.Path; {
+	case strings.HasSuffix(path, "/serviceaccounts/alice"):
+		fmt.Fprint(w, `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"alice","namespace":"team","uid":"u"}}`)
+	case strings.HasSuffix(path, "/serviceaccounts/bob"):
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","details":{"name":"bob"},"code":404}`)
+	case strings.HasSuffix(path, "/selfsubjectaccessreviews"):
+		var review authorizationv1.SelfSubjectAccessReview
+		if json.NewDecoder(r.Body).Decode(&review) == nil {
+			a := review.Spec.ResourceAttributes
+			review.Status.Allowed = a.Verb == "impersonate" && a.Resource == "serviceaccounts" && a.Namespace == "team" && a.Name == "alice"
+		}
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(review)
+	case strings.HasSuffix(path, "/subjectaccessreviews"):
+		var review authorizationv1.SubjectAccessReview
+		if json.NewDecoder(r.Body).Decode(&review) == nil {
+			s := review.Spec
+			review.Status.Allowed = s.User == alice.User() && slices.Equal(s.Groups, alice.Groups()) && s.ResourceAttributes.Verb == rights.List
+		}
+		w.WriteHeader(http.StatusCreated)
+		_ = json.NewEncoder(w).Encode(review)
+	default:
+		w.WriteHeader(http.StatusForbidden)
+	}
+}
+
+func TestWhatAClusterSays(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(reviews))
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+	authorization, err := authorizationclient.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := client.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := OfCluster(authorization, objects)
+	for account, exists := range map[rights.Account]bool{alice: true, bob: false} {
+		if got, err := c.Exists(t.Context(), account); err != nil || got != exists {
+			t.Errorf("%s exists: %v, %v", account, got, err)
+		}
+		if got, err := c.Impersonates(t.Context(), account); err != nil || got != exists {
+			t.Errorf("%s is impersonated: %v, %v", account, got, err)
+		}
+	}
+	if _, err := c.Exists(t.Context(), rights.Account{Namespace: "team", Name: "carol"}); err == nil {
+		t.Error("the server may not read the account, and there is no error")
+	}
+	for account, want := range map[rights.Account][]rights.Right{alice: {watchPods}, bob: {listPods, watchPods}} {
+		got, err := c.Missing(t.Context(), account, []rights.Right{listPods, watchPods})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s lacks %v, %v; want %v", account, got, err, want)
+		}
+	}
+	server.Close()
+	if _, err := c.Missing(t.Context(), alice, []rights.Right{listPods}); err == nil || !strings.Contains(err.Error(), "team/alice") {
+		t.Errorf("there is no server, and got %v", err)
+	}
+	if _, err := c.Impersonates(t.Context(), alice); err == nil {
+		t.Error("there is no server, and no error")
+	}
+}
+
+func TestWritesThatAreRefused(t *testing.T) {
+	create := client.Request{Verbs: []string{"create"}, Target: client.Target{Resource: pods, Namespace: "ns"}}
+	application := client.Request{Verbs: []string{"patch", "create"}, Target: client.Target{Resource: pods, Namespace: "ns", Name: "a"}}
+	blocking := apierrors.NewForbidden(pods.GroupResource(), "a", errors.New("cannot set blockOwnerDeletion if an ownerReference refers to"))
+	inNamespace := finalize
+	inNamespace.Namespace = "ns"
+	for name, tc := range map[string]struct {
+		request client.Request
+		err     error
+		taken   rights.Right
+		lacks   string
+	}{
+		"for want of a right":             {create, forbidden, createPods, "create pods in namespace ns"},
+		"by a quota":                      {create, forbidden, rights.Right{}, ""},
+		"an application":                  {application, forbidden, patchPods, "patch pods in namespace ns"},
+		"an application that creates":     {application, forbidden, createPods, "create pods in namespace ns"},
+		"for want of a right on parents":  {create, blocking, inNamespace, "update foos.example.com/finalizers in namespace ns"},
+		"by another error than forbidden": {create, apierrors.NewConflict(pods.GroupResource(), "a", nil), createPods, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(s *scene) {
+				s.take(alice, tc.taken)
+				s.pass(0)
+				s.Observe(s.t.Context(), tc.request, tc.err)
+				s.pass(retry)
+				s.shows(false, tc.lacks)
+				if tc.lacks == "" {
+					return
+				}
+				told := len(s.changed)
+				s.give(alice)
+				s.pass(half)
+				if s.shows(false, ""); len(s.changed) == told || s.released != 1 {
+					t.Errorf("told %d times that the right is there again; the end of a hold %d times, want that of the start", len(s.changed)-told, s.released)
+				}
+			})
+		})
+	}
+	t.Run("until one succeeds", func(t *testing.T) {
+		run(t, func(s *scene) {
+			s.take(alice, createPods)
+			s.pass(0)
+			s.Observe(s.t.Context(), create, forbidden)
+			s.pass(retry)
+			s.Observe(s.t.Context(), application, nil) // The object may have been there.
+			s.shows(false, "create pods in namespace ns")
+			s.Observe(s.t.Context(), create, nil)
+			s.shows(false, "")
+		})
+	})
+	t.Run("very many", func(t *testing.T) {
+		run(t, func(s *scene) {
+			s.pass(0)
+			before := len(s.askedAt)
+			for range 100 {
+				s.Observe(s.t.Context(), create, forbidden)
+				s.pass(time.Second / 10)
+			}
+			if n := len(s.askedAt) - before; n > 3 {
+				t.Errorf("%d reviews within ten seconds", n)
+			}
+			for i := range 2 * maxRefused {
+				one := create
+				one.Target.Namespace = "ns" + strings.Repeat("x", i)
+				s.Observe(s.t.Context(), one, forbidden)
+			}
+			s.pass(retry)
+			if n := len(s.asked); n != maxRefused+3 {
+				t.Errorf("asked for %d rights", n)
+			}
+		})
+	})
+}
+
+// A hook that asked for too much by mistake, and was corrected, leaves nobody a right to grant.
+func TestWritesThatAreWantedNoMore(t *testing.T) {
+	create := client.Request{Verbs: []string{"create"}, Target: client.Target{Resource: pods, Namespace: "ns"}}
+	const lacks = "create pods in namespace ns"
+	// again is the longest time between two tries of a parent that fails.
+	const again = 5 * time.Minute
+	for name, tc := range map[string]struct {
+		reason string
+		// meanwhile happens after the first refusal, and held and lacks are what shows then.
+		meanwhile func(s *scene)
+		held      bool
+		lacks     string
+	}{
+		"not tried any more": {
+			"Nobody needs the right.", func(s *scene) { s.pass(time.Hour) }, false, "",
+		},
+		"tried after every back-off": {
+			"The right is needed still.", func(s *scene) {
+				for range 12 {
+					s.pass(again)
+					s.shows(false, lacks)
+					s.Observe(s.t.Context(), create, forbidden)
+				}
+			}, false, lacks,
+		},
+		"tried late": {
+			"A sync may have to wait for its turn.", func(s *scene) { s.pass(2 * again) }, false, lacks,
+		},
+		"not tried because the controller is held": {
+			"The parents are tried when the controller goes on, and the right is to be given with those that it waits for.",
+			func(s *scene) {
+				s.take(alice, listPods)
+				s.pass(time.Hour)
+			}, true, "list pods; " + lacks,
+		},
+		"not tried because the controller is paused": {
+			"It is tried when the pause ends, and the right may be given until then.", func(s *scene) {
+				s.Pause(true)
+				s.pass(time.Hour)
+			}, false, lacks,
+		},
+		"tried soon after a pause": {
+			"It has had no time to be tried before.", func(s *scene) {
+				s.Pause(true)
+				s.pass(time.Hour)
+				s.Pause(false)
+				s.pass(again)
+			}, false, lacks,
+		},
+		"not tried any more after a pause": {
+			"Nobody needs the right.", func(s *scene) {
+				s.Pause(true)
+				s.pass(time.Hour)
+				s.Pause(false)
+				s.pass(time.Hour)
+			}, false, "",
+		},
+		"tried soon after the controller was held": {
+			"It has had no time to be tried before.", func(s *scene) {
+				s.take(alice, listPods)
+				s.pass(time.Hour)
+				s.set(func(c *cluster) { c.denied[alice] = []rights.Right{createPods} })
+				s.pass(again)
+			}, false, lacks,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(s *scene) {
+				s.take(alice, createPods)
+				s.pass(0)
+				s.Observe(s.t.Context(), create, forbidden)
+				s.pass(half)
+				s.shows(false, lacks)
+				tc.meanwhile(s)
+				if state := s.State(); state.Held != tc.held || state.Lacks() != tc.lacks {
+					t.Errorf("%s Held %v, lacks %q; want %v, %q", tc.reason, state.Held, state.Lacks(), tc.held, tc.lacks)
+				}
+			})
+		})
+	}
+	t.Run("so many that others do not show", func(t *testing.T) {
+		run(t, func(s *scene) {
+			s.take(alice, createPods)
+			s.pass(0)
+			for i := range maxRefused {
+				one := create
+				one.Target.Namespace = "gone" + strings.Repeat("x", i)
+				s.take(alice, rights.Right{Verb: rights.Create, Resource: "pods", Namespace: one.Target.Namespace})
+				s.Observe(s.t.Context(), one, forbidden)
+			}
+			s.pass(time.Hour)
+			s.Observe(s.t.Context(), create, forbidden)
+			s.pass(half)
+			s.shows(false, lacks)
+		})
+	})
 }

@@ -398,3 +398,24 @@ func TestTheEndIsNoError(t *testing.T) {
 		}
 	}
 }
+
+func TestShortenCutsNoCharacterInTwo(t *testing.T) {
+	for name, c := range map[string]struct {
+		text  string
+		limit int
+		want  string
+	}{
+		"empty":                     {"", 3, ""},
+		"as long as the limit":      {"abc", 3, "abc"},
+		"longer":                    {"abcd", 3, "abc…"},
+		"a character at the limit":  {"abü", 3, "ab…"},
+		"a character of that ends":  {"aüb", 3, "aü…"},
+		"nothing fits but ellipsis": {"€uro", 1, "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := eventrecorder.Shorten(c.text, c.limit); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -25,8 +25,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
@@ -34,6 +36,9 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var key, other = parent.Key{Name: "parent"}, parent.Key{Name: "other"}
 
@@ -452,4 +457,86 @@ func TestAwaitReturnsWhenNothingIsExpected(t *testing.T) {
 			}
 		})
 	}
+}
+
+// brokenClock panics, in place of an unknown bug, once broken is set.
+type brokenClock struct {
+	*clocktesting.FakeClock
+
+	broken bool
+}
+
+func (c *brokenClock) Now() time.Time {
+	if c.broken {
+		panic("the time")
+	}
+	return c.FakeClock.Now()
+}
+
+func (c *brokenClock) AfterFunc(d time.Duration, f func()) clock.Timer {
+	return brokenTimer{c.FakeClock.AfterFunc(d, f), c}
+}
+
+type brokenTimer struct {
+	clock.Timer
+
+	clock *brokenClock
+}
+
+func (t brokenTimer) Stop() bool {
+	if t.clock.broken {
+		panic("the timer")
+	}
+	return t.Timer.Stop()
+}
+
+// TestAPanicLeavesNothingLocked has the callers recover, as the informers and the workers do.
+func TestAPanicLeavesNothingLocked(t *testing.T) {
+	for name, act := range map[string]func(s *scene){
+		"Progress":  func(s *scene) { _ = s.informer.Bookmark("20") },
+		"Unobserve": func(s *scene) { s.cancel() },
+		"Staleness": func(s *scene) { s.Staleness() },
+		"Forget":    func(s *scene) { s.Forget(key) },
+		"Close":     func(s *scene) { s.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			broken := &brokenClock{FakeClock: s.clock}
+			s.Expectations = expectations.New(func(parent.Key) {}, broken)
+			s.cancel = s.Observe(s.informer)
+			s.WroteVersion(key, s.informer, "12")
+			if s.ready() {
+				t.Fatal("the parent does not wait")
+			}
+			broken.broken = true
+			func() {
+				defer func() { _ = recover() }()
+				act(s)
+			}()
+			broken.broken = false
+			unlocked := make(chan struct{})
+			go func() {
+				defer close(unlocked)
+				s.Pending()
+			}()
+			select {
+			case <-unlocked:
+			case <-time.After(10 * time.Second):
+				t.Fatal("the expectations are locked for good")
+			}
+		})
+	}
+}
+
+// TestTheLaterOfTwoObservationsCounts ends the earlier one afterwards, as a set does that gives an informer back while it takes it again.
+func TestTheLaterOfTwoObservationsCounts(t *testing.T) {
+	s := newScene(t)
+	defer s.Observe(s.informer)()
+	s.cancel()
+	s.WroteVersion(key, s.informer, "12")
+	s.expect("the write is not shown", false, 0)
+	if err := s.informer.Bookmark("12"); err != nil {
+		t.Fatal(err)
+	}
+	s.expect("the write is shown", true, 1)
 }

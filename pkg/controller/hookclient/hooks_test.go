@@ -26,6 +26,11 @@ import (
 	"sync"
 	"testing"
 
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.uber.org/goleak"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/fairqueue"
@@ -33,7 +38,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
+
+// TestMain fails when a goroutine is left over after the tests.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var parent = webhook.RootKey{Group: "example.com", Kind: "Thing", Namespace: "ns", Name: "a"}
 
@@ -337,5 +346,42 @@ func TestASyncHookIsNotBlamedForAParentThatIsFinalized(t *testing.T) {
 	}
 	if set.Finalizes(parent); set.Troubled() {
 		t.Error("the sync hook is in trouble still, which nobody calls")
+	}
+}
+
+// panicking is a transport that panics.
+type panicking struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("a hole in the transport") }
+
+func TestASpanOfACallThatPanicsHasAnError(t *testing.T) {
+	set, err := hookclient.New(webhook.Config{Transport: panicking{}}, at("http://hook.example.com/sync"), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer set.Close()
+	ended := tracetest.NewSpanRecorder()
+	tracer := tracing.New(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended)))
+	for name, h := range map[string]*hookclient.Hook{"a call": set.Sync, "one of which nothing is remembered": set.Quiet().Sync} {
+		t.Run(name, func(t *testing.T) {
+			ended.Reset()
+			ctx, span := tracer.Sync(t.Context(), tracing.Sync{})
+			panicked := func() (panicked bool) {
+				defer func() { panicked = recover() != nil }()
+				_, _ = h.Call(ctx, parent, []byte("{}"), wire.DecodeComposite)
+				return false
+			}()
+			span.End(nil)
+			if !panicked {
+				t.Fatal("the call did not panic")
+			}
+			for _, span := range ended.Ended() {
+				if span.Name() == tracing.SpanHook && span.Status().Code == codes.Error {
+					return
+				}
+			}
+			t.Errorf("no span of the call has an error: %v", tracetest.SpanStubsFromReadOnlySpans(ended.Ended()))
+		})
 	}
 }

@@ -433,3 +433,17 @@ func TestAnotherObjectOfTheNameGetsASupervisorOfItsOwn(t *testing.T) {
 		s.wantReady("True Running")
 	})
 }
+
+// TestControllerObjectsThatComeAfterTheEnd has an informer deliver an object when the manager waits for what runs: nothing may be added to
+// that any more.
+func TestControllerObjectsThatComeAfterTheEnd(t *testing.T) {
+	s := newStore(t)
+	c := (&server{store: s, name: "server"}).supervised()
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	c.wait()
+	c.put(ctx, reconciler.OfComposite(s.object))
+	if len(c.all) > 0 {
+		t.Errorf("%d controllers run after the end", len(c.all))
+	}
+}

@@ -19,18 +19,96 @@ package manager
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestControllersLearnOfAShutdown(t *testing.T) {
+	nowhere := &rest.Config{Host: "http://127.0.0.1:1"}
+	m, err := New(t.Context(), Config{Loopback: nowhere, Cluster: nowhere})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	select {
+	case <-m.shared.ShuttingDown:
+		t.Error("the process is said to end before it does")
+	default:
+	}
+	stop()
+	<-m.shared.ShuttingDown
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// slow is an API server that takes some time.
+type slow time.Duration
+
+func (s slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(time.Duration(s)):
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("done"))}, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// TestWritesFinishWhenTheirContextEnds stops the caller some time after the request.
+func TestWritesFinishWhenTheirContextEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		method string
+		stops  time.Duration
+		takes  time.Duration
+		want   time.Duration
+		fails  bool
+	}{
+		"a write":                     {http.MethodPatch, time.Second, 2 * time.Second, 2 * time.Second, false},
+		"a write that takes too long": {http.MethodPatch, time.Second, time.Hour, time.Second + writeGrace, true},
+		"a write that never ends":     {http.MethodPatch, time.Hour, 2 * time.Hour, writeLimit, true},
+		"a read":                      {http.MethodGet, time.Second, 2 * time.Second, time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), test.stops)
+				defer cancel()
+				request, err := http.NewRequestWithContext(ctx, test.method, "http://own.example", http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				response, err := finishing{slow(test.takes)}.RoundTrip(request)
+				if (err != nil) != test.fails || time.Since(start) != test.want {
+					t.Errorf("after %s: %v; want it after %s", time.Since(start), err, test.want)
+				}
+				if err == nil {
+					err = errors.Join(err, response.Body.Close())
+				}
+				if err != nil && !test.fails {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
 
 // held are the informers that a standby holds, by the names of parents' resources.
 type held struct {
