@@ -162,9 +162,7 @@ func (g *DeletionGuard) Admit(held *Held, deletions []types.UID, now time.Time) 
 		g.release(held)
 		return true, false, false
 	}
-	g.expire(now)
-	// What is held already is held until it is confirmed: it does not pass piece by piece, minute for minute.
-	if g.holding == 0 && len(g.counted)+g.uncounted(deletions, now) <= most(g.limit, g.before(now)) {
+	if g.fits(deletions) {
 		before := g.share()
 		for _, child := range deletions {
 			g.count(child, deletion{at: now, done: g.counted[child].done, before: before})
@@ -194,8 +192,8 @@ func (g *DeletionGuard) Undone(child types.UID, now time.Time) {
 		delete(g.counted, child)
 		return
 	}
-	d.at = d.done
-	g.count(child, d)
+	d.at = d.done // There is an admission with this time.
+	g.counted[child] = d
 }
 
 // Done says that the deletion of a child, which was admitted, was carried out, or that this is not known, since its response was lost. It
@@ -243,32 +241,21 @@ func (g *DeletionGuard) HeldOf(held *Held) int {
 	return int(*held)
 }
 
-// Would reports whether Admit would admit deletions now. It changes nothing.
+// Would reports whether Admit would admit deletions now. It admits none.
 func (g *DeletionGuard) Would(deletions []types.UID, now time.Time) bool {
 	if g == nil {
 		return true
 	}
 	g.lockFor(deletions, now)
 	defer g.mu.Unlock()
-	if len(deletions) == 0 || g.limit == nil || g.opening || now.Before(g.open) {
-		return true
-	}
-	if g.holding > 0 {
-		return false
-	}
-	count := 0
-	for _, d := range g.counted {
-		if now.Sub(d.at) < window {
-			count++
-		}
-	}
-	return count+g.uncounted(deletions, now) <= most(g.limit, g.before(now))
+	return len(deletions) == 0 || g.limit == nil || g.opening || now.Before(g.open) || g.fits(deletions)
 }
 
-// lockFor takes the lock, with the children counted if deletions are asked for of which a share of them is allowed. They are counted without
-// the lock, for which every sync of the controller waits: it takes time where there are many.
+// lockFor takes the lock, with the deletions forgotten that do not count any more, and the children counted if deletions are asked for of which a share
+// of them is allowed. They are counted without the lock, for which every sync of the controller waits: it takes time where there are many.
 func (g *DeletionGuard) lockFor(deletions []types.UID, now time.Time) {
 	g.mu.Lock()
+	g.expire(now)
 	for len(deletions) > 0 && g.outdated(now) {
 		g.mu.Unlock()
 		present := g.children()
@@ -279,13 +266,19 @@ func (g *DeletionGuard) lockFor(deletions []types.UID, now time.Time) {
 
 // The functions below are called with the lock held.
 
+// fits reports whether the limit allows deletions. What is held already is held until it is confirmed: it does not pass piece by piece, minute for
+// minute.
+func (g *DeletionGuard) fits(deletions []types.UID) bool {
+	return g.holding == 0 && len(g.counted)+g.uncounted(deletions) <= most(g.limit, g.before())
+}
+
 // outdated reports whether it depends on the number of children what is admitted, and they were not counted for that: now, if no deletion
 // counts, or else a moment ago.
 func (g *DeletionGuard) outdated(now time.Time) bool {
 	if g.limit == nil || g.limit.Type == intstr.Int || g.opening || now.Before(g.open) || g.holding > 0 || g.presentAt.Equal(now) {
 		return false
 	}
-	return g.beforeCounted(now) == 0 || now.Sub(g.presentAt) >= time.Second
+	return g.beforeCounted() == 0 || now.Sub(g.presentAt) >= time.Second
 }
 
 // begin begins a hold. No two of them have one time, by which they are confirmed.
@@ -320,17 +313,17 @@ func (g *DeletionGuard) expire(now time.Time) {
 
 // before returns how many children there were before the first of the deletions that count, and how many there are if none does. It is 0
 // where the limit is no share of them.
-func (g *DeletionGuard) before(now time.Time) int {
-	if before := g.beforeCounted(now); before > 0 && g.limit.Type != intstr.Int {
+func (g *DeletionGuard) before() int {
+	if before := g.beforeCounted(); before > 0 && g.limit.Type != intstr.Int {
 		return before
 	}
 	return g.share()
 }
 
 // beforeCounted returns how many children there were before the first of the deletions that count, 0 if none does.
-func (g *DeletionGuard) beforeCounted(now time.Time) int {
+func (g *DeletionGuard) beforeCounted() int {
 	for _, a := range g.admitted {
-		if d := g.counted[a.child]; d.before > 0 && d.at.Equal(a.at) && now.Sub(a.at) < window {
+		if d := g.counted[a.child]; d.before > 0 && d.at.Equal(a.at) {
 			return d.before
 		}
 	}
@@ -352,10 +345,10 @@ func (g *DeletionGuard) count(child types.UID, d deletion) {
 }
 
 // uncounted returns how many of these deletions do not count yet.
-func (g *DeletionGuard) uncounted(deletions []types.UID, now time.Time) int {
+func (g *DeletionGuard) uncounted(deletions []types.UID) int {
 	n := 0
 	for _, child := range deletions {
-		if d, ok := g.counted[child]; !ok || now.Sub(d.at) >= window {
+		if _, counted := g.counted[child]; !counted {
 			n++
 		}
 	}
