@@ -235,7 +235,7 @@ type exclusion struct {
 // excluder is what all exclusions of a server have in common.
 type excluder struct {
 	selector string
-	apply    func(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error
+	publish  func(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error
 	// await waits until a controller that ran has ended.
 	await func(ctx context.Context, id identity) bool
 	// writing is full while a status is written: there may be many.
@@ -296,7 +296,7 @@ func (x *exclusion) write(ctx context.Context, d reconciler.Definition) error {
 		changed = meta.SetStatusCondition(&status.Conditions, c) || changed
 	}
 	if changed {
-		if err := x.apply(ctx, d, d.Meta.ResourceVersion, status); err != nil {
+		if err := x.publish(ctx, d, d.Meta.ResourceVersion, status); err != nil {
 			return err
 		}
 	}
@@ -311,9 +311,7 @@ func abandoned(before []metav1.Condition) (list []metav1.Condition) {
 		case v1alpha1.ConditionResourcesServed:
 			list = append(list, conditionNotServing())
 		case v1alpha1.ConditionDeletionsHeld, v1alpha1.ConditionFinalizersReleased, v1alpha1.ConditionPaused:
-			list = append(list, metav1.Condition{
-				Type: c.Type, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotRunning, Message: "The server does not run the controller.",
-			})
+			list = append(list, condition(c.Type, metav1.ConditionUnknown, v1alpha1.ReasonNotRunning, "The server does not run the controller."))
 		}
 	}
 	return list

@@ -89,7 +89,7 @@ func (s *store) serve(name, selector string) *server {
 	v := &server{store: s, name: name}
 	v.Manager = &Manager{selector: parsed, controllers: v.supervised()}
 	excluder := &excluder{selector: selector, await: v.controllers.await, writing: make(chan struct{}, 1)}
-	excluder.apply = func(_ context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
+	excluder.publish = func(_ context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
 		return s.publish(name+" excludes", d, version, status)
 	}
 	v.exclusions = newControllers(excluder.start)
@@ -226,8 +226,8 @@ func (*server) WarningOfParent(_, _ *corev1.ObjectReference, _, _ string) {}
 func (*server) Lifecycle(*corev1.ObjectReference, string, string) {}
 
 // PublishStatus implements Objects.
-func (v *server) PublishStatus(_ context.Context, d reconciler.Definition, status *v1alpha1.ControllerStatus) error {
-	return v.publish(v.name+" runs", d, "", status)
+func (v *server) PublishStatus(_ context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
+	return v.publish(v.name+" runs", d, version, status)
 }
 
 // SetFinalizers implements Objects.

@@ -129,7 +129,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	m.controllers = newControllers(func(d reconciler.Definition) runner { return newSupervisor(supervised, d) })
 	m.controllers.ended = func(id identity, uid types.UID) { m.shared.History.Close(id.kind+" "+id.name, uid) }
 	excluding := &excluder{
-		selector: options.TargetLabelSelector, apply: writer.applyStatus, await: m.controllers.await, writing: make(chan struct{}, 1),
+		selector: options.TargetLabelSelector, publish: writer.PublishStatus, await: m.controllers.await, writing: make(chan struct{}, 1),
 	}
 	m.exclusions = newControllers(excluding.start)
 	m.standby = newStandby(m.open, reached.Discovery.Subscribe)

@@ -43,29 +43,28 @@ type report struct {
 	objects Objects
 	// object is the definition that names the object.
 	object reconciler.Definition
-	urgent chan struct{}
-	// activity has an element after something happened that the numbers may show.
-	activity chan struct{}
+	// news has an element after something changed that is to be published, now or later.
+	news chan struct{}
 	// publishing is full while a status is being published.
 	publishing chan struct{}
 	// changes and rewordings bound how often conditions are published.
 	changes, rewordings flowcontrol.RateLimiter
 
-	mu       sync.Mutex
-	status   v1alpha1.ControllerStatus
-	instance Instance // nil while none runs
+	mu     sync.Mutex
+	status v1alpha1.ControllerStatus
 	// settled is when a start is over for which nothing but a failure is published.
 	settled time.Time
 	// published is the status that was published last, at publishedAt.
 	published   *v1alpha1.ControllerStatus
 	publishedAt time.Time
-	// overwritten says that the object shows another status.
+	// overwritten says that the object shows another status, and differs is since when it does, or numbers differ from the published ones; zero: neither.
 	overwritten bool
+	differs     time.Time
 }
 
 func newReport(o Objects, d reconciler.Definition) *report {
 	r := &report{
-		objects: o, object: d, urgent: make(chan struct{}, 1), activity: make(chan struct{}, 1), publishing: make(chan struct{}, 1),
+		objects: o, object: d, news: make(chan struct{}, 1), publishing: make(chan struct{}, 1),
 		changes:    flowcontrol.NewTokenBucketRateLimiter(changesPerSecond, changesBurst),
 		rewordings: flowcontrol.NewTokenBucketRateLimiter(rewordingsPerSecond, rewordingsBurst),
 		status:     *OwnStatus(d.Status), published: OwnStatus(d.Status), settled: time.Now().Add(startTime),
@@ -86,18 +85,21 @@ func OwnStatus(s *v1alpha1.ControllerStatus) *v1alpha1.ControllerStatus {
 }
 
 // starting takes note of an instance that is about to run.
-func (r *report) starting(d reconciler.Definition, instance Instance) {
+func (r *report) starting(d reconciler.Definition, health reconciler.State) {
 	r.mu.Lock()
-	r.instance, r.settled = instance, time.Now().Add(startTime)
+	r.settled = time.Now().Add(startTime)
 	r.mu.Unlock()
-	health := instance.Health()
 	r.set(d, r.running(state{&health})...)
 }
 
-func (r *report) stopped() {
+// count sets what the instance did so far, which is published some time later.
+func (r *report) count(counters *v1alpha1.ControllerCounters, hooks []v1alpha1.HookStatus, errs []v1alpha1.ParentError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.instance = nil
+	r.status.Counters, r.status.Hooks, r.status.LastErrors = counters, hooks, errs
+	if !sameNumbers(r.published, &r.status) {
+		poke(r.news)
+	}
 }
 
 // notRunning sets the conditions while no instance runs, and reports whether Ready changed. Whether the resources are served is not known any more,
@@ -141,7 +143,7 @@ func (r *report) set(d reconciler.Definition, conditions ...metav1.Condition) (n
 		some, news = some || changed, news || changed && i == 0
 	}
 	if some {
-		poke(r.urgent)
+		poke(r.news)
 	}
 	return news
 }
@@ -191,7 +193,7 @@ func (r *report) drop(resource schema.GroupResource) {
 	r.status.FinalizedResources = slices.DeleteFunc(r.status.FinalizedResources, func(f v1alpha1.FinalizedResource) bool {
 		return f == v1alpha1.FinalizedResource{Group: resource.Group, Resource: resource.Resource}
 	})
-	poke(r.urgent)
+	poke(r.news)
 }
 
 // withRecord returns d with the present record in its status.
@@ -205,10 +207,11 @@ func (r *report) withRecord(d reconciler.Definition) reconciler.Definition {
 }
 
 const (
-	// reportInterval is how long after something happened numbers are read, and failed publications tried again.
+	// reportInterval is how long after something happened numbers are published at the earliest, of which checkInterval passes until they are read,
+	// and failed publications tried again.
 	reportInterval = 5 * time.Second
 	// quietInterval is the least time between a publication and the next one that has nothing new but numbers, or that
-	// repairs a status which another client wrote; and how often numbers are read while nothing happens: some change with time.
+	// repairs a status which another client wrote.
 	quietInterval = 30 * time.Second
 	// startTime is how long a start may take before the status says that it is under way. Until then only failures are published: a client
 	// that creates or updates a controller, and then updates what it got, finds it in that version, and a start is one write.
@@ -224,7 +227,7 @@ func (r *report) observe(d reconciler.Definition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.overwritten = !showsAll(d.Status, r.published); r.overwritten {
-		r.active()
+		poke(r.news)
 	}
 }
 
@@ -245,39 +248,26 @@ func showsAll(other, s *v1alpha1.ControllerStatus) bool {
 	return true
 }
 
-// active says that the numbers may have changed.
-func (r *report) active() { poke(r.activity) }
-
 // run publishes until ctx ends.
 func (r *report) run(ctx context.Context) {
-	timer, soon := time.NewTimer(reportInterval), true
-	defer timer.Stop()
 	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.activity:
-			if !soon {
-				timer.Reset(reportInterval)
-				soon = true
-			}
-			continue
-		case <-timer.C:
-		case <-r.urgent:
+		case <-r.news:
 		case <-due:
 		}
-		due = nil
-		err := recovery.Call(ctx, "publishing the status of the controller", func() error {
-			wait, err := r.publish(ctx)
-			if wait > 0 {
-				due = time.After(wait)
-			}
+		var wait time.Duration
+		err := recovery.Call(ctx, "publishing the status of the controller", func() (err error) {
+			wait, err = r.publish(ctx)
 			return err
 		})
-		timer.Reset(quietInterval)
-		if soon = err != nil; soon {
-			timer.Reset(reportInterval)
+		if err != nil {
+			wait = reportInterval
+		}
+		if due = nil; wait > 0 {
+			due = time.After(wait)
 		}
 		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) {
 			klog.FromContext(ctx).Error(err, "Status of the controller is not published; trying again", "after", reportInterval)
@@ -293,32 +283,24 @@ func (r *report) publish(ctx context.Context) (wait time.Duration, err error) {
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	status, now, wait := r.news(ctx)
+	status, now, wait := r.due()
 	if !now {
 		return wait, nil
 	}
-	if err := r.objects.PublishStatus(ctx, r.object, status); err != nil {
+	if err := r.objects.PublishStatus(ctx, r.object, "", status); err != nil {
 		return 0, fmt.Errorf("publishing the status of %s %s: %w", r.object.Kind, r.object.Meta.Name, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.published, r.publishedAt, r.overwritten = status, time.Now(), false
+	r.published, r.publishedAt, r.overwritten, r.differs = status, time.Now(), false, time.Time{}
 	return 0, nil
 }
 
-// news returns the status, and whether it is to be published now, or after which time; zero for not at all.
-func (r *report) news(ctx context.Context) (status *v1alpha1.ControllerStatus, now bool, wait time.Duration) {
+// due returns the status, and whether it is to be published now, or after which time; zero for not at all.
+func (r *report) due() (status *v1alpha1.ControllerStatus, now bool, wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	status = r.status.DeepCopy()
-	status.Counters, status.Hooks, status.LastErrors = r.published.Counters, r.published.Hooks, r.published.LastErrors
-	if r.instance != nil {
-		_ = recovery.Call(ctx, "reading the numbers of the controller", func() error { // The former ones stay.
-			counters := r.instance.Counters()
-			status.Hooks, status.LastErrors, status.Counters = r.instance.Hooks(), r.instance.LastErrors(), counters
-			return nil
-		})
-	}
 	change := compare(r.published, status)
 	switch settling := time.Until(r.settled); {
 	case !slices.Equal(status.FinalizedResources, r.published.FinalizedResources):
@@ -330,11 +312,15 @@ func (r *report) news(ctx context.Context) (status *v1alpha1.ControllerStatus, n
 	case change == different, change == reworded && r.rewordings.TryAccept():
 		return status, true, 0
 	}
-	if !r.overwritten && sameNumbers(r.published, status) {
+	switch {
+	case !r.overwritten && sameNumbers(r.published, status):
+		r.differs = time.Time{}
 		return nil, false, 0
+	case r.differs.IsZero():
+		r.differs = time.Now()
 	}
-	quiet := quietInterval - time.Since(r.publishedAt)
-	return status, quiet <= 0, max(0, quiet)
+	wait = max(0, time.Until(r.differs.Add(reportInterval-checkInterval)), time.Until(r.publishedAt.Add(quietInterval)))
+	return status, wait == 0, wait
 }
 
 // number matches what differs between messages that say the same.

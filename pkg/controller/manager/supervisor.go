@@ -80,8 +80,8 @@ type supervisorConfig struct {
 // Objects writes controller objects. Each write is for the object with the UID of the definition; a conflict says that there
 // is another one, or a newer version where that counts.
 type Objects interface {
-	// PublishStatus makes status the status of the object.
-	PublishStatus(ctx context.Context, d reconciler.Definition, status *v1alpha1.ControllerStatus) error
+	// PublishStatus makes status the status of the object if that is in a version still, in any if it is empty.
+	PublishStatus(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error
 	// SetFinalizers replaces the finalizers of the object if it is still in the version of d.
 	SetFinalizers(ctx context.Context, d reconciler.Definition, finalizers []string) error
 }
@@ -270,7 +270,7 @@ func (s *Supervisor) failed(ctx context.Context, d reconciler.Definition, err er
 	switch reason {
 	case v1alpha1.ReasonResourceNotFound:
 		message += ". The controller starts by itself when the cluster serves the resource. Install it, or change spec."
-		s.report.set(d, metav1.Condition{Type: v1alpha1.ConditionResourcesServed, Status: metav1.ConditionFalse, Reason: reason, Message: message})
+		s.report.set(d, condition(v1alpha1.ConditionResourcesServed, metav1.ConditionFalse, reason, message))
 	case v1alpha1.ReasonInvalidDefinition:
 		s.report.set(d, conditionNotServing())
 	case v1alpha1.ReasonInternalError:
@@ -341,7 +341,7 @@ var errEnded = errors.New("the controller ended by itself")
 func (s *Supervisor) run(ctx context.Context, d reconciler.Definition, fingerprint []string, instance Instance) error {
 	logger, name := klog.FromContext(ctx), d.Meta.Name
 	s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarting, "Starting controller: "+name)
-	s.report.starting(d, instance)
+	s.report.starting(d, instance.Health())
 	running, stop := context.WithCancelCause(ctx)
 	var instances sync.WaitGroup
 	ended := make(chan error, 1)
@@ -356,7 +356,6 @@ func (s *Supervisor) run(ctx context.Context, d reconciler.Definition, fingerpri
 		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStopping, "Stopping controller: "+name)
 		stop(reconciler.ErrReplaced)
 		instances.Wait()
-		s.report.stopped()
 		logger.V(2).Info("Controller stopped", "generation", d.Meta.Generation)
 		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStopped, "Stopped controller: "+name)
 	}()
@@ -379,7 +378,6 @@ func (s *Supervisor) run(ctx context.Context, d reconciler.Definition, fingerpri
 			failing, _ = s.check(ctx, d, instance, failing)
 			checks.active()
 		case <-instance.Activity():
-			s.report.active()
 			checks.active()
 		case <-checks.timer.C:
 			var sound bool
@@ -444,6 +442,11 @@ func (s *Supervisor) check(
 		health.UnderWay++
 	}
 	sound = health.Sound() && !releasing
+	_ = recovery.Call(ctx, "reading the numbers of the controller", func() error { // The former ones stay.
+		counters, hooks := instance.Counters(), instance.Hooks()
+		s.report.count(counters, hooks, instance.LastErrors())
+		return nil
+	})
 	if s.report.set(d, s.report.running(state{&health})...) && health.Problem != nil {
 		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonSyncError, "Cannot watch: "+health.Problem.Error())
 	}
@@ -543,12 +546,7 @@ type objects struct {
 
 // PublishStatus implements Objects by server-side apply, which needs no read before and writes nothing when
 // nothing changed.
-func (o objects) PublishStatus(ctx context.Context, d reconciler.Definition, status *v1alpha1.ControllerStatus) error {
-	return o.applyStatus(ctx, d, "", status)
-}
-
-// applyStatus applies a status if the object is in a version still, in any if it is empty.
-func (o objects) applyStatus(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
+func (o objects) PublishStatus(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
 	metadata := map[string]any{}
 	if version != "" {
 		metadata["resourceVersion"] = version

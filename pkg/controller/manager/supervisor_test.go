@@ -343,12 +343,12 @@ func TestObjectsAreWrittenByPatches(t *testing.T) {
 		patchType, body       string
 	}{
 		"the status of a composite": {
-			func(ctx context.Context, o objects) error { return o.PublishStatus(ctx, composite, status) },
+			func(ctx context.Context, o objects) error { return o.PublishStatus(ctx, composite, "", status) },
 			"compositecontrollers", "status", "application/apply-patch+yaml",
 			`{` + group + `,"kind":"CompositeController","metadata":{"name":"c","uid":"u"},` + observed + `}`,
 		},
 		"the status of a decorator in a version": {
-			func(ctx context.Context, o objects) error { return o.applyStatus(ctx, decorator, "7", status) },
+			func(ctx context.Context, o objects) error { return o.PublishStatus(ctx, decorator, "7", status) },
 			"decoratorcontrollers", "status", "application/apply-patch+yaml",
 			`{` + group + `,"kind":"DecoratorController","metadata":{"name":"c","resourceVersion":"7","uid":"u"},` + observed + `}`,
 		},

@@ -232,7 +232,7 @@ func (w *world) WarningOfParent(subject, object *corev1.ObjectReference, reason,
 func (w *world) Lifecycle(*corev1.ObjectReference, string, string) {}
 
 // PublishStatus implements Objects.
-func (w *world) PublishStatus(_ context.Context, d reconciler.Definition, status *v1alpha1.ControllerStatus) error {
+func (w *world) PublishStatus(_ context.Context, d reconciler.Definition, _ string, status *v1alpha1.ControllerStatus) error {
 	w.mu.Lock()
 	err := w.refused
 	if w.gone || d.Meta.UID != w.controller.UID {
