@@ -101,8 +101,8 @@ type Access struct {
 	state State
 	// reviewed is when the last review succeeded, zero for never.
 	reviewed time.Time
-	// denied are the rights that were wanted and missing then, and known those that were reviewed.
-	denied, known map[rights.Right]bool
+	// permits has the rights that were reviewed, and whether the account has them.
+	permits map[rights.Right]bool
 	// refused are writes that were refused and not allowed since, by when that was last.
 	refused map[rights.Right]time.Time
 	// paused says that nothing is written.
@@ -116,7 +116,7 @@ func New(c Config) *Access {
 	}
 	return &Access{
 		config: c, reads: c.Needs.Reads(), wake: make(chan struct{}, 1), state: State{Account: c.Account.String(), Held: true},
-		denied: map[rights.Right]bool{}, known: map[rights.Right]bool{}, refused: map[rights.Right]time.Time{},
+		permits: map[rights.Right]bool{}, refused: map[rights.Right]time.Time{},
 	}
 }
 
@@ -240,26 +240,22 @@ func (a *Access) failed(err error) {
 
 // accept takes what a review found as the state. It is called with the lock held.
 func (a *Access) accept(f finding, wanted []rights.Right) (better, released bool) {
-	before, denied := a.state, a.denied
-	a.reviewed = time.Now()
-	a.denied, a.known = make(map[rights.Right]bool, len(f.missing)), make(map[rights.Right]bool, len(wanted))
-	for _, right := range f.missing {
-		a.denied[right] = true
-	}
+	before, former := a.state, a.permits
+	a.reviewed, a.permits = time.Now(), make(map[rights.Right]bool, len(wanted))
 	a.state = State{Account: before.Account, Known: true, NotFound: !f.exists, NotImpersonated: f.exists && !f.impersonates}
 	a.state.Held = !f.impersonates
 	if !f.impersonates {
 		return false, false // Nothing was reviewed.
 	}
 	for _, right := range wanted {
-		a.known[right] = true
-		if !a.denied[right] {
+		if a.permits[right] = !slices.Contains(f.missing, right); a.permits[right] {
 			delete(a.refused, right)
-			better = better || denied[right]
+			permitted, known := former[right]
+			better = better || known && !permitted
 		}
 	}
 	for _, right := range a.reads {
-		a.state.Held = a.state.Held || a.denied[right]
+		a.state.Held = a.state.Held || !a.permits[right]
 	}
 	a.state.Missing = f.missing
 	released = before.Held && !a.state.Held
@@ -325,7 +321,7 @@ func (a *Access) Len() int {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.denied) + len(a.known) + len(a.refused)
+	return len(a.permits) + len(a.refused)
 }
 
 // reviewedOf returns those of some rights that were not reviewed, and those that were missing.
@@ -333,10 +329,10 @@ func (a *Access) reviewedOf(wanted []rights.Right) (unknown, denied []rights.Rig
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, right := range wanted {
-		switch {
-		case !a.known[right]:
+		switch permitted, known := a.permits[right]; {
+		case !known:
 			unknown = append(unknown, right)
-		case a.denied[right]:
+		case !permitted:
 			denied = append(denied, right)
 		}
 	}
@@ -348,11 +344,10 @@ func (a *Access) learn(reviewed, missing []rights.Right) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, right := range reviewed {
-		a.known[right] = true
-	}
-	for _, right := range missing {
-		if !a.denied[right] {
-			a.denied[right] = true
+		if _, known := a.permits[right]; known {
+			continue // A review was faster.
+		}
+		if a.permits[right] = !slices.Contains(missing, right); !a.permits[right] {
 			a.state.Missing = append(slices.Clip(a.state.Missing), right)
 		}
 	}
@@ -536,7 +531,9 @@ func (a *Access) succeeded(r client.Request) {
 	right := used(r)[0] // Of an application only the first verb is sure: the object may have been there.
 	if _, ok := a.refused[right]; ok {
 		delete(a.refused, right)
-		delete(a.denied, right)
+		if _, known := a.permits[right]; known {
+			a.permits[right] = true
+		}
 		a.state.Missing = slices.DeleteFunc(slices.Clone(a.state.Missing), func(m rights.Right) bool { return m == right })
 	}
 }
