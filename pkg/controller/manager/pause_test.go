@@ -18,6 +18,7 @@ package manager
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -38,9 +39,7 @@ func (w *world) locked(change func()) {
 }
 
 func TestAPauseIsShownAtOnceAndUntilTheControllerGoesOn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, "services")
-		defer w.run()()
+	play(t, finalizing("services"), func(t *testing.T, w *world) {
 		after(time.Minute)
 		w.wantShows(v1alpha1.ConditionPaused, "none")
 		w.is(func(s *reconciler.State) { s.UnderWay = 2 })
@@ -59,7 +58,7 @@ func TestAPauseIsShownAtOnceAndUntilTheControllerGoesOn(t *testing.T) {
 }
 
 func TestAControllerThatIsCreatedPausedIsWrittenOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := unfinalized(t)
 		w.controller.Spec.Paused = new(true)
 		defer w.run()()
@@ -73,7 +72,7 @@ func TestAControllerThatIsCreatedPausedIsWrittenOnce(t *testing.T) {
 }
 
 func TestAPausedControllerThatCannotRunSaysBoth(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services")
 		w.missing["services"] = true
 		defer w.run()()
@@ -111,7 +110,7 @@ func TestNothingIsReleasedDuringAPause(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, "services")
 				stop := w.run()
 				tc.change(w)
@@ -157,9 +156,7 @@ func TestNothingIsLeftToReleaseOnceItIsDeclaredAgainDuringAPause(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				w := newWorld(t, "services")
-				defer w.run()()
+			play(t, finalizing("services"), func(t *testing.T, w *world) {
 				w.pause(true)
 				w.write(tc.lose)
 				after(time.Minute)
@@ -178,7 +175,7 @@ func TestNothingIsLeftToReleaseOnceItIsDeclaredAgainDuringAPause(t *testing.T) {
 }
 
 func TestAPausedControllerThatIsDeletedReleasesItsParents(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services")
 		w.controller.Finalizers = []string{"example.com/other"}
 		defer w.run()()
@@ -193,7 +190,7 @@ func TestAPausedControllerThatIsDeletedReleasesItsParents(t *testing.T) {
 }
 
 func TestAPauseAndItsEndWithinOneReleaseLoseNothing(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services", "secrets")
 		w.block("services")
 		defer w.run()()

@@ -86,9 +86,7 @@ func TestARestartWithoutNewsWritesNothing(t *testing.T) {
 }
 
 func TestEveryConditionIsAboutTheLatestGeneration(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := unfinalized(t)
-		defer w.run()()
+	play(t, unfinalized, func(t *testing.T, w *world) {
 		after(time.Minute)
 		before := w.published()
 		w.declare("configmaps")
@@ -108,9 +106,7 @@ func TestEveryConditionIsAboutTheLatestGeneration(t *testing.T) {
 }
 
 func TestFailuresOfHooksAreToldWithinTwoSeconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := unfinalized(t)
-		defer w.run()()
+	play(t, unfinalized, func(t *testing.T, w *world) {
 		after(time.Minute)
 		w.wantShows(v1alpha1.ConditionHooksHealthy, "Unknown NotCalled")
 		dead := reconciler.FailingHook{Name: "sync", Since: time.Now(), Cause: "connection refused", Blocking: true}
@@ -130,9 +126,7 @@ func TestFailuresOfHooksAreToldWithinTwoSeconds(t *testing.T) {
 }
 
 func TestSyncsThatFailForAMomentAreNoNews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := unfinalized(t)
-		defer w.run()()
+	play(t, unfinalized, func(t *testing.T, w *world) {
 		after(time.Minute)
 		before := w.published()
 		all := func(failing int) {
@@ -156,9 +150,7 @@ func TestSyncsThatFailForAMomentAreNoNews(t *testing.T) {
 }
 
 func TestNumbersInMessagesAreNotToldAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := unfinalized(t)
-		defer w.run()()
+	play(t, unfinalized, func(t *testing.T, w *world) {
 		after(time.Minute)
 		before := w.published()
 		for left := 60; left > 0; left-- {
@@ -174,9 +166,7 @@ func TestNumbersInMessagesAreNotToldAtOnce(t *testing.T) {
 }
 
 func TestConditionsThatChangeAllTheTimeArePublishedLessOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := unfinalized(t)
-		defer w.run()()
+	play(t, unfinalized, func(t *testing.T, w *world) {
 		after(time.Minute)
 		before := w.published()
 		for n := range 600 {
@@ -197,9 +187,7 @@ func TestConditionsThatChangeAllTheTimeArePublishedLessOften(t *testing.T) {
 }
 
 func TestAHookThatFailsInOtherWordsEachTimeIsPublishedRarely(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := unfinalized(t)
-		defer w.run()()
+	play(t, unfinalized, func(t *testing.T, w *world) {
 		after(time.Minute)
 		before := w.published()
 		for n := range 600 {
@@ -218,9 +206,7 @@ func TestAHookThatFailsInOtherWordsEachTimeIsPublishedRarely(t *testing.T) {
 }
 
 func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := unfinalized(t)
-		defer w.run()()
+	play(t, unfinalized, func(t *testing.T, w *world) {
 		after(time.Minute)
 		before := w.published()
 		quantile, calls := int64(5), int64(7)
@@ -268,9 +254,7 @@ func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
 }
 
 func TestAControllerThatDoesNotRunSaysSoEverywhere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "services")
-		defer w.run()()
+	play(t, finalizing("services"), func(t *testing.T, w *world) {
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
 		w.serve(func() { w.missing["services"] = true })
 		w.wantShows(v1alpha1.ConditionReady, "False ResourceNotFound")
@@ -283,13 +267,9 @@ func TestAControllerThatDoesNotRunSaysSoEverywhere(t *testing.T) {
 // TestADeletedControllerComplainsOfNoMissingResource deletes a controller while the cluster does not serve what it needs, and keeps its finalizer
 // from being taken off.
 func TestADeletedControllerComplainsOfNoMissingResource(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "services")
-		defer w.run()()
+	play(t, finalizing("services"), func(t *testing.T, w *world) {
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
-		w.mu.Lock()
-		w.broken["services/ns/a"] = errors.New("refused")
-		w.mu.Unlock()
+		w.breaks("services/ns/a", errors.New("refused"))
 		w.declare("configmaps")
 		w.serve(func() { w.missing["configmaps"] = true })
 		w.wantShows(v1alpha1.ConditionResourcesServed, "False ResourceNotFound")
@@ -301,13 +281,9 @@ func TestADeletedControllerComplainsOfNoMissingResource(t *testing.T) {
 
 // TestADeletedControllerDoesNotSayWhatIsServed keeps the finalizer from being taken off, so that the controller object stays.
 func TestADeletedControllerDoesNotSayWhatIsServed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "services")
-		defer w.run()()
+	play(t, finalizing("services"), func(t *testing.T, w *world) {
 		w.wantShows(v1alpha1.ConditionResourcesServed, "True Served")
-		w.mu.Lock()
-		w.broken["services/ns/a"] = errors.New("refused")
-		w.mu.Unlock()
+		w.breaks("services/ns/a", errors.New("refused"))
 		w.delete()
 		w.wantShows(v1alpha1.ConditionReady, "False Terminating")
 		w.wantShows(v1alpha1.ConditionResourcesServed, "Unknown NotRunning")
@@ -315,12 +291,8 @@ func TestADeletedControllerDoesNotSayWhatIsServed(t *testing.T) {
 }
 
 func TestProgressingTellsOfTheRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "services")
-		defer w.run()()
-		w.mu.Lock()
-		w.broken["services/ns/a"] = errors.New("refused")
-		w.mu.Unlock()
+	play(t, finalizing("services"), func(t *testing.T, w *world) {
+		w.breaks("services/ns/a", errors.New("refused"))
 		w.declare("configmaps")
 		w.wantShows(v1alpha1.ConditionProgressing, "True Releasing", "services/ns/a: refused")
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
@@ -331,9 +303,7 @@ func TestProgressingTellsOfTheRelease(t *testing.T) {
 }
 
 func TestHealthIsReadSoonAfterSomethingHappenedAndElseRarely(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := unfinalized(t)
-		defer w.run()()
+	play(t, unfinalized, func(t *testing.T, w *world) {
 		after(time.Minute)
 		read := func(d time.Duration) int {
 			before := w.instance.reads.Load()

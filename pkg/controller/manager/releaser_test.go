@@ -49,12 +49,6 @@ var (
 	errRefused = errors.New("the warden is closed")
 )
 
-// bubble runs a test of a world in a bubble of its own.
-func bubble(t *testing.T, run func(*testing.T)) {
-	t.Helper()
-	synctest.Test(t, run)
-}
-
 func TestEditsReleaseOnlyWhatIsNotDeclaredAnyMore(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, after []string
@@ -72,9 +66,7 @@ func TestEditsReleaseOnlyWhatIsNotDeclaredAnyMore(t *testing.T) {
 		"the hook and then the resource": {before: []string{"services"}, after: []string{"secrets"}, hookless: true, released: services, recorded: []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				w := newWorld(t, tc.before...)
-				defer w.run()()
+			play(t, finalizing(tc.before...), func(t *testing.T, w *world) {
 				w.took("")
 				if tc.hookless {
 					w.write(func(c *v1alpha1.DecoratorController) { c.Spec.Hooks.Finalize = nil })
@@ -97,7 +89,7 @@ func TestEditsReleaseOnlyWhatIsNotDeclaredAnyMore(t *testing.T) {
 }
 
 func TestAnObjectThatCannotBeReleasedKeepsNothingElseFromRunning(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services")
 		w.broken["services/ns/a"] = errRefused
 		defer w.run()()
@@ -128,7 +120,7 @@ func TestAnObjectThatCannotBeReleasedKeepsNothingElseFromRunning(t *testing.T) {
 }
 
 func TestAResourceThatCannotBeListedIsTriedAgain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services", "secrets")
 		w.broken["services"] = errors.New("lists are forbidden")
 		defer w.run()()
@@ -143,7 +135,7 @@ func TestAResourceThatCannotBeListedIsTriedAgain(t *testing.T) {
 }
 
 func TestConflictsAreNoFailureAtFirst(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services")
 		w.broken["services/ns/a"] = apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("changed"))
 		defer w.run()()
@@ -156,7 +148,7 @@ func TestConflictsAreNoFailureAtFirst(t *testing.T) {
 }
 
 func TestAnEditInterruptsARelease(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services")
 		w.block("services")
 		defer w.run()()
@@ -180,7 +172,7 @@ func TestDeletion(t *testing.T) {
 		"of a controller that cannot release": {broken: "services/ns/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, "services", "configmaps")
 				w.controller.Finalizers = []string{"example.com/other"}
 				if tc.hookless {
@@ -197,9 +189,7 @@ func TestDeletion(t *testing.T) {
 					if !w.held() {
 						t.Error("the controller object is not held while an object carries its finalizer")
 					}
-					w.mu.Lock()
-					delete(w.broken, tc.broken)
-					w.mu.Unlock()
+					w.breaks(tc.broken, nil)
 					after(5 * time.Minute)
 				}
 				w.wantShows(v1alpha1.ConditionReady, "False Terminating")
@@ -221,7 +211,7 @@ func TestObjectsThatAreNotFinalizedAreTold(t *testing.T) {
 		"DecoratorController d does not finalize it any more: ": func(w *world) { w.declare("configmaps") },
 	} {
 		t.Run(why, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, "services")
 				w.deleting = map[string]bool{"services/ns/a": true}
 				defer w.run()()
@@ -251,7 +241,7 @@ func TestARestartTakesUpTheRelease(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, "services")
 				w.broken["services"] = errRefused
 				stop := w.run()
@@ -279,7 +269,7 @@ func TestARestartTakesUpTheRelease(t *testing.T) {
 }
 
 func TestNothingIsFinalizedBeforeItIsRecorded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services")
 		w.refused = errors.New("the store is full")
 		defer w.run()()
@@ -294,7 +284,7 @@ func TestNothingIsFinalizedBeforeItIsRecorded(t *testing.T) {
 }
 
 func TestNothingRunsWhoseObjectIsGoneBeforeItIsHeld(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "services")
 		w.controller.Status.FinalizedResources = []v1alpha1.FinalizedResource{{Resource: "services"}} // There is nothing to publish.
 		w.gone = true
@@ -306,9 +296,7 @@ func TestNothingRunsWhoseObjectIsGoneBeforeItIsHeld(t *testing.T) {
 }
 
 func TestTheHoldComesBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t, "services")
-		defer w.run()()
+	play(t, finalizing("services"), func(t *testing.T, w *world) {
 		w.write(func(c *v1alpha1.DecoratorController) { c.Finalizers = nil })
 		after(10 * time.Second)
 		equal(t, "finalizers of the controller object", w.controller.Finalizers, []string{HoldFinalizer})
@@ -389,9 +377,7 @@ func TestRandomHistoriesEndWithWhatIsDeclared(t *testing.T) {
 
 // TestTheObjectThatIsNamedStaysTheSame has one object refused for long, and then another one, whose attempts come more often.
 func TestTheObjectThatIsNamedStaysTheSame(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "services")
-		defer w.run()()
+	play(t, finalizing("services"), func(t *testing.T, w *world) {
 		refuse := func(name string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -414,18 +400,12 @@ func TestTheObjectThatIsNamedStaysTheSame(t *testing.T) {
 }
 
 func TestAnotherAccountReleasesAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "services")
-		defer w.run()()
-		w.mu.Lock()
-		w.broken["services/ns/a"] = errors.New("refused")
-		w.mu.Unlock()
+	play(t, finalizing("services"), func(t *testing.T, w *world) {
+		w.breaks("services/ns/a", errors.New("refused"))
 		w.delete()
 		after(time.Hour)
 		w.took("")
-		w.mu.Lock()
-		delete(w.broken, "services/ns/a")
-		w.mu.Unlock()
+		w.breaks("services/ns/a", nil)
 		w.write(func(c *v1alpha1.DecoratorController) {
 			c.Spec.ServiceAccountRef = &v1alpha1.ServiceAccountReference{Namespace: "ns", Name: "another"}
 		})

@@ -66,9 +66,7 @@ func TestAControllerIsBuiltAgainOnlyWhenItsSpecOrWhatIsServedChanges(t *testing.
 		"the cluster does not say": {func(w *world) { w.serve(func() { w.unknown = true }) }, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "services", "configmaps")
-				defer w.run()()
+			play(t, finalizing("services", "configmaps"), func(t *testing.T, w *world) {
 				first := w.instance
 				w.took("")
 				tc.change(w)
@@ -85,9 +83,7 @@ func TestAControllerIsBuiltAgainOnlyWhenItsSpecOrWhatIsServedChanges(t *testing.
 
 // TestTheBrakesDoNotWaitForTheCluster pauses a controller while the cluster does not respond to what it serves.
 func TestTheBrakesDoNotWaitForTheCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "services")
-		defer w.run()()
+	play(t, finalizing("services"), func(t *testing.T, w *world) {
 		w.mu.Lock()
 		w.asked = make(chan struct{})
 		w.mu.Unlock()
@@ -104,9 +100,7 @@ func TestTheBrakesDoNotWaitForTheCluster(t *testing.T) {
 }
 
 func TestResourcesThatAreNotServed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "services", "configmaps")
-		defer w.run()()
+	play(t, finalizing("services", "configmaps"), func(t *testing.T, w *world) {
 		w.wantShows(v1alpha1.ConditionResourcesServed, "True Served")
 		w.serve(func() { w.missing["services"] = true })
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
@@ -138,7 +132,7 @@ func TestAnErrorThatPassesIsRetriedSoonHoweverLongAResourceWasMissing(t *testing
 		"Unavailable": apierrors.NewServiceUnavailable("not now"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, "services")
 				w.missing["services"] = true
 				defer w.run()()
@@ -191,9 +185,7 @@ func TestPanicsAreShownAndTriedAgain(t *testing.T) {
 		"listing":              {"list", v1alpha1.ConditionFinalizersReleased, "False ReleaseFailed", "list", 25},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "services")
-				defer w.run()()
+			play(t, finalizing("services"), func(t *testing.T, w *world) {
 				w.mu.Lock()
 				w.panics[tc.panics] = true
 				w.mu.Unlock()
@@ -220,9 +212,7 @@ func TestPanicsAreShownAndTriedAgain(t *testing.T) {
 }
 
 func TestCountersArePublishedAtMostEvery30Seconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "services")
-		defer w.run()()
+	play(t, finalizing("services"), func(t *testing.T, w *world) {
 		count := func(n *v1alpha1.ControllerCounters) { n.Syncs++ }
 		after(time.Minute)
 		before := w.published()
@@ -251,9 +241,7 @@ func TestCountersArePublishedAtMostEvery30Seconds(t *testing.T) {
 }
 
 func TestAPanicOfCountersEndsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "services")
-		defer w.run()()
+	play(t, finalizing("services"), func(t *testing.T, w *world) {
 		w.mu.Lock()
 		w.panics["counters"] = true
 		w.mu.Unlock()
@@ -281,9 +269,7 @@ func TestAStatusThatAnotherClientWritesIsRepaired(t *testing.T) {
 		"all of it":   func(s *v1alpha1.ControllerStatus) { *s = v1alpha1.ControllerStatus{} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "services")
-				defer w.run()()
+			play(t, finalizing("services"), func(t *testing.T, w *world) {
 				after(time.Minute)
 				want, before := w.controller.Status.DeepCopy(), w.published()
 				overwrite := func() { w.write(func(c *v1alpha1.DecoratorController) { change(&c.Status.ControllerStatus) }) }

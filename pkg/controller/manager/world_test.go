@@ -93,6 +93,29 @@ func newWorld(t *testing.T, resources ...string) *world {
 	return w
 }
 
+// finalizing returns a world with a controller that finalizes resources.
+func finalizing(resources ...string) func(*testing.T) *world {
+	return func(t *testing.T) *world {
+		t.Helper()
+		return newWorld(t, resources...)
+	}
+}
+
+// play runs a test in a bubble of its own, with a world in which the supervisor runs.
+func play(t *testing.T, build func(*testing.T) *world, test func(*testing.T, *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := build(t)
+		defer w.run()()
+		test(t, w)
+	})
+}
+
+// breaks has what a name stands for fail with an error, and work again if it is nil.
+func (w *world) breaks(name string, err error) {
+	w.locked(func() { w.broken[name] = err })
+}
+
 // rules are of resources of the core group, or group/version/resource.
 func rules(resources ...string) []v1alpha1.DecoratorControllerResourceRule {
 	var list []v1alpha1.DecoratorControllerResourceRule
