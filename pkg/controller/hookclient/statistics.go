@@ -70,12 +70,6 @@ func (s *Set) Failing() []Failing {
 	return list
 }
 
-// Troubled reports whether a call of any hook has failed and none of it has succeeded since, or credentials cannot be used: the hook is
-// failing, or will be if that lasts.
-func (s *Set) Troubled() bool {
-	return slices.ContainsFunc(s.declared(), func(h *Hook) bool { return h.made.troubled() })
-}
-
 // Called reports whether a call of any hook has ended.
 func (s *Set) Called() bool {
 	return slices.ContainsFunc(s.declared(), func(h *Hook) bool { return h.made.any() })
@@ -228,12 +222,6 @@ func (s *statistics) any() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.lastSuccess.IsZero() || !s.lastFailure.IsZero()
-}
-
-func (s *statistics) troubled() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.credentials != nil || !s.since.IsZero()
 }
 
 func (h *Hook) failing(now time.Time) (Failing, bool) {

@@ -253,29 +253,6 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 	}
 }
 
-// TestAHookIsInTroubleBeforeItFails has the state of a hook known before time makes it a failing one.
-func TestAHookIsInTroubleBeforeItFails(t *testing.T) {
-	h := declaredHook(t)
-	set, p := &Set{Sync: h}, webhook.RootKey{Name: "p"}
-	missing := &webhook.CredentialsError{Use: "basicAuth", Reference: webhook.Reference{Kind: "Secret", Namespace: "ns", Name: "s"}, Err: errors.New("not found")}
-	for _, step := range []struct {
-		what string
-		do   func()
-		want bool
-	}{
-		{"no call", func() {}, false},
-		{"a call that is to be repeated later", func() { h.made.called(p, time.Millisecond, &webhook.RetryLaterError{Status: 429}) }, true},
-		{"a success", func() { h.made.called(p, time.Millisecond, nil); h.made.succeeded() }, false},
-		{"credentials that are missing", func() { h.made.checked(missing) }, true},
-		{"credentials that are there", func() { h.made.checked(nil) }, false},
-	} {
-		step.do()
-		if got := set.Troubled(); got != step.want {
-			t.Errorf("after %s it is in trouble: %t", step.what, got)
-		}
-	}
-}
-
 func TestStatusOfAHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, began := declaredHook(t), time.Now()

@@ -217,25 +217,6 @@ func TestAllFailing(t *testing.T) {
 	}
 }
 
-func TestAControllerIsSoundWhileTimeAloneChangesNothing(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*reconciler.State)
-		want   bool
-	}{
-		"it runs":              {func(*reconciler.State) {}, true},
-		"it starts":            {func(s *reconciler.State) { s.Started = false }, false},
-		"a hook fails":         {func(s *reconciler.State) { s.Hooks = []reconciler.FailingHook{dead()} }, false},
-		"a hook may soon fail": {func(s *reconciler.State) { s.Troubled = true }, false},
-		"a parent is late":     {func(s *reconciler.State) { s.Finalizing = 1 }, false},
-	} {
-		s := reconciler.State{Started: true, Called: true, Parents: 4}
-		tc.change(&s)
-		if got := s.Sound(); got != tc.want {
-			t.Errorf("%s: sound is %t", name, got)
-		}
-	}
-}
-
 func TestBrakes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state        reconciler.State

@@ -360,10 +360,11 @@ func (s *Supervisor) run(ctx context.Context, d reconciler.Definition, fingerpri
 		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStopped, "Stopped controller: "+name)
 	}()
 
-	checks := newChecks()
-	defer checks.timer.Stop()
-	started := instance.Started()
-	var failing time.Time
+	ticker := time.NewTicker(checkInterval)
+	defer ticker.Stop()
+	started, active := instance.Started(), time.Now()
+	var failing, checked time.Time
+	check := func() { failing, checked = s.check(ctx, d, instance, failing), time.Now() }
 	for {
 		select {
 		case <-ctx.Done():
@@ -375,23 +376,23 @@ func (s *Supervisor) run(ctx context.Context, d reconciler.Definition, fingerpri
 			logger.V(2).Info("Controller runs", "generation", d.Meta.Generation)
 			s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarted, "Started controller: "+name)
 			s.instance.Store(&instance)
-			failing, _ = s.check(ctx, d, instance, failing)
-			checks.active()
+			check()
+			active = time.Now()
 		case <-instance.Activity():
-			checks.active()
-		case <-checks.timer.C:
-			var sound bool
-			failing, sound = s.check(ctx, d, instance, failing)
-			checks.next(started != nil, sound)
+			active = time.Now()
+		case <-ticker.C:
+			if started != nil || time.Since(active) < activeTime || time.Since(checked) >= idleInterval {
+				check()
+			}
 		case <-s.wake:
-			checks.active()
+			active = time.Now()
 			latest, fits := s.reconsider(ctx, d, fingerprint, instance)
 			if !fits {
 				return nil
 			}
 			changed := !latest.SameToHooks(d)
 			if d = latest; changed {
-				failing, _ = s.check(ctx, d, instance, failing)
+				check()
 			}
 		}
 	}
@@ -421,10 +422,8 @@ func (s *Supervisor) reconsider(
 }
 
 // check publishes how the instance is doing, and does what could not be done before. It takes and returns since when the last syncs of all
-// parents have failed, zero if they have not. Sound says that there is nothing that changes, or is to be done, with time alone.
-func (s *Supervisor) check(
-	ctx context.Context, d reconciler.Definition, instance Instance, failing time.Time,
-) (failingSince time.Time, sound bool) {
+// parents have failed, zero if they have not.
+func (s *Supervisor) check(ctx context.Context, d reconciler.Definition, instance Instance, failing time.Time) (failingSince time.Time) {
 	health := instance.Health()
 	switch now := time.Now(); {
 	case !health.AllFailing():
@@ -434,14 +433,12 @@ func (s *Supervisor) check(
 	default:
 		health.SyncsFailing = now.Sub(failing) >= failingAfter
 	}
-	releasing := s.report.shows(v1alpha1.ConditionFinalizersReleased) == metav1.ConditionFalse
-	if releasing {
+	if s.report.shows(v1alpha1.ConditionFinalizersReleased) == metav1.ConditionFalse {
 		health.Releasing = s.releaser.progress()
 	}
 	if s.releaser.busy() {
 		health.UnderWay++
 	}
-	sound = health.Sound() && !releasing
 	_ = recovery.Call(ctx, "reading the numbers of the controller", func() error { // The former ones stay.
 		counters, hooks := instance.Counters(), instance.Hooks()
 		s.report.count(counters, hooks, instance.LastErrors())
@@ -452,56 +449,17 @@ func (s *Supervisor) check(
 	}
 	if err := s.hold(ctx, s.latest()); err != nil && !apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).V(2).Info("Finalizer of the controller object is not written yet", "err", err)
-		sound = false
 	}
-	return failing, sound
+	return failing
 }
 
 const (
-	// checkInterval is how often the health of an instance is read that did something within activeTime, and how long after it did
+	// checkInterval is how often the health of an instance is read that is starting or did something within activeTime, and how long after it did
 	// something at the latest. activeTime is longer than it takes until a failure that lasts counts as one.
 	checkInterval, activeTime = 500 * time.Millisecond, 3 * time.Second
-	// idleInterval is how often it is read otherwise: some of it changes with time alone. soundInterval is how often that of an instance is
-	// read of which nothing does.
-	idleInterval, soundInterval = 5 * time.Second, 30 * time.Second
+	// idleInterval is how often it is read otherwise: some of it changes with time alone.
+	idleInterval = 5 * time.Second
 )
-
-// checks says when the health of an instance is read next.
-type checks struct {
-	timer *time.Timer
-	// due is when the timer fires, and until the end of the time in which the instance counts as active.
-	due, until time.Time
-}
-
-func newChecks() *checks {
-	now := time.Now()
-	return &checks{timer: time.NewTimer(checkInterval), due: now.Add(checkInterval), until: now.Add(activeTime)}
-}
-
-// active takes note that something happened.
-func (c *checks) active() {
-	now := time.Now()
-	c.until = now.Add(activeTime)
-	if c.due.Sub(now) > checkInterval {
-		c.reset(now, checkInterval)
-	}
-}
-
-// next is called after a check. An instance that is starting is active, and one that is sound does not change with time alone.
-func (c *checks) next(starting, sound bool) {
-	now, after := time.Now(), idleInterval
-	if starting || now.Before(c.until) {
-		after = checkInterval
-	} else if sound {
-		after = soundInterval
-	}
-	c.reset(now, after)
-}
-
-func (c *checks) reset(now time.Time, after time.Duration) {
-	c.due = now.Add(after)
-	c.timer.Reset(after)
-}
 
 // builder implements Builder for both kinds.
 type builder struct{ shared *reconciler.Shared }

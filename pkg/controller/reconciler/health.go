@@ -63,7 +63,7 @@ func (c *Controller) active() {
 // Health returns how the controller is doing.
 func (c *Controller) Health() State {
 	s := State{
-		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Troubled: c.hooks.Troubled(), Parents: c.parents.len(), Failing: c.queue.Failing(),
+		Problem: c.Problem(), Missing: c.Missing(), Called: c.hooks.Called(), Parents: c.parents.len(), Failing: c.queue.Failing(),
 		Permission: c.shared.Access.State(), Paused: c.paused.Load(), UnderWay: c.queue.UnderWay(),
 		Object: c.config.Definition.KubectlName(),
 	}

@@ -109,16 +109,3 @@ func TestNothingIsReadyWithoutAHookThatAlwaysAsksForPatience(t *testing.T) {
 		})
 	}
 }
-
-// TestAHookThatAsksForPatienceIsLookedAtAgain has it known that time alone makes it a failing one.
-func TestAHookThatAsksForPatienceIsLookedAtAgain(t *testing.T) {
-	s := newScene(t)
-	s.shared.Options.HookTransport = patience("600")
-	s.exist(thing(t, "a", 1, "", ""))
-	k := &kind{}
-	c := s.start(k, func(config *reconciler.Config) { config.Kind = calling{k} })
-	s.eventually("the end of the call", func() bool { return c.Health().Called })
-	if health := c.Health(); !health.Troubled || health.Sound() || len(health.Hooks) > 0 {
-		t.Errorf("got %+v", health)
-	}
-}

@@ -34,9 +34,6 @@ type State struct {
 	Hooks []FailingHook
 	// Called says that the outcome of a call of a hook is known.
 	Called bool
-	// Troubled says that a call of some hook has failed and none has succeeded since, or that credentials cannot be used: with time it may
-	// be one of Hooks.
-	Troubled bool
 	// Parents is the number of parents, Failing that of those whose last sync failed, and Unserved that of those among them that could not be
 	// given children of kinds that the cluster does not serve, and with which nothing else was wrong.
 	Parents, Failing, Unserved int
@@ -89,10 +86,3 @@ type FailingHook struct {
 // AllFailing reports whether the last sync of every parent has failed. Where a kind is not served, syncs do what they can and fail all the same:
 // those do not count.
 func (s *State) AllFailing() bool { return s.Parents > 0 && s.Failing-s.Unserved >= s.Parents }
-
-// Sound reports whether the controller runs, and nothing is wrong or under way that a time could end or make worse. What its account may
-// do is asked for from time to time.
-func (s *State) Sound() bool {
-	return s.Started && s.Problem == nil && len(s.Hooks) == 0 && !s.Troubled && s.Failing+s.Unsynced+s.Rolling+s.Finalizing+s.Differing+s.ChangedBack+s.UnderWay == 0 &&
-		s.Permission.Account == "" && s.Releasing == "" && s.Held == ""
-}
