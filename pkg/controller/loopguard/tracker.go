@@ -215,11 +215,11 @@ func (t *Tracker) Sweep(at time.Time, all func(yield func(*Parent) bool)) {
 		return
 	}
 	for p := range all {
-		p.mu.Lock()
-		if p.entry != nil && p.entry.expired(at) {
-			p.drop()
-		}
-		p.mu.Unlock()
+		p.with(func(e *entry) {
+			if e.expired(at) {
+				p.drop()
+			}
+		})
 	}
 	t.sweepAt.Store(2 * t.known.Load())
 }
@@ -241,18 +241,24 @@ func (t *Tracker) Unsettled(at time.Time, all func(yield func(*Parent) bool)) (d
 	return differing, changedBack
 }
 
-// cause returns why a parent does not settle now.
-func (p *Parent) cause(at time.Time) Cause {
+// with calls f with what is known of a parent, if anything is.
+func (p *Parent) with(f func(*entry)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.entry == nil || p.entry.cause == None {
-		return None
+	if p.entry != nil {
+		f(p.entry)
 	}
-	if p.entry.expired(at) {
-		p.drop()
-		return None
-	}
-	return p.entry.cause
+}
+
+// cause returns why a parent does not settle now.
+func (p *Parent) cause(at time.Time) (cause Cause) {
+	p.with(func(e *entry) {
+		if cause = e.cause; cause != None && e.expired(at) {
+			p.drop()
+			cause = None
+		}
+	})
+	return cause
 }
 
 // Wrote takes note of a sync that wrote something. If the parent does not settle, it returns why, and for how long the parent is held
@@ -351,11 +357,11 @@ func (e *entry) count(s Sync, answered bool, now time.Time) Cause {
 
 // Stored takes note that the API server has what the last sync left of Written, and how it stores that: the sync did not write it itself.
 func (p *Parent) Stored(left, stored uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.entry != nil && p.entry.left.Written == left {
-		p.entry.left.Written = stored
-	}
+	p.with(func(e *entry) {
+		if e.left.Written == left {
+			e.left.Written = stored
+		}
+	})
 }
 
 // Stripped takes note that another client has taken the finalizer off a parent. It reports whether that happens so often that the parent is held
@@ -390,84 +396,64 @@ func (p *Parent) Stripped(now time.Time) bool {
 }
 
 // Contended reports whether it was changed back often, or nearly so, what syncs write to a parent.
-func (p *Parent) Contended() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.entry != nil && p.entry.reverts >= maxReverts-1
+func (p *Parent) Contended() (often bool) {
+	p.with(func(e *entry) { often = e.reverts >= maxReverts-1 })
+	return often
 }
 
 // Rested takes note of a sync that wrote nothing: responses come to an end. What another client changes back is seen by the next one.
 func (p *Parent) Rested(at time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	e := p.entry
-	if e == nil {
-		return
-	}
-	e.related = e.related[:0]
-	switch {
-	case e.expired(at):
-		p.drop()
-	case e.answers:
-		// It rests until the next answer.
-		e.loops, e.same = 0, 0
-	case e.cause == ChangedBack:
-		e.loops, e.same, e.until = 0, 0, time.Time{}
-	case e.cause == Differs, e.cause == Restless:
-		p.outside()
-	default:
-		e.loops, e.same, e.steps = 0, 0, 0
-	}
+	p.with(func(e *entry) {
+		e.related = e.related[:0]
+		switch {
+		case e.expired(at):
+			p.drop()
+		case e.answers:
+			// It rests until the next answer.
+			e.loops, e.same = 0, 0
+		case e.cause == ChangedBack:
+			e.loops, e.same, e.until = 0, 0, time.Time{}
+		case e.cause == Differs, e.cause == Restless:
+			p.outside()
+		default:
+			e.loops, e.same, e.steps = 0, 0, 0
+		}
+	})
 }
 
 // Failed takes note of a sync that failed and wrote nothing: whether responses come to an end is not known, and the sync that follows may be made
 // because of the failure alone.
-func (p *Parent) Failed() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.entry != nil {
-		p.entry.failed = true
-	}
-}
+func (p *Parent) Failed() { p.with(func(e *entry) { e.failed = true }) }
 
 // Outside says that something changed that a hook is shown and no State shows. It reports whether the parent was held back.
 func (p *Parent) Outside(at time.Time) (held bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.entry == nil {
-		return false
-	}
-	held = at.Before(p.entry.until)
-	p.outside()
+	p.with(func(e *entry) {
+		held = at.Before(e.until)
+		p.outside()
+	})
 	return held
 }
 
 // Because returns the versions of related objects since the last sync of a parent that wrote.
-func (p *Parent) Because() []uint64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.entry == nil {
-		return nil
-	}
-	return slices.Clone(p.entry.related)
+func (p *Parent) Because() (versions []uint64) {
+	p.with(func(e *entry) { versions = slices.Clone(e.related) })
+	return versions
 }
 
 // Related says that a related object of a parent has a version now. Where another parent of this process wrote it because of this one, the syncs that
 // follow from one another are counted.
 func (p *Parent) Related(version uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	e := p.entry
-	switch {
-	case e == nil:
-	case len(e.related) < maxRelated:
-		e.related = append(e.related, version)
-	case !p.answers(e.related[0]):
-		p.outside()
-	default:
-		// It counts as the one of which it takes the place: of so many changes each is as good as any.
-		e.related = append(e.related[1:], version)
-	}
+	p.with(func(e *entry) {
+		switch {
+		case len(e.related) < maxRelated:
+			e.related = append(e.related, version)
+		case !p.answers(e.related[0]):
+			p.outside()
+		default:
+			// It counts as the one of which it takes the place: of so many changes each is as good as any.
+			e.related = append(e.related[1:], version)
+		}
+	})
 }
 
 // Forget drops what is known. Nothing is remembered afterwards.
@@ -518,13 +504,9 @@ func (p *Parent) Held(at time.Time, state func() (State, bool)) time.Duration {
 }
 
 // waits returns for how long a parent is held back, zero for not at all, and why.
-func (p *Parent) waits(at time.Time) (time.Duration, Cause) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.entry == nil {
-		return 0, None
-	}
-	return max(0, p.entry.until.Sub(at)), p.entry.cause
+func (p *Parent) waits(at time.Time) (wait time.Duration, cause Cause) {
+	p.with(func(e *entry) { wait, cause = max(0, e.until.Sub(at)), e.cause })
+	return wait, cause
 }
 
 // HeldUntil returns until when a parent is held back, zero for not at all.
@@ -536,10 +518,9 @@ func (p *Parent) HeldUntil(at time.Time) time.Time {
 }
 
 // Known reports whether anything is known.
-func (p *Parent) Known() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.entry != nil
+func (p *Parent) Known() (known bool) {
+	p.with(func(*entry) { known = true })
+	return known
 }
 
 // The functions below are called with the lock held.
