@@ -40,7 +40,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
@@ -441,9 +441,9 @@ func (c *Control) hold(m *Memory, owner *object.Object, p plan.Plan) (plan.Plan,
 	}
 	if held, ok := c.config.Guard.Held(); ok && news {
 		message := held.Explain(c.config.KubectlName)
-		c.config.Recorder.Warning(Reference(owner), nil, eventrecorder.ReasonDeletionsHeld, loopguard.CountDeletions(len(deletions))+" held. "+message)
+		c.config.Recorder.Warning(Reference(owner), nil, events.ReasonDeletionsHeld, loopguard.CountDeletions(len(deletions))+" held. "+message)
 		if first {
-			c.config.Recorder.Warning(c.config.Controller, nil, eventrecorder.ReasonDeletionsHeld, message)
+			c.config.Recorder.Warning(c.config.Controller, nil, events.ReasonDeletionsHeld, message)
 		}
 	}
 	return p.WithoutDeletions(), true

@@ -43,7 +43,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
@@ -123,7 +123,7 @@ func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: config})
+	recorder, err := events.NewRecorder(events.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}

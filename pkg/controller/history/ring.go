@@ -29,7 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -109,7 +109,7 @@ type abridged struct {
 func (s *remembered) abridge() *abridged {
 	short := &abridged{
 		time: s.Time, waited: s.WaitMilliseconds, hook: s.HookMilliseconds, took: s.DurationMilliseconds,
-		failed: eventrecorder.Shorten(s.Error, maxShort), moreTriggers: s.MoreTriggers, moreChildren: clamp(int(s.MoreChildren) + len(s.Children)),
+		failed: events.Shorten(s.Error, maxShort), moreTriggers: s.MoreTriggers, moreChildren: clamp(int(s.MoreChildren) + len(s.Children)),
 	}
 	if len(s.Triggers) > 0 {
 		short.reason, short.object = s.Triggers[0].Reason, s.Triggers[0].Object

@@ -37,7 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	clustercache "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -96,7 +96,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for reviews of rights: %w", err)
 	}
-	recorder, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: config, QPS: options.EventsQPS, Burst: options.EventsBurst})
+	recorder, err := events.NewRecorder(events.Options{Config: config, QPS: options.EventsQPS, Burst: options.EventsBurst})
 	if err != nil {
 		return nil, err
 	}

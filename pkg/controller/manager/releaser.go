@@ -35,7 +35,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -467,11 +467,11 @@ func (p *pass) objects(ctx context.Context, list []FinalizedParent) bool {
 // notFinalized tells that an object was released while it was being finalized.
 func (p *pass) notFinalized(object *corev1.ObjectReference) {
 	d := p.latest()
-	why := eventrecorder.NoLongerFinalizes
+	why := events.NoLongerFinalizes
 	if d.Meta.DeletionTimestamp != nil {
 		why = "was deleted"
 	}
-	p.config.Recorder.WarningOfParent(object, d.Reference(), eventrecorder.ReasonFinalizeSkipped, eventrecorder.FinalizeSkipped(d.Kind+" "+d.Meta.Name, why))
+	p.config.Recorder.WarningOfParent(object, d.Reference(), events.ReasonFinalizeSkipped, events.FinalizeSkipped(d.Kind+" "+d.Meta.Name, why))
 }
 
 // waiting returns the former attempt at an object or resource, and whether the next one is not due yet.
@@ -513,7 +513,7 @@ func (r *releaser) publish(left int, failed attempt) {
 		message := fmt.Sprintf("Cannot take the finalizer %s off %s. Objects known to be left: %d. The server tries again, at least every "+
 			"5 minutes. Let it read and write the objects, or take the finalizer off by hand.", d.Finalizer, failure, left)
 		if failure != r.failure {
-			r.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonReleaseError, message)
+			r.config.Recorder.Warning(d.Reference(), events.ReasonReleaseError, message)
 		}
 		r.show(d, metav1.ConditionFalse, v1alpha1.ReasonReleaseFailed, message)
 	case left == 0:

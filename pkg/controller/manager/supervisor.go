@@ -39,7 +39,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/composite"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/decorator"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
@@ -281,7 +281,7 @@ func (s *Supervisor) failed(ctx context.Context, d reconciler.Definition, err er
 	}
 	if s.report.notRunning(d, reason, message, releasing) {
 		klog.FromContext(ctx).Error(err, "Controller does not run")
-		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonCreateError, "Cannot create new controller: "+message)
+		s.config.Recorder.Warning(d.Reference(), events.ReasonCreateError, "Cannot create new controller: "+message)
 	}
 }
 
@@ -340,7 +340,7 @@ var errEnded = errors.New("the controller ended by itself")
 // ended by itself.
 func (s *Supervisor) run(ctx context.Context, d reconciler.Definition, fingerprint []string, instance Instance) error {
 	logger, name := klog.FromContext(ctx), d.Meta.Name
-	s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarting, "Starting controller: "+name)
+	s.config.Recorder.Lifecycle(d.Reference(), events.ReasonStarting, "Starting controller: "+name)
 	s.report.starting(d, instance.Health())
 	running, stop := context.WithCancelCause(ctx)
 	var instances sync.WaitGroup
@@ -353,11 +353,11 @@ func (s *Supervisor) run(ctx context.Context, d reconciler.Definition, fingerpri
 	})
 	defer func() {
 		s.instance.Store(nil)
-		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStopping, "Stopping controller: "+name)
+		s.config.Recorder.Lifecycle(d.Reference(), events.ReasonStopping, "Stopping controller: "+name)
 		stop(reconciler.ErrReplaced)
 		instances.Wait()
 		logger.V(2).Info("Controller stopped", "generation", d.Meta.Generation)
-		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStopped, "Stopped controller: "+name)
+		s.config.Recorder.Lifecycle(d.Reference(), events.ReasonStopped, "Stopped controller: "+name)
 	}()
 
 	ticker := time.NewTicker(checkInterval)
@@ -374,7 +374,7 @@ func (s *Supervisor) run(ctx context.Context, d reconciler.Definition, fingerpri
 		case <-started:
 			started = nil
 			logger.V(2).Info("Controller runs", "generation", d.Meta.Generation)
-			s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonStarted, "Started controller: "+name)
+			s.config.Recorder.Lifecycle(d.Reference(), events.ReasonStarted, "Started controller: "+name)
 			s.instance.Store(&instance)
 			check()
 			active = time.Now()
@@ -414,9 +414,9 @@ func (s *Supervisor) reconsider(
 	}
 	switch {
 	case latest.Paused && !d.Paused:
-		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonPaused, "Paused controller: "+d.Meta.Name)
+		s.config.Recorder.Lifecycle(d.Reference(), events.ReasonPaused, "Paused controller: "+d.Meta.Name)
 	case !latest.Paused && d.Paused:
-		s.config.Recorder.Lifecycle(d.Reference(), eventrecorder.ReasonResumed, "Resumed controller: "+d.Meta.Name)
+		s.config.Recorder.Lifecycle(d.Reference(), events.ReasonResumed, "Resumed controller: "+d.Meta.Name)
 	}
 	return latest, !changed(fingerprint, s.config.Builder.Fingerprint(ctx, latest))
 }
@@ -445,7 +445,7 @@ func (s *Supervisor) check(ctx context.Context, d reconciler.Definition, instanc
 		return nil
 	})
 	if s.report.set(d, s.report.running(state{&health})...) && health.Problem != nil {
-		s.config.Recorder.Warning(d.Reference(), eventrecorder.ReasonSyncError, "Cannot watch: "+health.Problem.Error())
+		s.config.Recorder.Warning(d.Reference(), events.ReasonSyncError, "Cannot watch: "+health.Problem.Error())
 	}
 	if err := s.hold(ctx, s.latest()); err != nil && !apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).V(2).Info("Finalizer of the controller object is not written yet", "err", err)

@@ -35,7 +35,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
@@ -88,7 +88,7 @@ type Controller struct {
 	customizer   *related.Customizer
 	queue        *queue.Queue
 
-	recorder  *eventrecorder.Controller
+	recorder  *events.Controller
 	settling  loopguard.Tracker
 	unsettled unsettled
 	noticed   notices

@@ -32,7 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
@@ -264,9 +264,9 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 	if o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
 		text := "Sync error: " + message(err)
 		if out := c.wayOut(key, o, err); out != "" {
-			text = eventrecorder.Shorten(text, maxMessage) + out
+			text = events.Shorten(text, maxMessage) + out
 		}
-		c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonSyncError, text)
+		c.recorder.Warning(childcontrol.Reference(o), nil, events.ReasonSyncError, text)
 	}
 }
 
@@ -274,7 +274,7 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 func (c *Controller) recovered(key parent.Key) {
 	c.parents.change(c.parents.of(key), func(r *record) { r.obstacles = nil })
 	if o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
-		c.recorder.NormalAlways(childcontrol.Reference(o), eventrecorder.ReasonSyncRecovered, "Synced again after errors")
+		c.recorder.NormalAlways(childcontrol.Reference(o), events.ReasonSyncRecovered, "Synced again after errors")
 	}
 }
 

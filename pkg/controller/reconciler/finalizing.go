@@ -32,7 +32,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
@@ -204,7 +204,7 @@ func (c *Controller) reportFinalizing(key parent.Key) {
 	if !ok {
 		return
 	}
-	c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonFinalizeWaits, fmt.Sprintf(
+	c.recorder.Warning(childcontrol.Reference(o), nil, events.ReasonFinalizeWaits, fmt.Sprintf(
 		"The finalize hook of %s has not returned \"finalized\": true for more than a minute, and this object stays until it does. See the log "+
 			"of the hook%s", c.config.Definition.Meta.Name, c.letGo(key, o)))
 }
@@ -256,7 +256,7 @@ func (c *Controller) stuck(now time.Time) (n int, at string) {
 	})
 	if failed.Err != nil {
 		key = failed.Key
-		at = ", with the error " + eventrecorder.Shorten(message(failed.Err), maxMessage)
+		at = ", with the error " + events.Shorten(message(failed.Err), maxMessage)
 	}
 	if n == 0 {
 		return 0, ""
@@ -277,7 +277,7 @@ func (c *Controller) relatedGone(key parent.Key, o *object.Object, gone []relate
 			entries = "no entry, for their kind is not known any more,"
 		}
 	}
-	c.recorder.Warning(childcontrol.Reference(o), nil, eventrecorder.ReasonRelatedNotServed, fmt.Sprintf(
+	c.recorder.Warning(childcontrol.Reference(o), nil, events.ReasonRelatedNotServed, fmt.Sprintf(
 		"The cluster does not serve %s, which the customize hook names. The finalize hook is shown %s in \"related\" for that. If it fails without, "+
 			"install the kind again, or change the hooks%s", strings.Join(kinds, ", "), entries, c.letGo(key, o)))
 }

@@ -33,7 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
@@ -87,7 +87,7 @@ func (c *Controller) Health() State {
 	if s.AllFailing() {
 		var first queue.Failed
 		if first, s.Unserved = c.queue.LongestFailing(func(f queue.Failed) bool { return onlyUnserved(f.Err) }); first.Err != nil {
-			s.Error = fmt.Sprintf("%s: %s", first.Key, eventrecorder.Shorten(message(first.Err), maxMessage))
+			s.Error = fmt.Sprintf("%s: %s", first.Key, events.Shorten(message(first.Err), maxMessage))
 		}
 	}
 	return s
@@ -128,7 +128,7 @@ func (c *Controller) countUnsettled() int64 {
 // loaded returns a text, shortened, empty if there is none.
 func loaded(text *atomic.Pointer[string]) string {
 	if s := text.Load(); s != nil {
-		return eventrecorder.Shorten(*s, maxMessage)
+		return events.Shorten(*s, maxMessage)
 	}
 	return ""
 }
@@ -148,7 +148,7 @@ func (c *Controller) LastErrors() []v1alpha1.ParentError {
 func parentError(e queue.Failed) v1alpha1.ParentError {
 	return v1alpha1.ParentError{
 		Group: e.Key.Resource().Group, Resource: e.Key.Resource().Resource, Namespace: e.Key.Namespace, Name: e.Key.Name,
-		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: eventrecorder.Shorten(message(e.Err), maxMessage),
+		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: events.Shorten(message(e.Err), maxMessage),
 	}
 }
 
@@ -306,7 +306,7 @@ func (s *Sync) notice() {
 		s.noticeLabels()
 	}
 	if d.Kind == v1alpha1.KindComposite && len(s.Decision.Status) > 0 && !s.Source.Resource.HasStatus && c.noticed.status.CompareAndSwap(false, true) {
-		c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonStatusIgnored, statusIgnored(s.Source.Resource.GroupResource(), c.origin(s.Source)))
+		c.shared.Recorder.Warning(d.Reference(), events.ReasonStatusIgnored, statusIgnored(s.Source.Resource.GroupResource(), c.origin(s.Source)))
 	}
 }
 
@@ -318,7 +318,7 @@ func (s *Sync) noticeLeftOut(version v1alpha1.HookVersion) {
 			continue
 		}
 		if c.noticed.leftOut.CompareAndSwap(false, true) {
-			c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonRelatedLeftOut, fmt.Sprintf(
+			c.shared.Recorder.Warning(d.Reference(), events.ReasonRelatedLeftOut, fmt.Sprintf(
 				"The customize hook selects objects of %s for %s, and requests of version v1 about a parent in a namespace leave out what is not in it. "+
 					"Set version: v2 of the hooks, whose requests name objects as namespace/name", g.Key, s.Parent))
 		}
@@ -329,7 +329,7 @@ func (s *Sync) noticeLeftOut(version v1alpha1.HookVersion) {
 func (s *Sync) noticeLabels() {
 	c, d := s.controller, s.controller.config.Definition
 	if names := s.sets(); len(names) > 0 && c.noticed.labels.CompareAndSwap(false, true) {
-		c.shared.Recorder.Warning(d.Reference(), eventrecorder.ReasonLabelsStay, fmt.Sprintf(
+		c.shared.Recorder.Warning(d.Reference(), events.ReasonLabelsStay, fmt.Sprintf(
 			"The hook sets %s of %s, and there is no finalize hook to take such labels and annotations off: they stay when an object is not "+
 				"selected any more, and when the controller is deleted. Declare spec.hooks.finalize, which returns null for them, unless "+
 				"they may stay", strings.Join(names, ", "), s.Parent))
@@ -360,7 +360,7 @@ func (c *Controller) noticeLost(source *Source, sent map[string]any, written *ob
 		return source.ReportsGeneration && path == "status."+observedGeneration // No hook returns it.
 	})
 	if lost = c.noticed.lost.news(lost); len(lost) > 0 {
-		c.shared.Recorder.Warning(c.config.Definition.Reference(), eventrecorder.ReasonStatusIncomplete,
+		c.shared.Recorder.Warning(c.config.Definition.Reference(), events.ReasonStatusIncomplete,
 			statusIncomplete(lost, written, source.Resource.GroupResource(), c.origin(source)))
 	}
 }
@@ -368,7 +368,7 @@ func (c *Controller) noticeLost(source *Source, sent map[string]any, written *ob
 // noticeUnknown says which fields of a status are those of another kind, so that nothing of it is written.
 func (c *Controller) noticeUnknown(source *Source, unknown []string, o *object.Object) {
 	if unknown = c.noticed.lost.news(unknown); len(unknown) > 0 {
-		c.shared.Recorder.Warning(c.config.Definition.Reference(), eventrecorder.ReasonStatusIncomplete,
+		c.shared.Recorder.Warning(c.config.Definition.Reference(), events.ReasonStatusIncomplete,
 			statusRefused(unknown, o, source.Resource.GroupResource()))
 	}
 }

@@ -37,7 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -136,7 +136,7 @@ func (c *Controller) Rollback(ctx context.Context, p v1alpha1.ParentReference, o
 	}
 	done.ResourceVersion = written.ResourceVersion()
 	klog.FromContext(ctx).Info("Rolled a parent back", "parent", s.Key, "revision", former.Name, "from", former.Latest, "user", o.User)
-	c.recorder.NormalAlways(childcontrol.Reference(written), eventrecorder.ReasonRolledBack,
+	c.recorder.NormalAlways(childcontrol.Reference(written), events.ReasonRolledBack,
 		fmt.Sprintf("%s had it rolled back from %s to %s", o.User, former.Latest, former.Name))
 	return done, nil
 }
@@ -260,7 +260,7 @@ func (c *Controller) recorded(s *Sync, err error) {
 	if s.wroteParent && s.Parent != nil && s.managers.Known() {
 		s.recording.ChangedBackBy(c.whoElse(s, difference(s.opened, s.Parent).Path)...)
 	}
-	s.recording.End(eventrecorder.Shorten(failed, maxMessage))
+	s.recording.End(events.Shorten(failed, maxMessage))
 }
 
 func referenceOf(key parent.Key) v1alpha1.ParentReference {
@@ -290,7 +290,7 @@ func (c *Controller) State(p v1alpha1.ParentReference, only v1alpha1.ParentState
 		state.NextSyncTime = new(metav1.NewTime(look.Next))
 	}
 	if look.Err != nil && !look.Waits {
-		state.LastError = eventrecorder.Shorten(message(look.Err), maxMessage)
+		state.LastError = events.Shorten(message(look.Err), maxMessage)
 	}
 	state.State, state.Message = c.stateIs(key, progress.synced, look.Err, look.Waits)
 	if state.State == "" {
@@ -332,7 +332,7 @@ func (c *Controller) stateIs(key parent.Key, synced bool, err error, waits bool)
 		return v1alpha1.ParentHeld, "it does not settle, and is held back until " + until.UTC().Format(time.RFC3339) + "; see its events"
 	}
 	if err != nil && waits {
-		return v1alpha1.ParentWaiting, eventrecorder.Shorten(message(err), maxMessage)
+		return v1alpha1.ParentWaiting, events.Shorten(message(err), maxMessage)
 	}
 	if synced && c.expectations.Expects(key) {
 		return v1alpha1.ParentWaiting, "waiting for the informers to show what the last sync wrote"

@@ -40,7 +40,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -119,7 +119,7 @@ func newSceneWith(t testing.TB, config *rest.Config) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: config})
+	recorder, err := events.NewRecorder(events.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -80,9 +80,9 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 	if cause == loopguard.None {
 		return 0
 	}
-	text, reason, last := s.differs(cause), eventrecorder.ReasonResponseDiffers, &c.unsettled.differs
+	text, reason, last := s.differs(cause), events.ReasonResponseDiffers, &c.unsettled.differs
 	if cause == loopguard.ChangedBack {
-		text, reason, last = c.changedBack(s), eventrecorder.ReasonParentFlapping, &c.unsettled.changedBack
+		text, reason, last = c.changedBack(s), events.ReasonParentFlapping, &c.unsettled.changedBack
 	}
 	c.recorder.Warning(childcontrol.Reference(s.Parent), nil, reason, text)
 	named := s.Parent.String() + ": " + text
@@ -128,7 +128,7 @@ func (c *Controller) strippedBy(key parent.Key, e cache.Event) {
 	text := fmt.Sprintf("metadata.finalizers keeps changing back after every write. %s %q off, so that it is put on again after 5 seconds only, and the hook "+
 		"is not asked if the object is deleted meanwhile. Have that client keep finalizers of others: it should patch, or update what it has read",
 		who, c.finalizer.Name)
-	c.recorder.Warning(childcontrol.Reference(e.New), nil, eventrecorder.ReasonParentFlapping, text)
+	c.recorder.Warning(childcontrol.Reference(e.New), nil, events.ReasonParentFlapping, text)
 	named := e.New.String() + ": " + text
 	c.unsettled.changedBack.Store(&named)
 }

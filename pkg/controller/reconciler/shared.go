@@ -45,7 +45,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -72,7 +72,7 @@ type Shared struct {
 	// Expectations makes the expectations of each controller.
 	Expectations *expectations.Registry
 	// Recorder records events.
-	Recorder *eventrecorder.Recorder
+	Recorder *events.Recorder
 	// Handlers tells which controllers handle an object. Nil: it is not known.
 	Handlers *Handlers
 	// History remembers the syncs of all controllers. Nil: they are not recorded.

@@ -35,7 +35,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -312,8 +312,8 @@ func ensureFinalizer(ctx context.Context, s *Sync) error {
 	if changed {
 		if s.Parent.Deleting() && !c.finalizer.Enabled {
 			d := c.config.Definition
-			c.recorder.Warning(childcontrol.Reference(s.Parent), nil, eventrecorder.ReasonFinalizeSkipped,
-				eventrecorder.FinalizeSkipped(d.Kind+" "+d.Meta.Name, eventrecorder.NoLongerFinalizes))
+			c.recorder.Warning(childcontrol.Reference(s.Parent), nil, events.ReasonFinalizeSkipped,
+				events.FinalizeSkipped(d.Kind+" "+d.Meta.Name, events.NoLongerFinalizes))
 		}
 		s.Wrote(s.stored, written)
 		if !c.relevant(s.Source, written) {

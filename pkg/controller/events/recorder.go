@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package eventrecorder records Kubernetes Events on parents and on controller objects.
+// Package events records Kubernetes Events on parents and on controller objects.
 //
 // Every kind of message about an object, which is its type, its reason and its text without numbers, has a limit of its own:
 // an error that is repeated for hours does not keep another one from being seen (docs/reference/contract.md#s18.4). Endless
@@ -23,7 +23,7 @@ limitations under the License.
 // thousands a request each (docs/design). Events that are not recorded are counted by reason.
 //
 // Equal events are one with a count, and many of one reason are combined, by client-go's correlator.
-package eventrecorder
+package events
 
 import (
 	"cmp"

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package eventrecorder_test
+package events_test
 
 import (
 	"context"
@@ -37,7 +37,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/eventrecorder"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 )
 
 // subject returns a reference to an object of that name.
@@ -66,9 +66,9 @@ func serve(t *testing.T, write func(*corev1.Event)) *rest.Config {
 }
 
 // run runs a recorder against an API server until the test ends.
-func run(t *testing.T, write func(*corev1.Event)) *eventrecorder.Recorder {
+func run(t *testing.T, write func(*corev1.Event)) *events.Recorder {
 	t.Helper()
-	r, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: serve(t, write)})
+	r, err := events.NewRecorder(events.Options{Config: serve(t, write)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,11 +135,11 @@ func TestLongMessagesAreCutBetweenCharacters(t *testing.T) {
 }
 
 func TestEventsOfAControllerNameItAndTheChild(t *testing.T) {
-	for name, record := range map[string]func(c *eventrecorder.Controller, parent, child *corev1.ObjectReference){
-		"Warning": func(c *eventrecorder.Controller, parent, child *corev1.ObjectReference) {
+	for name, record := range map[string]func(c *events.Controller, parent, child *corev1.ObjectReference){
+		"Warning": func(c *events.Controller, parent, child *corev1.ObjectReference) {
 			c.Warning(parent, child, "Reason", "text")
 		},
-		"Normal": func(c *eventrecorder.Controller, parent, child *corev1.ObjectReference) {
+		"Normal": func(c *events.Controller, parent, child *corev1.ObjectReference) {
 			c.Normal(parent, child, "Reason", "text")
 		},
 	} {
@@ -153,7 +153,7 @@ func TestEventsOfAControllerNameItAndTheChild(t *testing.T) {
 			eventually(t, func() { record(r.Of("metacontroller.io/compositecontroller-c", nil), subject("a"), subject("child")) },
 				func() bool { return got.Load() != nil })
 			e := got.Load()
-			if e.Type != name || e.ReportingController != "metacontroller.io/compositecontroller-c" || e.Source.Component != eventrecorder.Component {
+			if e.Type != name || e.ReportingController != "metacontroller.io/compositecontroller-c" || e.Source.Component != events.Component {
 				t.Errorf("the event is of type %s, from %s, component %s", e.Type, e.ReportingController, e.Source.Component)
 			}
 			if e.InvolvedObject.Name != "a" || e.Related == nil || e.Related.Name != "child" {
@@ -164,11 +164,11 @@ func TestEventsOfAControllerNameItAndTheChild(t *testing.T) {
 }
 
 // written returns reason and message of what is written when what record records is all there is.
-func written(t *testing.T, record func(*eventrecorder.Recorder)) []string {
+func written(t *testing.T, record func(*events.Recorder)) []string {
 	t.Helper()
 	var mu sync.Mutex
 	var messages []string
-	r, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: serve(t, func(e *corev1.Event) {
+	r, err := events.NewRecorder(events.Options{Config: serve(t, func(e *corev1.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		messages = append(messages, e.Reason+": "+e.Message)
@@ -208,7 +208,7 @@ func TestAnOldMessageDoesNotUseUpTheLimitOfANewOne(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := written(t, func(r *eventrecorder.Recorder) {
+			got := written(t, func(r *events.Recorder) {
 				for n := range 30 {
 					r.Warning(subject("a"), "SyncError", tc.old(n))
 				}
@@ -230,7 +230,7 @@ func TestOneKindOfMessageIsLimited(t *testing.T) {
 		"Percent": func(n int) string { return fmt.Sprintf("%d%% done", n) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := written(t, func(r *eventrecorder.Recorder) {
+			got := written(t, func(r *events.Recorder) {
 				for n := range 60 {
 					r.Warning(subject("a"), "SyncError", message(n))
 				}
@@ -244,7 +244,7 @@ func TestOneKindOfMessageIsLimited(t *testing.T) {
 
 func TestEndlessNewMessagesAreLimited(t *testing.T) {
 	word := func(n int) string { return strings.Repeat(string(rune('g'+n%20)), 1+n/20) }
-	got := written(t, func(r *eventrecorder.Recorder) {
+	got := written(t, func(r *events.Recorder) {
 		for n := range 500 {
 			r.Warning(subject("a"), "SyncError", word(n))
 		}
@@ -259,7 +259,7 @@ func TestEndlessNewMessagesAreLimited(t *testing.T) {
 }
 
 func TestNormalEventsTakeNoPlaceOfWarnings(t *testing.T) {
-	got := written(t, func(r *eventrecorder.Recorder) {
+	got := written(t, func(r *events.Recorder) {
 		for n := range 60 {
 			r.Lifecycle(subject("a"), "ChildCreated", "Created "+strings.Repeat("x", n+1))
 		}
@@ -274,14 +274,14 @@ func TestNormalEventsTakeNoPlaceOfWarnings(t *testing.T) {
 func TestWhatAnswersAWarningNeedsNoBudget(t *testing.T) {
 	var written atomic.Int32
 	r := run(t, func(e *corev1.Event) {
-		if e.Reason == eventrecorder.ReasonSyncRecovered && e.ReportingController == "c" {
+		if e.Reason == events.ReasonSyncRecovered && e.ReportingController == "c" {
 			written.Add(1)
 		}
 	})
 	for n := range 500 {
 		r.Of("noisy", nil).Normal(&corev1.ObjectReference{Name: fmt.Sprint("noisy-", n), Namespace: "ns"}, nil, "ChildCreated", "Created something")
 	}
-	r.Of("c", nil).NormalAlways(&corev1.ObjectReference{Name: "quiet", Namespace: "ns"}, eventrecorder.ReasonSyncRecovered, "Synced again after errors")
+	r.Of("c", nil).NormalAlways(&corev1.ObjectReference{Name: "quiet", Namespace: "ns"}, events.ReasonSyncRecovered, "Synced again after errors")
 	eventually(t, func() {}, func() bool { return written.Load() == 1 })
 }
 
@@ -291,26 +291,26 @@ func TestWhatCannotBeRecordedOnAParentIsRecordedOnItsController(t *testing.T) {
 	const terminating = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"it is being terminated","reason":"Forbidden","code":403,
 		"details":{"causes":[{"reason":"NamespaceTerminating"}]}}`
 	const forbidden = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no right","reason":"Forbidden","code":403}`
-	warning := func(r *eventrecorder.Recorder, p *corev1.ObjectReference) {
+	warning := func(r *events.Recorder, p *corev1.ObjectReference) {
 		r.Of("c", controller).Warning(p, subject("child"), "SyncError", "broken")
 	}
 	for name, tc := range map[string]struct {
 		reason  string
 		refusal string
-		record  func(r *eventrecorder.Recorder, p *corev1.ObjectReference)
+		record  func(r *events.Recorder, p *corev1.ObjectReference)
 		want    string
 	}{
 		"Warning": {"Nothing is silent.", terminating, warning, "default CompositeController c: SyncError: ConfigMap gone/p: broken"},
 		"WithoutARunningController": {
 			"A controller that is being deleted has no recorder of its own.", terminating,
-			func(r *eventrecorder.Recorder, p *corev1.ObjectReference) {
+			func(r *events.Recorder, p *corev1.ObjectReference) {
 				r.WarningOfParent(p, controller, "FinalizeSkipped", "left")
 			},
 			"default CompositeController c: FinalizeSkipped: ConfigMap gone/p: left",
 		},
 		"Normal": {
 			"What happened to an object that goes is of no interest.", terminating,
-			func(r *eventrecorder.Recorder, p *corev1.ObjectReference) {
+			func(r *events.Recorder, p *corev1.ObjectReference) {
 				r.Of("c", controller).Normal(p, nil, "ChildDeleted", "Deleted")
 			}, "",
 		},
@@ -343,7 +343,7 @@ func TestWhatCannotBeRecordedOnAParentIsRecordedOnItsController(t *testing.T) {
 			t.Cleanup(server.Close)
 			transport := &http.Transport{}
 			t.Cleanup(transport.CloseIdleConnections)
-			r, err := eventrecorder.NewRecorder(eventrecorder.Options{Config: &rest.Config{Host: server.URL, Transport: transport}})
+			r, err := events.NewRecorder(events.Options{Config: &rest.Config{Host: server.URL, Transport: transport}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -372,7 +372,7 @@ func TestTheEndIsNoError(t *testing.T) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	started, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	r, err := eventrecorder.NewRecorder(eventrecorder.Options{Grace: time.Millisecond, Config: serve(t, func(*corev1.Event) {
+	r, err := events.NewRecorder(events.Options{Grace: time.Millisecond, Config: serve(t, func(*corev1.Event) {
 		once.Do(func() { close(started) })
 		<-release
 	})})
@@ -413,7 +413,7 @@ func TestShortenCutsNoCharacterInTwo(t *testing.T) {
 		"nothing fits but ellipsis": {"€uro", 1, "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := eventrecorder.Shorten(c.text, c.limit); got != c.want {
+			if got := events.Shorten(c.text, c.limit); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
