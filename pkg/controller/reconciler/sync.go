@@ -440,16 +440,16 @@ func (s *Sync) finalizing() bool {
 // the sync.
 func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*hookclient.Response, error) {
 	c, finalizing := s.controller, s.finalizing()
-	hooks := c.hooks
+	set := c.hooks
 	if s.preview != nil {
-		hooks = s.preview.hooks
+		set = s.preview.hooks
 	}
 	var called *hookclient.Hook
 	switch {
 	case finalizing:
-		called = hooks.Finalize
-	case hooks.Sync != nil:
-		called = hooks.Sync
+		called = set.Finalize
+	case set.Sync != nil:
+		called = set.Sync
 	default:
 		return nil, fmt.Errorf("sync hook not defined for %s: %w", s.Parent, errNoHook)
 	}
@@ -466,7 +466,7 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*h
 	if s.preview == nil {
 		s.noticeLeftOut(called.Version)
 		if finalizing {
-			hooks.Finalizes(s.Root)
+			set.Finalizes(s.Root)
 		}
 		began := time.Now()
 		response, err = called.Call(ctx, s.Root, encode(request), decode)

@@ -97,12 +97,12 @@ func newSceneWith(t *testing.T, config related.Config, rules ...hook.RelatedReso
 	}))
 	url := server.URL("/customize")
 	v2 := v1alpha1.HookVersionV2
-	hooks, err := hookclient.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, nil, nil,
+	declared, err := hookclient.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, nil, nil,
 		&v1alpha1.Hook{Version: &v2, Webhook: &v1alpha1.Webhook{URL: &url}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(hooks.Close)
+	t.Cleanup(declared.Close)
 	if s.cluster, err = cluster.New(cluster.Options{Config: &rest.Config{Host: api.URL, Transport: api.Client().Transport}}); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func newSceneWith(t *testing.T, config related.Config, rules ...hook.RelatedReso
 	t.Cleanup(s.expectations.Close)
 	set := expectations.NewInformers(s.expectations)
 	t.Cleanup(set.Close)
-	config.Hook, config.Cluster, config.Informers = hooks.Customize, s.cluster, set
+	config.Hook, config.Cluster, config.Informers = declared.Customize, s.cluster, set
 	config.Enqueue = func(key parent.Key, _ cache.Event, why history.Trigger) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
