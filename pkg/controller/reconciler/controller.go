@@ -38,7 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
@@ -78,7 +78,7 @@ type Controller struct {
 	byKind     map[schema.GroupKind]*Source
 	rules      children.Rules
 	finalizer  parent.Finalizer
-	hooks      *hookclient.Set
+	hooks      *hooks.Set
 
 	parents      parents
 	informers    *expectations.Informers
@@ -139,7 +139,7 @@ func New(c Config) (*Controller, error) {
 	if err := r.encode(d); err != nil {
 		return nil, err
 	}
-	set, err := hookclient.New(r.shared.HookConfig(d.Kind, d.Meta.Name, d.EndpointConfigs, r.workers()), d.Sync, d.Finalize, d.Customize)
+	set, err := hooks.New(r.shared.HookConfig(d.Kind, d.Meta.Name, d.EndpointConfigs, r.workers()), d.Sync, d.Finalize, d.Customize)
 	if err != nil {
 		return nil, &InvalidError{Reason: err.Error()}
 	}
@@ -176,7 +176,7 @@ func (c *Controller) assemble() {
 	}
 	c.tracer = tracing.New(c.shared.Options.TracerProvider)
 	c.queue = queue.New(queue.Config{
-		Workers: hookclient.Syncs(c.workers()),
+		Workers: hooks.Syncs(c.workers()),
 		Sync: func(ctx context.Context, key parent.Key, why history.Begun) (queue.Result, error) {
 			return c.traced(ctx, key, why, turn{})
 		},

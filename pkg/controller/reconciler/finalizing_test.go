@@ -30,7 +30,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
@@ -105,7 +105,7 @@ func TestAParentWhoseChildrenGoOneByOneIsNotLate(t *testing.T) {
 func TestAParentBecomesLateDuringAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Controller{
-			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, began: make(chan struct{}, 1),
+			hooks: &hooks.Set{Finalize: &hooks.Hook{}}, began: make(chan struct{}, 1),
 			activity: make(chan struct{}, 1), shared: &Shared{},
 		}
 		c.paused.Store(true)
@@ -137,7 +137,7 @@ func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
 		}
 		resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 		c := &Controller{
-			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, began: make(chan struct{}, 1),
+			hooks: &hooks.Set{Finalize: &hooks.Hook{}}, began: make(chan struct{}, 1),
 			byResource: map[schema.GroupResource]*Source{resource.GroupResource(): {informer: host.Cache.Acquire(cache.Query{Resource: resource})}},
 			shared:     &Shared{},
 		}
@@ -162,7 +162,7 @@ func TestALateParentIsReportedWhileOthersBegin(t *testing.T) {
 func TestAHookThatIsNotCalledIsNotBlamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Controller{
-			hooks: &hookclient.Set{Finalize: &hookclient.Hook{}}, began: make(chan struct{}, 1),
+			hooks: &hooks.Set{Finalize: &hooks.Hook{}}, began: make(chan struct{}, 1),
 			shared: &Shared{Access: access.New(access.Config{Account: rights.Account{Namespace: "team", Name: "alice"}})},
 		}
 		ctx, stop := context.WithCancel(t.Context())

@@ -31,7 +31,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -44,7 +44,7 @@ import (
 // something comes here. One goroutine uses it.
 type previewing struct {
 	// hooks are quiet, and given are responses that are taken in place of their calls.
-	hooks *hookclient.Set
+	hooks *hooks.Set
 	given map[asked][]byte
 	// related, unless it is nil, is asked before objects are looked for that a given response selects.
 	related func(ctx context.Context, selected []inspection.Place) error
@@ -188,7 +188,7 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 // confined returns the only namespace of which hooks are shown related objects, empty if it is not the only one: in version v1 a parent sees
 // its own (docs/reference/contract.md#s9).
 func (p *previewing) confined(parent *object.Object) string {
-	for _, h := range []*hookclient.Hook{p.hooks.Sync, p.hooks.Finalize} {
+	for _, h := range []*hooks.Hook{p.hooks.Sync, p.hooks.Finalize} {
 		if h != nil && h.Version == v1alpha1.HookVersionV2 {
 			return ""
 		}
@@ -197,7 +197,7 @@ func (p *previewing) confined(parent *object.Object) string {
 }
 
 // call is what Call does in a preview.
-func (p *previewing) call(ctx context.Context, s *Sync, called *hookclient.Hook, x exchange) (*hookclient.Response, error) {
+func (p *previewing) call(ctx context.Context, s *Sync, called *hooks.Hook, x exchange) (*hooks.Response, error) {
 	for _, o := range s.Observed {
 		if rule, ok := s.controller.rules.For(o.GroupVersionKind().GroupKind()); ok {
 			p.notes.Show(rule.Resource.GroupResource(), o)
@@ -225,7 +225,7 @@ func (p *previewing) call(ctx context.Context, s *Sync, called *hookclient.Hook,
 
 // response returns what people may see of the response to a request, nil if it is not wanted.
 func (p *previewing) response(
-	ctx context.Context, called *hookclient.Hook, body []byte, read func([]byte, wire.ResponseOptions) ([]byte, error),
+	ctx context.Context, called *hooks.Hook, body []byte, read func([]byte, wire.ResponseOptions) ([]byte, error),
 ) ([]byte, error) {
 	if p.permit == nil {
 		return nil, nil

@@ -37,7 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
@@ -79,7 +79,7 @@ type Sync struct {
 	// stored is the parent as the API server has it.
 	stored    *object.Object
 	seen      map[children.Key]struct{}
-	responses []*hookclient.Response
+	responses []*hooks.Response
 	// gathered is the input of the plan, as far as a rollout needed it.
 	gathered plan.Input
 	// fingerprint stands for the children of the response; zero for those of a rollout.
@@ -438,13 +438,13 @@ func (s *Sync) finalizing() bool {
 
 // Call calls the hook about the parent, shown as it is or, with the name of a revision, as it was in that. The response is released with
 // the sync.
-func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*hookclient.Response, error) {
+func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*hooks.Response, error) {
 	c, finalizing := s.controller, s.finalizing()
 	set := c.hooks
 	if s.preview != nil {
 		set = s.preview.hooks
 	}
-	var called *hookclient.Hook
+	var called *hooks.Hook
 	switch {
 	case finalizing:
 		called = set.Finalize
@@ -461,7 +461,7 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*h
 	if c.config.Definition.Kind == v1alpha1.KindDecorator {
 		encode, decode = wire.Decorator, wire.DecodeDecorator
 	}
-	var response *hookclient.Response
+	var response *hooks.Response
 	var err error
 	if s.preview == nil {
 		s.noticeLeftOut(called.Version)
@@ -531,7 +531,7 @@ func (s *Sync) Decide(ctx context.Context) error {
 
 // Validate decodes and validates the children of a response. Those of kinds that are declared and not served are not among the desired
 // ones.
-func (s *Sync) Validate(response *hookclient.Response) ([]children.Desired, []children.Key, error) {
+func (s *Sync) Validate(response *hooks.Response) ([]children.Desired, []children.Key, error) {
 	list, err := response.Children()
 	if err != nil {
 		return nil, nil, InContext(fmt.Sprintf("sync hook failed for %s", s.Parent), err)

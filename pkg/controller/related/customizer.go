@@ -40,7 +40,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -55,7 +55,7 @@ var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespace
 // Config is what a Customizer needs. All fields are required, except Hook, Access, Triggers and Gone.
 type Config struct {
 	// Hook is the customize hook. Nil: there are no related objects.
-	Hook *hookclient.Hook
+	Hook *hooks.Hook
 	// Cluster has the related objects.
 	Cluster *cluster.Cluster
 	// Informers takes the informers of related objects.
@@ -274,7 +274,7 @@ func groups(rules Rules) []schema.GroupResource {
 }
 
 // compile reads the rules of a response of hook.
-func (z *Customizer) compile(ctx context.Context, called *hookclient.Hook, a Asked, response *wire.CustomizeResponse) (Rules, error) {
+func (z *Customizer) compile(ctx context.Context, called *hooks.Hook, a Asked, response *wire.CustomizeResponse) (Rules, error) {
 	resolve := z.resolve
 	if a.Finalizing {
 		resolve = z.resolveOrGone
@@ -427,7 +427,7 @@ func (z *Customizer) end(former uses) {
 // Asking is how Look gets the response of the customize hook.
 type Asking struct {
 	// Hook is a quiet one, by which the rules are read.
-	Hook *hookclient.Hook
+	Hook *hooks.Hook
 	// Ask calls the hook, or gives a response in place of it.
 	Ask func(ctx context.Context) (*wire.CustomizeResponse, error)
 	// Given says that Ask counts even where a response is remembered.

@@ -40,7 +40,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
@@ -97,7 +97,7 @@ func newSceneWith(t *testing.T, config related.Config, rules ...hook.RelatedReso
 	}))
 	url := server.URL("/customize")
 	v2 := v1alpha1.HookVersionV2
-	declared, err := hookclient.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, nil, nil,
+	declared, err := hooks.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, nil, nil,
 		&v1alpha1.Hook{Version: &v2, Webhook: &v1alpha1.Webhook{URL: &url}})
 	if err != nil {
 		t.Fatal(err)

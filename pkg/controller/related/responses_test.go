@@ -28,7 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -73,7 +73,7 @@ type memory struct {
 
 func newMemory() memory {
 	parents := map[parent.Key]*Parent{}
-	return memory{New(Config{Hook: &hookclient.Hook{}, Parents: maps.All(parents)}), parents}
+	return memory{New(Config{Hook: &hooks.Hook{}, Parents: maps.All(parents)}), parents}
 }
 
 func named(name string) parent.Key { return parent.NewKey(schema.GroupResource{}, "", name) }

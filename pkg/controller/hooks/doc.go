@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package hookclient calls the hooks of one controller: it joins the protocol (package wire) with the calls (package webhook).
+// Package hooks calls the hooks of one controller: it joins the protocol (package wire) with the calls (package webhook).
 //
 // An error of a hook names the hook and its version, as users see it in events (docs/reference/contract.md#s18.3).
-package hookclient
+package hooks

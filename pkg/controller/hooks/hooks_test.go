@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package hookclient_test
+package hooks_test
 
 import (
 	"context"
@@ -32,7 +32,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hookclient"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/fairqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
@@ -68,7 +68,7 @@ func TestDeclarations(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set, err := hookclient.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, tc.sync, at("http://hook.example.com/finalize"), nil)
+			set, err := hooks.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, tc.sync, at("http://hook.example.com/finalize"), nil)
 			if tc.want != "" {
 				if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 					t.Errorf("got %v, want %q…: %s", err, tc.want, tc.reason)
@@ -91,13 +91,13 @@ func TestVersionDefaultsToV1(t *testing.T) {
 	empty.Version = new(v1alpha1.HookVersion)
 	second := at("http://hook.example.com/customize")
 	second.Version = new(v1alpha1.HookVersionV2)
-	set, err := hookclient.New(webhook.Config{}, at("http://hook.example.com/sync"), empty, second)
+	set, err := hooks.New(webhook.Config{}, at("http://hook.example.com/sync"), empty, second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer set.Close()
 	for _, tc := range []struct {
-		hook *hookclient.Hook
+		hook *hooks.Hook
 		want v1alpha1.HookVersion
 	}{{set.Sync, v1alpha1.HookVersionV1}, {set.Finalize, v1alpha1.HookVersionV1}, {set.Customize, v1alpha1.HookVersionV2}} {
 		if tc.hook.Version != tc.want {
@@ -111,7 +111,7 @@ func TestReadsNamesTheSourcesOfAllHooks(t *testing.T) {
 	customize.Webhook.Authorization = &v1alpha1.WebhookAuthorization{
 		SecretRef: v1alpha1.SecretKeyReference{Namespace: "ns", Name: "token", Key: "k"},
 	}
-	set, err := hookclient.New(webhook.Config{EndpointConfigs: []v1alpha1.EndpointConfig{{
+	set, err := hooks.New(webhook.Config{EndpointConfigs: []v1alpha1.EndpointConfig{{
 		Host: "a.example.com", WebhookSecurity: v1alpha1.WebhookSecurity{
 			CABundle: &v1alpha1.CABundle{ConfigMapRef: &v1alpha1.CABundleReference{Namespace: "ns", Name: "authority"}},
 		},
@@ -137,7 +137,7 @@ func TestErrorsNameHookAndVersion(t *testing.T) {
 	server.Handle("/sync", hooktest.HTML())
 	server.Handle("/finalize", hooktest.RetryLater(http.StatusTooManyRequests, "7"))
 	server.Handle("/customize", hooktest.Status(http.StatusTeapot, "tea"))
-	set, err := hookclient.New(webhook.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), at(server.URL("/customize")))
+	set, err := hooks.New(webhook.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), at(server.URL("/customize")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestARejectedResponseLeavesNoTag(t *testing.T) {
 			}))
 			declared := at(server.URL("/sync"))
 			declared.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: new(true)}
-			set, err := hookclient.New(webhook.Config{}, declared, nil, nil)
+			set, err := hooks.New(webhook.Config{}, declared, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,16 +205,16 @@ func TestBothKindsOfControllersGetTheSameResponse(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Body("", `{"status":{"a":1},"children":[{"kind":"Pod"}],"finalized":true}`))
 	server.Handle("/finalize", hooktest.Body("", `{"status":{"a":1},"attachments":[{"kind":"Pod"}],"finalized":true,"delete":true}`))
-	set, err := hookclient.New(webhook.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
+	set, err := hooks.New(webhook.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	for name, call := range map[string]func() (*hookclient.Response, error){
-		"composite": func() (*hookclient.Response, error) {
+	for name, call := range map[string]func() (*hooks.Response, error){
+		"composite": func() (*hooks.Response, error) {
 			return set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite)
 		},
-		"decorator": func() (*hookclient.Response, error) {
+		"decorator": func() (*hooks.Response, error) {
 			return set.Finalize.Call(t.Context(), parent, []byte("{}"), wire.DecodeDecorator)
 		},
 	} {
@@ -240,7 +240,7 @@ func TestResponsesThatAreNotHandedOutHoldNoRoom(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Sequence(hooktest.Body("", "["+space+"]"), hooktest.Body("", "{"+space+"}")))
 	server.Handle("/customize", hooktest.Body("", "{"+space+"}"))
-	set, err := hookclient.New(webhook.Config{ResponseBudget: fairqueue.Bytes(150 << 10)},
+	set, err := hooks.New(webhook.Config{ResponseBudget: fairqueue.Bytes(150 << 10)},
 		at(server.URL("/sync")), nil, at(server.URL("/customize")))
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +263,7 @@ func TestAShownResponseHasNoCredentials(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Sequence(
 		hooktest.Body("", `{"status":{"sent":"s3cr3t-of-the-hook","more":1}}`), hooktest.Body("", `{"status":"s3cr3t-of-the-hook"}`)))
-	set, err := hookclient.New(webhook.Config{}, at(strings.Replace(server.URL("/sync"), "http://", "http://me:s3cr3t-of-the-hook@", 1)), nil, nil)
+	set, err := hooks.New(webhook.Config{}, at(strings.Replace(server.URL("/sync"), "http://", "http://me:s3cr3t-of-the-hook@", 1)), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,13 +294,13 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", held)
 	server.Handle("/finalize", held)
-	set, err := hookclient.New(webhook.Config{Workers: 2}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
+	set, err := hooks.New(webhook.Config{Workers: 2}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer set.Close()
 	var calling sync.WaitGroup
-	call := func(h *hookclient.Hook) {
+	call := func(h *hooks.Hook) {
 		calling.Go(func() {
 			if _, err := h.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite); err != nil {
 				t.Error(err)
@@ -326,7 +326,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 
 func TestMoreParentsAreSyncedThanHooksAreCalled(t *testing.T) {
 	for workers, want := range map[int]int{1: 1, 2: 3, 20: 39} {
-		if got := hookclient.Syncs(workers); got != want {
+		if got := hooks.Syncs(workers); got != want {
 			t.Errorf("%d workers: %d parents are synced at the same time, want %d", workers, got, want)
 		}
 	}
@@ -336,7 +336,7 @@ func TestASyncHookIsNotBlamedForAParentThatIsFinalized(t *testing.T) {
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 	defer failing.Close()
 	synced := at(failing.URL)
-	set, err := hookclient.New(webhook.Config{}, synced, at("http://hook.example.com/finalize"), nil)
+	set, err := hooks.New(webhook.Config{}, synced, at("http://hook.example.com/finalize"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,14 +358,14 @@ type panicking struct{}
 func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("a hole in the transport") }
 
 func TestASpanOfACallThatPanicsHasAnError(t *testing.T) {
-	set, err := hookclient.New(webhook.Config{Transport: panicking{}}, at("http://hook.example.com/sync"), nil, nil)
+	set, err := hooks.New(webhook.Config{Transport: panicking{}}, at("http://hook.example.com/sync"), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer set.Close()
 	ended := tracetest.NewSpanRecorder()
 	tracer := tracing.New(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(ended)))
-	for name, h := range map[string]*hookclient.Hook{"a call": set.Sync, "one of which nothing is remembered": set.Quiet().Sync} {
+	for name, h := range map[string]*hooks.Hook{"a call": set.Sync, "one of which nothing is remembered": set.Quiet().Sync} {
 		t.Run(name, func(t *testing.T) {
 			ended.Reset()
 			ctx, span := tracer.Sync(t.Context(), tracing.Sync{})
