@@ -18,7 +18,7 @@ limitations under the License.
 // workqueue, each call of a hook and each write of a child. The hook is told of the trace by the header traceparent (W3C Trace Context).
 //
 // Package reconciler starts the span of a sync with a [Tracer], which is made of the TracerProvider that the program passes in; without one
-// there is no span. Whoever is called with the context of a sync, such as hookclient and apply, makes its spans with [Hook] and [Write],
+// there is no span. Whoever is called with the context of a sync, such as hooks and apply, makes its spans with [Hook] and [Write],
 // which do nothing where there is no span or it is not recorded. Requests to API servers get spans by their transport, not here.
 //
 // Spans name objects, hooks and kinds of errors. They never hold bodies, credentials, or texts of errors, which may quote either.
