@@ -170,17 +170,14 @@ func (a *Access) Run(ctx context.Context, related func() sets.Set[schema.GroupRe
 
 // sleep waits until the next review is due. One that is asked for comes earlier.
 func (a *Access) sleep(ctx context.Context, delay time.Duration) {
-	soon, due := time.NewTimer(min(retry, delay)), time.NewTimer(delay)
-	defer soon.Stop()
-	defer due.Stop()
+	soon := min(retry, delay)
 	select {
 	case <-ctx.Done():
-		return
-	case <-soon.C:
+	case <-time.After(soon):
 	}
 	select {
 	case <-ctx.Done():
-	case <-due.C:
+	case <-time.After(delay - soon):
 	case <-a.wake:
 	}
 }
