@@ -60,24 +60,29 @@ type Store interface {
 func (e *OwnWrites) Write(
 	store Store, parent *object.Object, shown bool, write func() (*object.Object, error),
 ) (written *object.Object, mistaken bool, err error) {
-	e.begin(shown)
+	w := e.begin(shown)
 	written, err = write()
-	version, doubtful := "", ""
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w.underWay = false
 	switch {
 	case err != nil:
-		doubtful = parent.ResourceVersion()
+		w.doubtful = strings.Clone(parent.ResourceVersion())
+		if o, ok := store.Get(parent.Namespace(), parent.Name()); ok && o.UID() == parent.UID() && w.mayBe(o) {
+			// The sync that follows sees it. One that did not fail is followed by none, and the event may be still to come.
+			w.doubtful = ""
+		}
 	case written != nil:
-		version = written.ResourceVersion()
+		// It would be a conflict if the other had been made and not been shown.
+		w.version, w.doubtful = strings.Clone(written.ResourceVersion()), ""
 	}
-	mistaken = e.end(version, doubtful)
-	if o, ok := store.Get(parent.Namespace(), parent.Name()); err != nil && ok && o.UID() == parent.UID() {
-		// The sync that follows sees it. One that did not fail is followed by none, and the event may be still to come.
-		e.shown(o)
+	if w.doubtful == "" && (w.version == "" || w.seen == w.version) {
+		e.write = nil
 	}
-	return written, mistaken, err
+	return written, w.others || w.seen != "" && w.seen != w.version, err
 }
 
-func (e *OwnWrites) begin(quiet bool) {
+func (e *OwnWrites) begin(quiet bool) *ownWrite {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	begun := &ownWrite{underWay: true, quiet: quiet}
@@ -86,38 +91,7 @@ func (e *OwnWrites) begin(quiet bool) {
 		begun.doubtful = e.write.doubtful
 	}
 	e.write = begun
-}
-
-// end takes note of what a write made: the version, empty for none. doubtful is the version on which one depended that failed.
-func (e *OwnWrites) end(version, doubtful string) (mistaken bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	w := e.write
-	mistaken = w.others || w.seen != "" && w.seen != version
-	switch {
-	case doubtful != "":
-		w.doubtful = strings.Clone(doubtful)
-	case version != "":
-		// It would be a conflict if the other had been made and not been shown.
-		w.doubtful = ""
-	}
-	w.underWay, w.version = false, strings.Clone(version)
-	if w.doubtful == "" && (version == "" || w.seen == version) {
-		e.write = nil
-	}
-	return mistaken
-}
-
-// shown ends the doubt about a write that failed once the parent is seen as it was after it.
-func (e *OwnWrites) shown(o *object.Object) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if w := e.write; w.mayBe(o) {
-		w.doubtful = ""
-		if !w.underWay {
-			e.write = nil
-		}
-	}
+	return begun
 }
 
 // mayBe reports whether a state of the parent may have been made by a write that failed.
