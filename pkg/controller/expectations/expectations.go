@@ -60,12 +60,12 @@ type Expectations struct {
 
 // expecting is a parent with writes that are not shown yet.
 type expecting struct {
-	key      parent.Key
-	pending  int
-	deadline time.Time
+	key     parent.Key
+	pending int
 	// waiting says that the parent is to be released.
 	waiting bool
-	timer   clock.Timer
+	// timer ends it after Limit; nil once it has fired.
+	timer clock.Timer
 }
 
 // watched is an informer with the writes that it is to show.
@@ -191,31 +191,18 @@ func (e *Expectations) Satisfied(key parent.Key) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p, ok := e.parents[key]
-	if !ok {
-		return true
+	if ok {
+		p.waiting = true
 	}
-	if !p.deadline.After(e.clock.Now()) {
-		e.drop(p)
-		return true
-	}
-	p.waiting = true
-	e.limit(p)
-	return false
+	return !ok
 }
 
 // Expects reports whether the informers do not show everything yet that the parent's syncs wrote. It changes nothing.
 func (e *Expectations) Expects(key parent.Key) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p, ok := e.parents[key]
-	return ok && p.deadline.After(e.clock.Now())
-}
-
-// limit ends what is expected of a parent when its time is over.
-func (e *Expectations) limit(p *expecting) {
-	if p.timer == nil {
-		p.timer = e.clock.AfterFunc(p.deadline.Sub(e.clock.Now()), func() { e.expire(p) })
-	}
+	_, ok := e.parents[key]
+	return ok
 }
 
 // Await returns when the informers show everything that was written, or when Limit has passed for what they do not show. It returns false
@@ -236,12 +223,9 @@ func (e *Expectations) emptied() <-chan struct{} {
 	empty := make(chan struct{})
 	if len(e.parents) == 0 {
 		close(empty)
-		return empty
+	} else {
+		e.empty = empty
 	}
-	for _, p := range e.parents {
-		e.limit(p)
-	}
-	e.empty = empty
 	return empty
 }
 
@@ -250,16 +234,6 @@ func (e *Expectations) Pending() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.parents)
-}
-
-// Forget says that nobody asks for a parent any more: what is expected of it ends when the informers show it, or when Limit has passed. If
-// it comes back before, or another one has its name, that one waits: it must not be synced on what is older than its writes.
-func (e *Expectations) Forget(key parent.Key) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if p, ok := e.parents[key]; ok {
-		e.limit(p)
-	}
 }
 
 // Close drops all expectations and stops their timers. Nothing is released afterwards.
@@ -326,13 +300,11 @@ func (e *Expectations) expect(key parent.Key) *expecting {
 	p, ok := e.parents[key]
 	if !ok {
 		p = &expecting{key: key}
+		p.timer = e.clock.AfterFunc(Limit, func() { e.expire(p) })
 		e.parents[key] = p
 	}
 	p.pending++
-	p.deadline = e.clock.Now().Add(Limit)
-	if p.timer != nil {
-		p.timer.Reset(Limit) // A status may be written while the parent waits for what its last sync wrote.
-	}
+	p.timer.Reset(Limit)
 	return p
 }
 

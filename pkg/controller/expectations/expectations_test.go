@@ -305,19 +305,8 @@ func TestWhatIsNotObservedIsNotExpected(t *testing.T) {
 	s.expect("not observed", true, 0)
 }
 
-// A parent is deselected, and selected again before the informer shows what was written.
-func TestAParentThatComesBackWaitsForItsWrites(t *testing.T) {
-	s := newScene(t)
-	s.WroteVersion(key, s.informer, "10")
-	s.Forget(key)
-	s.expect("it is back", false, 0)
-	s.show("a", "u1", "10", "")
-	s.expect("the write is shown", true, 1)
-	s.clock.Step(time.Hour)
-	s.expect("nothing is left to release", true, 0)
-}
-
-func TestWhatIsExpectedOfAForgottenParentEnds(t *testing.T) {
+// A parent that is gone is not asked for any more. One that comes back before waits.
+func TestWhatNobodyAsksForEnds(t *testing.T) {
 	for name, end := range map[string]func(*scene){
 		"Shown":         func(s *scene) { s.show("a", "u1", "10", "") },
 		"AfterTheLimit": func(s *scene) { s.clock.Step(expectations.Limit) },
@@ -325,7 +314,6 @@ func TestWhatIsExpectedOfAForgottenParentEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
 			s.WroteVersion(key, s.informer, "10")
-			s.Forget(key)
 			if left := s.Pending(); left != 1 {
 				t.Errorf("%d parents are expecting, want 1", left)
 			}
@@ -364,11 +352,10 @@ func TestAControllerWaitsForItsOwnWritesOnly(t *testing.T) {
 	if second.Satisfied(key) {
 		t.Error("the second controller does not wait for its own write")
 	}
-	s.Forget(key) // The first controller deselects the parent.
 	s.show("x", "u", "7", "")
-	s.expect("the first has forgotten the parent, and its write is shown", true, 1)
+	s.expect("the write of the first is shown", true, 1)
 	if second.Satisfied(key) || released != 0 {
-		t.Error("what the first forgets has an effect on the second")
+		t.Error("what the first wrote has an effect on the second")
 	}
 	s.show("x", "u", "8", "")
 	if !second.Satisfied(key) || released != 1 {
@@ -496,7 +483,6 @@ func TestAPanicLeavesNothingLocked(t *testing.T) {
 		"Progress":  func(s *scene) { _ = s.informer.Bookmark("20") },
 		"Unobserve": func(s *scene) { s.cancel() },
 		"Staleness": func(s *scene) { s.Staleness() },
-		"Forget":    func(s *scene) { s.Forget(key) },
 		"Close":     func(s *scene) { s.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {

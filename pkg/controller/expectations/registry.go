@@ -192,17 +192,18 @@ var formerWrites = parent.Key{} //nolint:gochecknoglobals // It does not change.
 
 // expectFormer expects an informer to show what the controllers before this one wrote. It is called with the lock held.
 func (e *Expectations) expectFormer(w *watched) {
-	last, ok := e.former[w.resource]
-	deadline := last.at.Add(Limit)
-	if !ok || !deadline.After(e.clock.Now()) {
-		return
+	var latest time.Time
+	for _, each := range e.former {
+		if each.at.After(latest) {
+			latest = each.at
+		}
 	}
-	if others, ok := e.parents[formerWrites]; ok && others.deadline.After(deadline) {
-		deadline = others.deadline
+	left := latest.Add(Limit).Sub(e.clock.Now())
+	if last, ok := e.former[w.resource]; ok && left > 0 {
+		p := e.expect(formerWrites)
+		p.timer.Reset(left)
+		w.push(pendingVersion{last.version, p, last.at})
 	}
-	p := e.expect(formerWrites)
-	p.deadline = deadline
-	w.push(pendingVersion{last.version, p, last.at})
 }
 
 // AwaitFormer waits until the informers that are observed show what the controller of the same name wrote that ran before, as [Registry.New]

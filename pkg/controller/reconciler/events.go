@@ -184,7 +184,6 @@ func (c *Controller) forget(s *Source, key parent.Key) {
 
 // left drops what syncs of a parent that is gone remember elsewhere than in its record. A sync that is under way meanwhile does so when it ends.
 func (c *Controller) left(r *record, root webhook.RootKey) {
-	c.expectations.Forget(r.key)
 	c.guard.Forget(&r.children.Held)
 	c.customizer.Forget(r.key, &r.related)
 	c.history.Forget(r.key)
