@@ -187,7 +187,12 @@ func (c *Controller) assemble() {
 		Triggers: c.triggers(),
 	})
 	c.expectations = c.shared.Expectations.New(d.Finalizer, c.queue.Release, nil)
-	c.expectations.Because = func(key parent.Key) []uint64 { return c.parents.of(key).settling.Because() }
+	c.expectations.Because = func(key parent.Key) []uint64 {
+		if r := c.parents.of(key); r != nil {
+			return r.settling.Because()
+		}
+		return nil
+	}
 	c.settling.Answers, c.parents.tracker = c.expectations.Answers, &c.settling
 	c.metrics.CountParents(c.parents.len)
 	c.metrics.CountExpectations(c.expectations.Pending)
@@ -197,7 +202,7 @@ func (c *Controller) assemble() {
 	c.guard = loopguard.NewDeletionGuard(c.countChildren)
 	c.customizer = related.New(related.Config{
 		Hook: c.hooks.Customize, Cluster: c.shared.Cluster, Informers: c.informers, Access: c.shared.Access,
-		Parents: c.parents.related, Enqueue: c.relatedChanged, Triggers: c.triggers(), Gone: c.relatedGone,
+		Parents: each(&c.parents, func(r *record) *related.Parent { return &r.related }), Enqueue: c.relatedChanged, Triggers: c.triggers(), Gone: c.relatedGone,
 	})
 }
 
@@ -393,7 +398,8 @@ func (c *Controller) bound(d Definition) {
 	if d.DeletionGuard != nil {
 		limit = d.DeletionGuard.MaxDeletions
 	}
-	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions], c.parents.held) {
+	held := each(&c.parents, func(r *record) *loopguard.Held { return &r.children.Held })
+	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions], held) {
 		c.queue.Add(key, queue.Live, history.Of(v1alpha1.SyncControllerChanged))
 	}
 }

@@ -57,9 +57,7 @@ func (c *Controller) stripped(e cache.Event) bool {
 func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	key := s.key(cmp.Or(e.New, e.Old))
 	if e.Type == cache.Deleted || !c.relevant(s, e.New) {
-		if c.parents.has(key) {
-			c.forget(s, key)
-		}
+		c.forget(s, key)
 		return
 	}
 	r := c.parents.add(key)
@@ -77,7 +75,7 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	default:
 		urgency, own := r.own.Urgency(e.New)
 		if urgency == queue.Live && !e.New.Deleting() && c.stripped(e) {
-			c.strippedBy(key, e)
+			c.strippedBy(r, e)
 		}
 		c.queue.Add(key, urgency, c.parentChanged(e, own))
 	}
@@ -102,7 +100,7 @@ func (c *Controller) childEvent(e cache.Event) {
 		c.enqueueOwner(e.New, v1alpha1.SyncChildChanged, e)
 	case !e.New.Deleting():
 		c.config.Selectors.Adopting(e.New, func(key parent.Key) {
-			c.parents.of(key).settling.Outside(time.Now())
+			c.parents.of(key).outside()
 			c.queue.Add(key, queue.Live, c.childChanged(v1alpha1.SyncChildChanged, e))
 		})
 	}
@@ -175,6 +173,9 @@ func (c *Controller) enqueueAll(ctx context.Context, reason v1alpha1.SyncReason,
 // forget drops everything that is remembered about a parent that is gone, or that the controller no longer handles.
 func (c *Controller) forget(s *Source, key parent.Key) {
 	r := c.parents.remove(key)
+	if r == nil {
+		return
+	}
 	c.config.Selectors.Forget(key, &r.selector)
 	c.config.Kind.Forget(key)
 	c.queue.Forget(key)
@@ -244,7 +245,7 @@ func (c *Controller) enqueueKindChanged(ctx context.Context, which func(parent.K
 	c.enqueueAll(ctx, v1alpha1.SyncKindChanged, func(key parent.Key, _ *object.Object) bool {
 		changed := which(key)
 		if changed {
-			c.parents.of(key).settling.Outside(time.Now())
+			c.parents.of(key).outside()
 		}
 		return changed
 	})
@@ -253,7 +254,7 @@ func (c *Controller) enqueueKindChanged(ctx context.Context, which func(parent.K
 // failed records a failed sync on the parent.
 func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 	r := c.parents.of(key)
-	if r.gone.Load() {
+	if r == nil {
 		return // It left meanwhile.
 	}
 	c.parents.change(r, func(r *record) { r.progress.synced, r.obstacles = true, conflicts(nil, err) })
@@ -271,7 +272,9 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 
 // recovered records that a parent is synced again.
 func (c *Controller) recovered(key parent.Key) {
-	c.parents.change(c.parents.of(key), func(r *record) { r.obstacles = nil })
+	if r := c.parents.of(key); r != nil {
+		c.parents.change(r, func(r *record) { r.obstacles = nil })
+	}
 	if o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
 		c.recorder.NormalAlways(childcontrol.Reference(o), events.ReasonSyncRecovered, "Synced again after errors")
 	}

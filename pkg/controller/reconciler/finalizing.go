@@ -111,10 +111,12 @@ func (p *parents) restart() (keys []parent.Key) {
 
 // lasts returns for how long a parent has been finalized, false if it is not.
 func (p *parents) lasts(key parent.Key, now time.Time) (time.Duration, bool) {
-	r := p.of(key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return now.Sub(r.since), !r.since.IsZero()
+	if r, ok := p.records[key]; ok && !r.since.IsZero() {
+		return now.Sub(r.since), true
+	}
+	return 0, false
 }
 
 // late returns how many parents have been finalized for longer than the limit, and that for which it has taken longest.

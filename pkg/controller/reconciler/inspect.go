@@ -84,11 +84,10 @@ func (c *Controller) Children() []inspection.Kind {
 func (c *Controller) Resync(parents []v1alpha1.ParentReference) int {
 	n := 0
 	for _, p := range parents {
-		key := keyOf(p)
-		if r := c.parents.of(key); !r.gone.Load() {
-			r.settling.Outside(time.Now()) // Who asks for it has changed a hook, perhaps.
+		if r := c.parents.of(keyOf(p)); r != nil {
+			r.outside() // Who asks for it has changed a hook, perhaps.
 			c.customizer.AskAgain(&r.related)
-			c.queue.Add(key, queue.Live, history.Of(v1alpha1.SyncResyncRequested))
+			c.queue.Add(r.key, queue.Live, history.Of(v1alpha1.SyncResyncRequested))
 			n++
 		}
 	}
@@ -292,7 +291,7 @@ func (c *Controller) State(p v1alpha1.ParentReference, only v1alpha1.ParentState
 	if look.Err != nil && !look.Waits {
 		state.LastError = events.Shorten(message(look.Err), maxMessage)
 	}
-	state.State, state.Message = c.stateIs(key, progress.synced, look.Err, look.Waits)
+	state.State, state.Message = c.stateIs(s.record, progress.synced, look.Err, look.Waits)
 	if state.State == "" {
 		switch {
 		case look.Syncing:
@@ -313,7 +312,7 @@ func (c *Controller) State(p v1alpha1.ParentReference, only v1alpha1.ParentState
 }
 
 // stateIs returns the state of a parent that something keeps from being synced, and what that is; empty if nothing does.
-func (c *Controller) stateIs(key parent.Key, synced bool, err error, waits bool) (v1alpha1.ParentState, string) {
+func (c *Controller) stateIs(r *record, synced bool, err error, waits bool) (v1alpha1.ParentState, string) {
 	if c.paused.Load() {
 		return v1alpha1.ParentPaused, "the controller is paused"
 	}
@@ -325,16 +324,16 @@ func (c *Controller) stateIs(key parent.Key, synced bool, err error, waits bool)
 	default:
 		return v1alpha1.ParentWaiting, "the controller is starting: its caches are being filled"
 	}
-	if n := c.guard.HeldOf(&c.parents.of(key).children.Held); n > 0 {
+	if n := c.guard.HeldOf(&r.children.Held); n > 0 {
 		return v1alpha1.ParentHeld, loopguard.CountDeletions(n) + " held; see the condition DeletionsHeld of the controller"
 	}
-	if until := c.parents.of(key).settling.HeldUntil(time.Now()); !until.IsZero() {
+	if until := r.settling.HeldUntil(time.Now()); !until.IsZero() {
 		return v1alpha1.ParentHeld, "it does not settle, and is held back until " + until.UTC().Format(time.RFC3339) + "; see its events"
 	}
 	if err != nil && waits {
 		return v1alpha1.ParentWaiting, events.Shorten(message(err), maxMessage)
 	}
-	if synced && c.expectations.Expects(key) {
+	if synced && c.expectations.Expects(r.key) {
 		return v1alpha1.ParentWaiting, "waiting for the informers to show what the last sync wrote"
 	}
 	return "", ""

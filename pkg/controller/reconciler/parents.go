@@ -17,6 +17,7 @@ limitations under the License.
 package reconciler
 
 import (
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,13 +102,13 @@ func (p *parents) add(key parent.Key) *record {
 	return r
 }
 
-// remove drops the record of a parent and returns it, and one that nobody remembers if there is none.
+// remove drops the record of a parent and returns it, nil if there is none.
 func (p *parents) remove(key parent.Key) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r, ok := p.records[key]
 	if !ok {
-		return unknown(key)
+		return nil
 	}
 	p.count(r, -1)
 	r.gone.Store(true)
@@ -116,20 +117,28 @@ func (p *parents) remove(key parent.Key) *record {
 	return r
 }
 
-// of returns the record of a parent, and one that nobody remembers if there is none.
+// of returns the record of a parent, nil if there is none.
 func (p *parents) of(key parent.Key) *record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r, ok := p.records[key]; ok {
-		return r
-	}
-	return unknown(key)
+	return p.records[key]
 }
 
-func unknown(key parent.Key) *record {
+// ofSync is of for a sync, which needs a record: one that nobody remembers if there is none.
+func (p *parents) ofSync(key parent.Key) *record {
+	if r := p.of(key); r != nil {
+		return r
+	}
 	r := &record{key: key}
 	r.gone.Store(true)
 	return r
+}
+
+// outside notes an input of a parent that no state shows; nothing of none.
+func (r *record) outside() {
+	if r != nil {
+		r.settling.Outside(time.Now())
+	}
 }
 
 // change changes a record.
@@ -196,12 +205,7 @@ func (p *parents) progress(r *record) progress {
 }
 
 // has reports whether the controller handles a parent.
-func (p *parents) has(key parent.Key) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.records[key]
-	return ok
-}
+func (p *parents) has(key parent.Key) bool { return p.of(key) != nil }
 
 // all returns all records.
 func (p *parents) all() []*record {
@@ -214,31 +218,20 @@ func (p *parents) all() []*record {
 	return list
 }
 
+// each yields all parents with a part of their records.
+func each[T any](p *parents, part func(*record) *T) iter.Seq2[parent.Key, *T] {
+	return func(yield func(parent.Key, *T) bool) {
+		for _, r := range p.all() {
+			if !yield(r.key, part(r)) {
+				return
+			}
+		}
+	}
+}
+
 // settling yields of all parents whether they settle.
 func (p *parents) settling(yield func(*loopguard.Parent) bool) {
-	for _, r := range p.all() {
-		if !yield(&r.settling) {
-			return
-		}
-	}
-}
-
-// related yields all parents with what is known of the objects that are related to them.
-func (p *parents) related(yield func(parent.Key, *related.Parent) bool) {
-	for _, r := range p.all() {
-		if !yield(r.key, &r.related) {
-			return
-		}
-	}
-}
-
-// held yields all parents with their deletions of children that are held.
-func (p *parents) held(yield func(parent.Key, *loopguard.Held) bool) {
-	for _, r := range p.all() {
-		if !yield(r.key, &r.children.Held) {
-			return
-		}
-	}
+	each(p, func(r *record) *loopguard.Parent { return &r.settling })(func(_ parent.Key, s *loopguard.Parent) bool { return yield(s) })
 }
 
 // blockedBy returns the parents that an object blocks.

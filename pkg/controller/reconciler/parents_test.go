@@ -34,7 +34,7 @@ func TestProgressOfParents(t *testing.T) {
 		p.add(key(name))
 	}
 	roll := func(name string, rolling bool, outdated int32) {
-		p.change(p.of(key(name)), func(r *record) { r.rolling, r.outdated = rolling, outdated })
+		p.change(p.ofSync(key(name)), func(r *record) { r.rolling, r.outdated = rolling, outdated })
 	}
 	for _, step := range []struct {
 		reason                     string
@@ -42,13 +42,13 @@ func TestProgressOfParents(t *testing.T) {
 		len, unsynced, rolling, of int
 	}{
 		{"All wait for their first sync.", func() {}, 3, 3, 0, 0},
-		{"One is synced, twice.", func() { p.synced(p.of(key("a"))); p.synced(p.of(key("a"))) }, 3, 2, 0, 0},
+		{"One is synced, twice.", func() { p.synced(p.ofSync(key("a"))); p.synced(p.ofSync(key("a"))) }, 3, 2, 0, 0},
 		{"One leaves before it is synced.", func() { p.remove(key("b")); p.remove(key("b")) }, 2, 1, 0, 0},
-		{"One that is not there is not counted.", func() { p.synced(p.of(key("b"))); roll("b", true, 3) }, 2, 1, 0, 0},
+		{"One that is not there is not counted.", func() { p.synced(p.ofSync(key("b"))); roll("b", true, 3) }, 2, 1, 0, 0},
 		{"Two roll.", func() { roll("a", true, 5); roll("c", true, 2) }, 2, 1, 2, 7},
 		{"One is further.", func() { roll("a", true, 1) }, 2, 1, 2, 3},
 		{"New ones do not count.", func() { p.add(key("d")) }, 3, 1, 2, 3},
-		{"All of the start were synced.", func() { p.synced(p.of(key("c"))) }, 3, 0, 2, 3},
+		{"All of the start were synced.", func() { p.synced(p.ofSync(key("c"))) }, 3, 0, 2, 3},
 		{"New ones do not count any more.", func() { p.remove(key("d")); p.add(key("e")) }, 3, 0, 2, 3},
 		{"One is done, one leaves.", func() { roll("a", false, 0); p.remove(key("c")) }, 2, 0, 0, 0},
 	} {

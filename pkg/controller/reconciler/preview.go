@@ -108,7 +108,7 @@ func (c *Controller) Plan(ctx context.Context, ref v1alpha1.ParentReference, o i
 	if err != nil {
 		p.notes.Plan.Error = message(err)
 	}
-	_, p.notes.Plan.Message = c.stateIs(keyOf(ref), true, nil, false)
+	_, p.notes.Plan.Message = c.stateIs(c.parents.ofSync(keyOf(ref)), true, nil, false)
 	return p.notes.Plan, p.notes.Places()
 }
 

@@ -107,7 +107,7 @@ func (c *Controller) retryChild(ctx context.Context, o outdatedChild) bool {
 		return false
 	}
 	if c.children.Retry(ctx, &o.record.children, p, o.child) && !o.record.gone.Load() {
-		o.record.settling.Outside(time.Now())
+		o.record.outside()
 		c.queue.Add(o.record.key, queue.Resync, history.Of(v1alpha1.SyncKindChanged))
 	}
 	return true

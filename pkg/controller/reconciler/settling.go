@@ -93,7 +93,11 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 
 // holdsBack reports whether a parent that does not settle is held back still. It is queued again when that ends.
 func (c *Controller) holdsBack(key parent.Key) bool {
-	wait := c.parents.of(key).settling.Held(time.Now(), func() (loopguard.State, bool) { return c.stateOf(key) })
+	r := c.parents.of(key)
+	if r == nil {
+		return false
+	}
+	wait := r.settling.Held(time.Now(), func() (loopguard.State, bool) { return c.stateOf(key) })
 	if wait <= 0 {
 		return false
 	}
@@ -108,21 +112,21 @@ func (c *Controller) relatedChanged(key parent.Key, e cache.Event, why history.T
 	if !ok {
 		return
 	}
-	o := cmp.Or(e.New, e.Old)
+	o, r := cmp.Or(e.New, e.Old), c.parents.of(key)
 	p, found := s.informer.Get(key.Namespace, key.Name)
-	if !found || o.UID() != p.UID() && (!o.ControlledBy(p.UID()) || !c.config.Kind.Owns(o)) {
-		c.parents.of(key).settling.Related(history.Shown(e.Old, e.New))
+	if r != nil && (!found || o.UID() != p.UID() && (!o.ControlledBy(p.UID()) || !c.config.Kind.Owns(o))) {
+		r.settling.Related(history.Shown(e.Old, e.New))
 	}
 	c.queue.Add(key, queue.Live, why)
 }
 
 // strippedBy takes note that another client has taken the finalizer off a parent.
-func (c *Controller) strippedBy(key parent.Key, e cache.Event) {
-	if !c.parents.of(key).settling.Stripped(time.Now()) {
+func (c *Controller) strippedBy(r *record, e cache.Event) {
+	if !r.settling.Stripped(time.Now()) {
 		return
 	}
 	who := "Another client takes"
-	if names := c.others(key); len(names) > 0 {
+	if names := c.others(r.key); len(names) > 0 {
 		who = strings.Join(names, " or ") + ", which handles this object as well, or another client takes"
 	}
 	text := fmt.Sprintf("metadata.finalizers keeps changing back after every write. %s %q off, so that it is put on again after 5 seconds only, and the hook "+

@@ -106,7 +106,7 @@ func (s *Sync) leaveStatus(status map[string]any) (left bool, err error) {
 	if err != nil || turnsFalse(before, status) {
 		return false, err
 	}
-	if same, err := parent.HasStatus(s.stored, status); same || err != nil || s.controller.pointless(s.Key, status, s.stored) {
+	if same, err := parent.HasStatus(s.stored, status); same || err != nil || s.controller.pointless(s.record, status, s.stored) {
 		return false, err
 	}
 	shown, err := parent.HasStatus(s.Parent, status)
@@ -186,9 +186,9 @@ func (s *Sync) Complete(status map[string]any) {
 
 // send makes changes of a parent in one request, if they change anything and are not known to be pointless. It returns the parent as written,
 // nil if it was not.
-func (c *Controller) send(ctx context.Context, key parent.Key, t client.Target, changes parent.Changes, o *object.Object) (*object.Object, error) {
-	source, status, api := c.byResource[key.Resource()], changes.Status, c.shared.Cluster.Client
-	if c.pointless(key, status, o) {
+func (c *Controller) send(ctx context.Context, r *record, t client.Target, changes parent.Changes, o *object.Object) (*object.Object, error) {
+	source, status, api := c.byResource[r.key.Resource()], changes.Status, c.shared.Cluster.Client
+	if c.pointless(r, status, o) {
 		changes.Status = nil
 		return changes.Write(ctx, api, t, o)
 	}
@@ -202,22 +202,22 @@ func (c *Controller) send(ctx context.Context, key parent.Key, t client.Target, 
 		source.noGeneration.Store(true)
 		changes.Status = maps.Clone(status)
 		delete(changes.Status, observedGeneration)
-		return c.send(ctx, key, t, changes, o)
+		return c.send(ctx, r, t, changes, o)
 	case len(unknown) > 0:
-		c.notePointless(key, c.standsFor(key, status, o, true))
+		c.notePointless(r, c.standsFor(r.key, status, o, true))
 		c.noticeUnknown(source, unknown, o)
 		changes.Status = nil
 		return changes.Write(ctx, api, t, o)
 	case written != nil && bytes.Equal(rawStatus(o), rawStatus(written)):
-		c.notePointless(key, c.standsFor(key, status, o, false))
+		c.notePointless(r, c.standsFor(r.key, status, o, false))
 	}
 	return written, err
 }
 
 // notePointless notes for which status a write has changed nothing.
-func (c *Controller) notePointless(key parent.Key, standsFor uint64) {
-	definition := c.shared.Cluster.Discovery.Definition(key.Resource())
-	c.parents.change(c.parents.of(key), func(r *record) { r.pointless, r.definition = standsFor, definition })
+func (c *Controller) notePointless(r *record, standsFor uint64) {
+	definition := c.shared.Cluster.Discovery.Definition(r.key.Resource())
+	c.parents.change(r, func(r *record) { r.pointless, r.definition = standsFor, definition })
 }
 
 // enqueueRedefined enqueues parents whose status is not stored as it was sent, where the kind is defined in another way now.
@@ -228,18 +228,18 @@ func (c *Controller) enqueueRedefined() {
 			continue
 		}
 		c.parents.change(r, func(r *record) { r.pointless = 0 })
-		r.settling.Outside(time.Now())
+		r.outside()
 		c.queue.Add(r.key, queue.Resync, history.Of(v1alpha1.SyncKindChanged))
 	}
 }
 
 // pointless reports whether it was seen that a write of a status changes nothing of the parent as it is.
-func (c *Controller) pointless(key parent.Key, status map[string]any, o *object.Object) bool {
+func (c *Controller) pointless(r *record, status map[string]any, o *object.Object) bool {
 	if status == nil {
 		return false
 	}
-	known := c.parents.progress(c.parents.of(key)).pointless
-	return known != 0 && (known == c.standsFor(key, status, o, false) || known == c.standsFor(key, status, o, true))
+	known := c.parents.progress(r).pointless
+	return known != 0 && (known == c.standsFor(r.key, status, o, false) || known == c.standsFor(r.key, status, o, true))
 }
 
 // standsFor stands for a status and the definition of the parent's kind, and for the status that the parent has, unless the kind cannot have the

@@ -270,7 +270,7 @@ func (c *Controller) open(key parent.Key, t turn) *Sync {
 		return nil
 	}
 	s := &Sync{
-		Key: key, Source: source, controller: c, record: c.parents.of(key), turn: t, seen: map[children.Key]struct{}{},
+		Key: key, Source: source, controller: c, record: c.parents.ofSync(key), turn: t, seen: map[children.Key]struct{}{},
 		Target: source.target(o),
 		Root:   source.root(key),
 	}

@@ -79,7 +79,7 @@ func (s *Sync) statusTarget() client.Target {
 func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Changes) error {
 	c := s.controller
 	if s.preview != nil {
-		if c.pointless(s.Key, changes.Status, s.stored) {
+		if c.pointless(s.record, changes.Status, s.stored) {
 			changes.Status = nil
 		}
 		return s.preview.notes.ChangeParent(s.Parent, changes)
@@ -95,7 +95,7 @@ func (s *Sync) write(ctx context.Context, t client.Target, changes parent.Change
 	written, mistaken, err := s.record.own.Write(s.Source.informer, s.stored, shown, func() (*object.Object, error) {
 		return s.insist(ctx, changes, func(o *object.Object) (*object.Object, error) {
 			over = o
-			return c.send(ctx, s.Key, t, changes, o)
+			return c.send(ctx, s.record, t, changes, o)
 		})
 	})
 	if mistaken {
