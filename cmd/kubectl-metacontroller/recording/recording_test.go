@@ -37,7 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -293,7 +293,7 @@ func TestReplayComparesSecretsWithHiddenValues(t *testing.T) {
 		"what is no object, and no Secret": {"children", `null,1,{"apiVersion":"v1","kind":"Secret","data":1,"metadata":2}`, `null,1,{"apiVersion":"v1","kind":"Secret","data":1,"metadata":2}`, false},
 	} {
 		t.Run(what, func(t *testing.T) {
-			recorded, err := preview.ResponseWithoutSecrets([]byte(`{"` + tc.field + `":[` + tc.recorded + `]}`))
+			recorded, err := reconciler.ResponseWithoutSecrets([]byte(`{"` + tc.field + `":[` + tc.recorded + `]}`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -315,7 +315,7 @@ func TestReplayOfRulesAsTheServerShowsThem(t *testing.T) {
 		"no list of rules":        `{"relatedResources":null}`,
 	} {
 		t.Run(what, func(t *testing.T) {
-			recorded, err := preview.CustomizeResponse([]byte(returned), wire.ResponseOptions{Strict: true})
+			recorded, err := reconciler.CustomizeResponse([]byte(returned), wire.ResponseOptions{Strict: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
@@ -132,7 +133,7 @@ func (c *claiming) adopt(ctx context.Context, target client.Target, o *object.Ob
 		return nil, err
 	}
 	klog.FromContext(ctx).Info("Adopting child", "parent", c.sync.Parent, "child", o)
-	written, err := c.sync.AdoptChild(ctx, target, o, patch)
+	written, err := c.sync.Claim(ctx, v1alpha1.ChildAdopt, target, o, patch)
 	if client.IsGone(err) {
 		return nil, nil
 	}
@@ -149,7 +150,7 @@ func (c *claiming) release(ctx context.Context, target client.Target, o *object.
 		return err
 	}
 	klog.FromContext(ctx).Info("Releasing child whose labels no longer match", "parent", c.sync.Parent, "child", o)
-	err = c.sync.ReleaseChild(ctx, target, o, patch)
+	_, err = c.sync.Claim(ctx, v1alpha1.ChildRelease, target, o, patch)
 	if client.IsGone(err) || apierrors.IsGone(err) {
 		return nil
 	}

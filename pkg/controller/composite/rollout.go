@@ -36,6 +36,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
@@ -71,7 +72,7 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 		return fmt.Errorf("reading the revisions of %s: %w", s.Parent, err)
 	}
 	responses, err := k.callRevisions(ctx, s, rollout.Live(revisions))
-	if err != nil || s.OnlyAsks() {
+	if err != nil {
 		return err
 	}
 	p, err := k.plan(ctx, s, revisions, responses.list)
@@ -118,39 +119,30 @@ func (k *kind) plan(ctx context.Context, s *reconciler.Sync, revisions []rollout
 
 // callRevisions calls the hook for each revision, with the same observed children.
 func (k *kind) callRevisions(ctx context.Context, s *reconciler.Sync, revisions []rollout.Revision) (all revisionResponses, err error) {
-	for i := range revisions {
-		var shown wire.Object = s.Parent
-		name := ""
-		if i > 0 {
-			name = revisions[i].Object.Name
-			encoded, err := revisions[i].ParentJSON()
-			if err != nil {
-				return all, err
-			}
-			shown = formerParent{s.Parent, encoded}
+	shown := func(i int) (wire.Object, string, error) {
+		if i == 0 {
+			return s.Parent, "", nil
 		}
-		response, err := s.Call(ctx, shown, name)
-		if err != nil {
-			return all, err
-		}
-		if s.OnlyAsks() {
-			continue
-		}
+		encoded, err := revisions[i].ParentJSON()
+		return formerParent{s.Parent, encoded}, revisions[i].Object.Name, err
+	}
+	err = s.CallEach(ctx, len(revisions), shown, func(i int, response *hooks.Response) error {
 		// It counts whatever fails after this (docs/reference/contract.md#s6).
 		s.Decision.ResyncAfter = queue.Earliest(s.Decision.ResyncAfter, response.ResyncAfter)
 		desired, unserved, err := s.Validate(response)
 		// The next call waits for room among all responses that are held.
 		response.Release()
 		if err != nil {
-			return all, err
+			return err
 		}
 		all.list = append(all.list, rollout.Response{Desired: desired, ResyncAfter: response.ResyncAfter, Finalized: response.Finalized})
 		all.unserved = append(all.unserved, unserved...)
 		if i == 0 {
 			all.status = response.Status
 		}
-	}
-	return all, nil
+		return nil
+	})
+	return all, err
 }
 
 // formerParent is a parent with the fields of a former revision.
@@ -171,9 +163,13 @@ func (k *kind) readRevisions(s *reconciler.Sync, content map[string]any) ([]roll
 			return nil, err
 		}
 		revisions, err := k.planner.Revisions(content, stored)
-		broken, ok := errors.AsType[*rollout.UnreadableError](err)
-		if !ok || !s.Remembers() ||
-			!k.doubts.begin(types.NamespacedName{Namespace: broken.Namespace, Name: broken.Name}, doubt{s.Key, v1alpha1.SyncRetry}) {
+		begun := false
+		if broken, ok := errors.AsType[*rollout.UnreadableError](err); ok {
+			s.Remember(func() {
+				begun = k.doubts.begin(types.NamespacedName{Namespace: broken.Namespace, Name: broken.Name}, doubt{s.Key, v1alpha1.SyncRetry})
+			})
+		}
+		if !begun {
 			return revisions, err
 		}
 		// An event between the reading and the note has woken nobody.
@@ -201,11 +197,11 @@ func (k *kind) storedRevisions(s *reconciler.Sync) ([]*v1alpha1.ControllerRevisi
 // writeRevisions writes what the planner says about revisions, before any child is touched.
 func (k *kind) writeRevisions(ctx context.Context, s *reconciler.Sync, writes []rollout.Write) error {
 	for _, w := range writes {
-		if s.WouldWriteRevision(string(w.Operation), w.Revision.Name) {
-			continue
-		}
-		err := k.writeRevision(ctx, s, w)
-		k.doubts.wrote(types.NamespacedName{Namespace: w.Revision.Namespace, Name: w.Revision.Name}, s.Key, err)
+		err := s.WriteRevision(string(w.Operation), w.Revision.Name, func() error {
+			err := k.writeRevision(ctx, s, w)
+			k.doubts.wrote(types.NamespacedName{Namespace: w.Revision.Namespace, Name: w.Revision.Name}, s.Key, err)
+			return err
+		})
 		if w.Operation == rollout.Create && s.Parent.Deleting() && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			continue // The namespace goes with all of its revisions, and waits for the parent to be finalized.
 		}

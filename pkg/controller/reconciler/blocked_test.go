@@ -66,7 +66,7 @@ func TestAParentIsBlockedByWhatTheErrorOfItsLastSyncNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var s parents
 			record := func(name string, err error) {
-				s.change(s.add(parent.Key{Namespace: "ns", Name: name}), func(r *record) { r.obstacles = conflicts(nil, err) })
+				s.change(s.add(parent.Key{Namespace: "ns", Name: name}), func(r *record) { r.obstacles = conflicts(err) })
 			}
 			for _, sync := range tc.syncs {
 				record(sync.parent, sync.err)

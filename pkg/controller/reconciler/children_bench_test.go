@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package childcontrol_test
+package reconciler
 
 import (
 	"fmt"
@@ -22,9 +22,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/test/slope"
 )
 
@@ -56,13 +54,13 @@ func settledChildren(status bool) slope.Prepare {
 		c := newControlOf(t, &api{}, v1alpha1.ChildUpdateInPlace)
 		observed, desired := many(t, n, status)
 		return func() {
-			in, err := c.Gather(t.Context(), &c.memory, c.parent, observed, desired, false)
+			sync := c.sync()
+			in, err := sync.gather(t.Context(), observed, desired, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			result, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, &c.memory, c.parent, in, plan.FingerprintOf([]byte("[]"), ""))
-			if err != nil || result.Plan.Writes() > 0 {
-				t.Fatal(err, result.Plan.Writes())
+			if err := sync.reconcile(t.Context(), in); err != nil || sync.result.plan.Writes() > 0 {
+				t.Fatal(err, sync.result.plan.Writes())
 			}
 		}
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package childcontrol_test
+package reconciler
 
 import (
 	"errors"
@@ -29,6 +29,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -39,7 +40,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
@@ -87,34 +88,50 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-type recorder struct{ events []string }
+// eventLog keeps events.
+type eventLog struct{ events []string }
 
-func (r *recorder) Warning(_, _ *corev1.ObjectReference, reason, message string) {
-	r.events = append(r.events, reason+": "+message)
+func (l *eventLog) Warning(_, _ *corev1.ObjectReference, reason, message string) {
+	l.events = append(l.events, reason+": "+message)
 }
 
-func (r *recorder) Normal(_, _ *corev1.ObjectReference, reason, message string) {
-	r.events = append(r.events, reason+": "+message)
+func (l *eventLog) Normal(_, _ *corev1.ObjectReference, reason, message string) {
+	l.events = append(l.events, reason+": "+message)
 }
 
-type expectations struct{ wrote, deleted int }
+func (l *eventLog) NormalAlways(*corev1.ObjectReference, string, string) {}
 
-func (e *expectations) Wrote(parent.Key, *cache.Informer, *object.Object)   { e.wrote++ }
-func (e *expectations) Deleted(parent.Key, *cache.Informer, *object.Object) { e.deleted++ }
-func (e *expectations) Gone(parent.Key, *cache.Informer, *object.Object)    { e.deleted++ }
+// selecting is a Kind that selects children as a test says, and does nothing else.
+type selecting struct {
+	Kind
 
-// control is a Control against an API server that answers as given, with its collaborators.
+	mine *bool
+}
+
+func (s selecting) Selects(_, _ *object.Object) bool { return *s.mine }
+
+// control is a Controller of ConfigMaps against an API server that answers as given, and one of its parents.
 type control struct {
-	*childcontrol.Control
-	counters childcontrol.Counters
-	events   recorder
-	expected expectations
+	*Controller
+
+	events   eventLog
 	mine     bool
 	parent   *object.Object
-	memory   childcontrol.Memory
+	record   *record
+	informer *cache.Informer
 }
 
-func (c *control) forget() { c.memory = childcontrol.Memory{} }
+func (c *control) forget() { c.record = &record{} }
+
+// sync returns a sync of the parent.
+func (c *control) sync() *Sync {
+	s := &Sync{
+		Key: parent.Key{Namespace: "ns", Name: "p"}, Parent: c.parent, controller: c.Controller, record: c.record,
+		fingerprint: plan.FingerprintOf([]byte("[]"), ""),
+	}
+	s.Writer = acting{s}
+	return s
+}
 
 func newControl(t *testing.T, a *api) *control {
 	t.Helper()
@@ -137,15 +154,16 @@ func newControlBy(t testing.TB, a *api, rule children.Rule) *control {
 	}
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	rule.Kind, rule.Resource, rule.Namespaced = kind, kind.GroupVersion().WithResource("configmaps"), true
-	c := &control{parent: parse(t, theParent)}
-	c.Control = childcontrol.New(childcontrol.Config{
-		Manager: "metacontroller/x",
-		Cluster: window, Applier: apply.New(apply.Options{Client: window.Client}), Recorder: &c.events, Counters: &c.counters,
-		Rules:        children.NewRules([]children.Rule{rule}),
-		Informers:    map[schema.GroupKind][]*cache.Informer{kind.GroupKind(): {{}}},
-		Expectations: &c.expected, Mine: func(_, _ *object.Object) bool { return c.mine },
-		Handlers: func(parent.Key) []string { return nil }, Repeated: func(parent.Key, *plan.Step) bool { return false },
-	})
+	c := &control{parent: parse(t, theParent), informer: window.Cache.Acquire(cache.Query{Resource: rule.Resource})}
+	c.forget()
+	rules := []children.Rule{rule}
+	c.Controller = &Controller{
+		config:  Config{Kind: selecting{mine: &c.mine}, Children: rules, Definition: Definition{Meta: &metav1.ObjectMeta{Name: "x"}}},
+		shared:  &Shared{Cluster: window, Applier: apply.New(apply.Options{Client: window.Client})},
+		watched: []*cache.Informer{c.informer}, rules: children.NewRules(rules), manager: "metacontroller/x", recorder: &c.events,
+		expectations: expectations.New(func(parent.Key) {}, nil),
+	}
+	t.Cleanup(c.expectations.Observe(c.informer))
 	return c
 }
 
@@ -176,16 +194,17 @@ func (c *control) reconcileWith(t *testing.T, fields map[string]any, observed ..
 	content := map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "a", "namespace": "ns"}}
 	maps.Copy(content, fields)
 	desired := []children.Desired{{Key: children.Key{Kind: "ConfigMap", Namespace: "ns", Name: "a"}, APIVersion: "v1", Content: content}}
-	in, err := c.Gather(t.Context(), &c.memory, c.parent, observed, desired, false)
+	sync := c.sync()
+	in, err := sync.gather(t.Context(), observed, desired, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, &c.memory, c.parent, in, plan.FingerprintOf([]byte("[]"), ""))
-	return result.Again, err
+	err = sync.reconcile(t.Context(), in)
+	return sync.result.again, err
 }
 
 // An attachment whose marker was removed, or a child of another controller of the same parent, has the name of a child.
-func TestReviewAnObstacleOfTheSameParent(t *testing.T) {
+func TestAnObstacleOfTheSameParent(t *testing.T) {
 	for _, mine := range []bool{true, false} {
 		t.Run(fmt.Sprintf("mine %t", mine), func(t *testing.T) {
 			c := newControl(t, &api{answers: map[string]string{
@@ -197,7 +216,7 @@ func TestReviewAnObstacleOfTheSameParent(t *testing.T) {
 			if ok == mine || ok && !strings.Contains(conflict.Error(), "ConfigMap ns/a exists and belongs to P ns/p") {
 				t.Errorf("error %v", err)
 			}
-			if got := c.counters.Conflicts.Load(); (got == 1) == mine {
+			if got := c.counted.conflicts.Load(); (got == 1) == mine {
 				t.Errorf("%d conflicts are counted", got)
 			}
 			if (again == time.Second) != mine {
@@ -213,8 +232,8 @@ func TestAParentIsSyncedAgainWhenAWriteComesTooLate(t *testing.T) {
 	if err != nil || again != time.Second {
 		t.Errorf("synced again after %v, error %v", again, err)
 	}
-	if c.expected.wrote > 0 || len(c.events.events) > 0 {
-		t.Errorf("%d writes are expected, events %q", c.expected.wrote, c.events.events)
+	if expects := c.expectations.Expects(c.sync().Key); expects || len(c.events.events) > 0 {
+		t.Errorf("a write is expected: %t, events %q", expects, c.events.events)
 	}
 }
 
@@ -228,7 +247,7 @@ func TestAConflictThatDoesNotEndIsAnError(t *testing.T) {
 		}
 	}
 	_, err := c.reconcile(t, parse(t, theChild))
-	if stale, ok := errors.AsType[*childcontrol.StaleError](err); !ok || !apierrors.IsConflict(err) || stale.FailureReason() != "Conflict" ||
+	if stale, ok := errors.AsType[*StaleError](err); !ok || !apierrors.IsConflict(err) || stale.FailureReason() != "Conflict" ||
 		!strings.HasPrefix(err.Error(), "ConfigMap ns/a was not as observed") {
 		t.Errorf("error %v", err)
 	}
@@ -250,17 +269,18 @@ func TestAWriteIsExpectedRecordedAndReported(t *testing.T) {
 	if again, err := c.reconcile(t, parse(t, theChild)); err != nil || again != 0 {
 		t.Fatalf("again %v, error %v", again, err)
 	}
-	if c.expected.wrote != 1 || len(c.events.events) != 1 || c.events.events[0] != "ChildUpdated: Updated ConfigMap ns/a (data.k)" {
-		t.Errorf("%d writes are expected, events %q", c.expected.wrote, c.events.events)
+	if expects := c.expectations.Expects(c.sync().Key); !expects || len(c.events.events) != 1 ||
+		c.events.events[0] != "ChildUpdated: Updated ConfigMap ns/a (data.k)" {
+		t.Errorf("a write is expected: %t, events %q", expects, c.events.events)
 	}
 	observed := parse(t, written)
-	if !c.memory.Settled(plan.FingerprintOf([]byte("[]"), ""), []*object.Object{observed}) {
+	if !c.record.children.settled(plan.FingerprintOf([]byte("[]"), ""), []*object.Object{observed}) {
 		t.Error("it is not settled")
 	}
 	if _, err := c.reconcile(t, observed); err != nil || len(a.writes) != 1 {
 		t.Errorf("writes %q, error %v", a.writes, err)
 	}
-	if records, more := c.memory.Sizes(); records != 1 || more {
+	if records, more := c.record.children.sizes(); records != 1 || more {
 		t.Errorf("there are %d records, and more %t", records, more)
 	}
 }
@@ -268,13 +288,17 @@ func TestAWriteIsExpectedRecordedAndReported(t *testing.T) {
 func TestAChildThatIsNotDesiredIsExpectedToGo(t *testing.T) {
 	a := &api{answers: map[string]string{http.MethodDelete: `{"kind":"Status","apiVersion":"v1","status":"Success"}`}}
 	c := newControl(t, a)
-	in, err := c.Gather(t.Context(), &c.memory, c.parent, []*object.Object{parse(t, theChild)}, nil, false)
+	if err := c.informer.Replace([]any{parse(t, theChild)}, "5"); err != nil {
+		t.Fatal(err)
+	}
+	sync := c.sync()
+	in, err := sync.gather(t.Context(), []*object.Object{parse(t, theChild)}, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Reconcile(t.Context(), parent.Key{}, &c.memory, c.parent, in, 0)
-	if err != nil || c.expected.deleted != 1 {
-		t.Errorf("%d deletions are expected, error %v", c.expected.deleted, err)
+	err = sync.reconcile(t.Context(), in)
+	if _, shown := c.informer.Get("ns", "a"); err != nil || shown && !c.expectations.Expects(sync.Key) {
+		t.Errorf("it is shown, and nobody waits for its deletion; error %v", err)
 	}
 }
 
@@ -312,7 +336,9 @@ func TestARollingUpdateReadsAChildInAnotherVersionOnce(t *testing.T) {
 		observed := []*object.Object{parse(t, inVersion("v1", step.version))}
 		for range step.syncs {
 			latest := desired("v2", step.value)
-			in, err := c.Gather(t.Context(), &c.memory, c.parent, observed, latest, true)
+			sync := c.sync()
+			sync.fingerprint = 0
+			in, err := sync.gather(t.Context(), observed, latest, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -320,10 +346,10 @@ func TestARollingUpdateReadsAChildInAnotherVersionOnce(t *testing.T) {
 				t.Errorf("%s: unchanged %t", step.what, unchanged)
 			}
 			in.Desired, in.Comparing = desired("v1", "old"), false
-			if in, err = c.Complete(t.Context(), in); err != nil {
+			if in, err = c.complete(t.Context(), in); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, &c.memory, c.parent, in, 0); err != nil {
+			if err := sync.reconcile(t.Context(), in); err != nil {
 				t.Fatal(err)
 			}
 		}

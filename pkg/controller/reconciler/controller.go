@@ -27,6 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -34,8 +35,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
@@ -84,39 +83,53 @@ type Controller struct {
 	informers    *expectations.Informers
 	watched      []*cache.Informer // as Config.Children
 	expectations *expectations.Expectations
-	children     *childcontrol.Control
 	customizer   *related.Customizer
 	queue        *queue.Queue
+	// manager is the field manager for server-side apply.
+	manager string
 
-	recorder  *events.Controller
+	recorder  recorder
 	settling  loopguard.Tracker
 	unsettled unsettled
 	noticed   notices
 	history   *history.History
 	tracer    *tracing.Tracer
 	// takenUp is why the parents are synced that are there when the controller starts.
-	takenUp  v1alpha1.SyncReason
-	metrics  *metrics.Controller
-	counted  childcontrol.Counters
-	rejected atomic.Int64
+	takenUp v1alpha1.SyncReason
+	metrics *metrics.Controller
+	// counted are children that could not be created because their names were taken, children that were left alone for a while, and responses.
+	counted struct{ conflicts, flapping, rejected atomic.Int64 }
 
 	// encoded is the controller as hooks see it.
 	encoded atomic.Pointer[[]byte]
 	paused  atomic.Bool
 	guard   *loopguard.DeletionGuard
 	started chan struct{}
-	// began has an element after the first sync of a parent that is being finalized.
-	began chan struct{}
-	// recheck asks for a look at the credentials of the hooks.
-	recheck chan struct{}
-	// relatedKinds asks for a look at the kinds that customize hooks named.
-	relatedKinds chan struct{}
-	// retries asks for a look at children of which the API server may make something else than before.
-	retries chan struct{}
-	// activity has an element after something happened that Health, Counters, Hooks or LastErrors may show.
-	activity chan struct{}
+	// began is raised by the first sync of a parent that is being finalized, recheck asks for a look at the credentials of the hooks, relatedKinds for
+	// one at the kinds that customize hooks named, and retries for one at children of which the API server may make something else than before.
+	// activity is raised after something happened that Health, Counters, Hooks or LastErrors may show.
+	began, recheck, relatedKinds, retries, activity signal
 	// called is how long the last call of a sync or finalize hook took.
 	called atomic.Int64
+}
+
+// signal has somebody look at something. Until it does, further ones add nothing.
+type signal chan struct{}
+
+func newSignal() signal { return make(signal, 1) }
+
+func (s signal) raise() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// recorder records events.
+type recorder interface {
+	Warning(subject, related *corev1.ObjectReference, reason, message string)
+	Normal(subject, related *corev1.ObjectReference, reason, message string)
+	NormalAlways(subject *corev1.ObjectReference, reason, message string)
 }
 
 // New builds a controller. It opens no connection and starts nothing; Run does. The error of a definition that cannot run before it
@@ -129,8 +142,8 @@ func New(c Config) (*Controller, error) {
 	r := &Controller{
 		config: c, shared: c.Dependencies, rules: children.NewRules(c.Children, unserved(c)...),
 		byResource: map[schema.GroupResource]*Source{}, byKind: map[schema.GroupKind]*Source{},
-		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}), recheck: make(chan struct{}, 1),
-		relatedKinds: make(chan struct{}, 1), retries: make(chan struct{}, 1), activity: make(chan struct{}, 1), began: make(chan struct{}, 1),
+		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}),
+		began: newSignal(), recheck: newSignal(), relatedKinds: newSignal(), retries: newSignal(), activity: newSignal(),
 	}
 	for _, s := range c.Sources {
 		r.byResource[s.Resource.GroupResource()] = s
@@ -169,7 +182,7 @@ func unserved(c Config) []schema.GroupVersionResource {
 func (c *Controller) assemble() {
 	d := c.config.Definition
 	c.metrics = metrics.NewController(d.Kind, d.Meta.Name)
-	c.recorder = c.shared.Recorder.Of(d.Finalizer, d.Reference())
+	c.recorder, c.manager = c.shared.Recorder.Of(d.Finalizer, d.Reference()), c.shared.Options.FieldManagerOf(d.Kind, d.Meta.Name)
 	c.history, c.takenUp = c.shared.History.Of(d.Kind+" "+d.Meta.Name, d.Meta.UID), v1alpha1.SyncStarted
 	if c.history.Len() > 0 {
 		c.takenUp = v1alpha1.SyncControllerChanged
@@ -211,21 +224,11 @@ func (c *Controller) acquire() {
 	for _, s := range c.config.Sources {
 		s.informer = c.informers.Acquire(c.shared.Cluster.Cache, c.query(s))
 	}
-	byKind := make(map[schema.GroupKind][]*cache.Informer, len(c.config.Children))
 	for i := range c.config.Children {
-		rule := &c.config.Children[i]
-		informer := c.informers.Acquire(c.shared.Cluster.Cache, cache.Query{Resource: rule.Resource})
-		c.watched = append(c.watched, informer)
-		byKind[rule.Kind.GroupKind()] = append(byKind[rule.Kind.GroupKind()], informer)
+		c.watched = append(c.watched, c.informers.Acquire(c.shared.Cluster.Cache, cache.Query{Resource: c.config.Children[i].Resource}))
 	}
 	c.config.Kind.Acquire(c.informers, func(key parent.Key, why v1alpha1.SyncReason) {
 		c.queue.Add(key, queue.Retry, history.Of(why))
-	})
-	d := c.config.Definition
-	c.children = childcontrol.New(childcontrol.Config{
-		Cluster: c.shared.Cluster, Applier: c.shared.Applier, Recorder: c.recorder, Counters: &c.counted, Handlers: c.others,
-		Manager: c.shared.Options.FieldManagerOf(d.Kind, d.Meta.Name), Rules: c.rules, Informers: byKind,
-		Expectations: c.expectations, Mine: c.mine, Controller: d.Reference(), KubectlName: d.KubectlName(), Guard: c.guard, Repeated: c.history.Repeated,
 	})
 }
 
@@ -287,7 +290,7 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Go(func() { c.checkCredentials(ctx) })
 	running.Go(func() { c.watchFinalizing(ctx) })
 	running.Go(func() {
-		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.children.Prepare(ctx); return nil }) // Logged, and read again by syncs.
+		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.prepare(ctx); return nil }) // Logged, and read again by syncs.
 	})
 	close(c.started)
 	c.queue.Run(ctx)
@@ -300,7 +303,7 @@ func (c *Controller) Run(ctx context.Context) {
 // does, until shut is called. It waits for no informer; the controller is never run.
 func (c *Controller) Hold(ctx context.Context) (shut func()) {
 	c.acquire()
-	c.children.Prepare(ctx)
+	c.prepare(ctx)
 	return c.shut
 }
 
@@ -349,7 +352,7 @@ func (c *Controller) remembered() metrics.Remembered {
 	}
 	one := map[bool]int{true: 1}
 	for _, each := range c.parents.all() {
-		records, more := each.children.Sizes()
+		records, more := each.children.sizes()
 		r.Parents, r.Children = r.Parents+min(records, 1), r.Children+records
 		r.Told, r.Settling, r.OwnWrites = r.Told+one[more], r.Settling+one[each.settling.Known()], r.OwnWrites+one[each.own.Pending()]
 	}
@@ -369,7 +372,7 @@ func (c *Controller) selecting(p *object.Object) func(*object.Object) bool {
 	if c.config.Selectors == nil {
 		return c.config.Kind.Owns
 	}
-	r := c.parents.of(c.byKind[p.GroupVersionKind().GroupKind()].key(p))
+	r := c.parents.ofSync(c.byKind[p.GroupVersionKind().GroupKind()].key(p))
 	selector, err := c.config.Selectors.Of(&r.selector, p)
 	return func(o *object.Object) bool {
 		return err == nil && c.config.Kind.Owns(o) && selector.Matches(o.LabelSet())
@@ -398,7 +401,7 @@ func (c *Controller) bound(d Definition) {
 	if d.DeletionGuard != nil {
 		limit = d.DeletionGuard.MaxDeletions
 	}
-	held := each(&c.parents, func(r *record) *loopguard.Held { return &r.children.Held })
+	held := each(&c.parents, func(r *record) *loopguard.Held { return &r.children.held })
 	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions], held) {
 		c.queue.Add(key, queue.Live, history.Of(v1alpha1.SyncControllerChanged))
 	}
@@ -463,6 +466,6 @@ func (c *Controller) pause(ctx context.Context, paused bool) {
 		default: // The events of the start enqueue them.
 		}
 		c.queue.Resume()
-		c.retryOutdated()
+		c.retries.raise()
 	}
 }

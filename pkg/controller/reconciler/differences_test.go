@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package preview
+package reconciler
 
 import (
 	"testing"
@@ -50,7 +50,7 @@ func TestDifferencesOfAnObject(t *testing.T) {
 			if err := utiljson.Unmarshal([]byte(tc.after), &after); err != nil {
 				t.Fatal(err)
 			}
-			got, err := Differences(o, after)
+			got, err := changesOf(o, after)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -31,7 +31,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -185,7 +184,7 @@ func (c *Controller) forget(s *Source, key parent.Key) {
 
 // left drops what syncs of a parent that is gone remember elsewhere than in its record. A sync that is under way meanwhile does so when it ends.
 func (c *Controller) left(r *record, root webhook.RootKey) {
-	c.guard.Forget(&r.children.Held)
+	c.guard.Forget(&r.children.held)
 	c.customizer.Forget(r.key, &r.related)
 	c.history.Forget(r.key)
 	c.hooks.Forget(root)
@@ -199,10 +198,7 @@ func (s *Source) root(key parent.Key) webhook.RootKey {
 func (c *Controller) credentialsChanged(r credentials.Reference) {
 	if c.hooks.Reads(webhook.Reference(r)) {
 		c.queue.RetryFailed(nil)
-		select {
-		case c.recheck <- struct{}{}:
-		default:
-		}
+		c.recheck.raise()
 	}
 }
 
@@ -213,11 +209,8 @@ func (c *Controller) kindsChanged() {
 		rule, ok := errors.AsType[*related.RuleError](err)
 		return ok && rule.Unresolved
 	})
-	c.retryOutdated()
-	select {
-	case c.relatedKinds <- struct{}{}:
-	default:
-	}
+	c.retries.raise()
+	c.relatedKinds.raise()
 }
 
 // watchRelatedKinds enqueues parents whose customize hook is to be asked again, because a kind that it named is served in another way or not
@@ -257,16 +250,16 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 	if r == nil {
 		return // It left meanwhile.
 	}
-	c.parents.change(r, func(r *record) { r.progress.synced, r.obstacles = true, conflicts(nil, err) })
+	c.parents.change(r, func(r *record) { r.progress.synced, r.obstacles = true, conflicts(err) })
 	if hook.IsRejected(err) {
-		c.rejected.Add(1)
+		c.counted.rejected.Add(1)
 	}
 	if o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
 		text := "Sync error: " + message(err)
 		if out := c.wayOut(key, o, err); out != "" {
 			text = events.Shorten(text, maxMessage) + out
 		}
-		c.recorder.Warning(childcontrol.Reference(o), nil, events.ReasonSyncError, text)
+		c.recorder.Warning(reference(o), nil, events.ReasonSyncError, text)
 	}
 }
 
@@ -276,7 +269,7 @@ func (c *Controller) recovered(key parent.Key) {
 		c.parents.change(r, func(r *record) { r.obstacles = nil })
 	}
 	if o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
-		c.recorder.NormalAlways(childcontrol.Reference(o), events.ReasonSyncRecovered, "Synced again after errors")
+		c.recorder.NormalAlways(reference(o), events.ReasonSyncRecovered, "Synced again after errors")
 	}
 }
 
@@ -298,19 +291,12 @@ func (c *Controller) statusChanged(key parent.Key) {
 	}
 }
 
-// conflicts appends the objects that an error, or one that it wraps, names as not the parent's.
-func conflicts(keys []children.Key, err error) []children.Key {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, each := range joined.Unwrap() {
-			keys = conflicts(keys, each)
+// conflicts returns the objects that an error, or one that it wraps, names as not the parent's.
+func conflicts(err error) (keys []children.Key) {
+	for each := range causes(err) {
+		if conflict, ok := each.(*apply.ConflictError); ok { //nolint:errorlint // What is wrapped has its turn.
+			keys = append(keys, conflict.Key)
 		}
-		return keys
-	}
-	if conflict, ok := err.(*apply.ConflictError); ok { //nolint:errorlint // What is wrapped has its turn below.
-		return append(keys, conflict.Key)
-	}
-	if wrapped := errors.Unwrap(err); wrapped != nil {
-		return conflicts(keys, wrapped)
 	}
 	return keys
 }

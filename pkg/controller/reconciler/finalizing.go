@@ -31,7 +31,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
@@ -78,7 +77,6 @@ func (p *parents) leaves(r *record, n int, now time.Time) {
 	})
 }
 
-// finalized notes that a parent is not being finalized.
 func (p *parents) finalized(r *record) {
 	p.change(r, func(r *record) { r.finalization = finalization{} })
 }
@@ -162,10 +160,7 @@ func (s *Sync) awaitsFinalizing() bool { return s.finalizing() && s.controller.f
 // finalizes notes a sync of a parent that is being finalized.
 func (c *Controller) finalizes(r *record) {
 	if c.parents.finalizes(r, time.Now()) {
-		select {
-		case c.began <- struct{}{}:
-		default:
-		}
+		c.began.raise()
 	}
 }
 
@@ -206,7 +201,7 @@ func (c *Controller) reportFinalizing(key parent.Key) {
 	if !ok {
 		return
 	}
-	c.recorder.Warning(childcontrol.Reference(o), nil, events.ReasonFinalizeWaits, fmt.Sprintf(
+	c.recorder.Warning(reference(o), nil, events.ReasonFinalizeWaits, fmt.Sprintf(
 		"The finalize hook of %s has not returned \"finalized\": true for more than a minute, and this object stays until it does. See the log "+
 			"of the hook%s", c.config.Definition.Meta.Name, c.letGo(key, o)))
 }
@@ -279,40 +274,9 @@ func (c *Controller) relatedGone(key parent.Key, o *object.Object, gone []relate
 			entries = "no entry, for their kind is not known any more,"
 		}
 	}
-	c.recorder.Warning(childcontrol.Reference(o), nil, events.ReasonRelatedNotServed, fmt.Sprintf(
+	c.recorder.Warning(reference(o), nil, events.ReasonRelatedNotServed, fmt.Sprintf(
 		"The cluster does not serve %s, which the customize hook names. The finalize hook is shown %s in \"related\" for that. If it fails without, "+
 			"install the kind again, or change the hooks%s", strings.Join(kinds, ", "), entries, c.letGo(key, o)))
-}
-
-// RemoveFinalizer takes the controller's finalizer off the parent.
-func (s *Sync) RemoveFinalizer(ctx context.Context) error {
-	c := s.controller
-	if s.preview != nil {
-		return s.preview.removeFinalizer(s)
-	}
-	over := s.stored
-	// Its event is not that of another client, which takes the finalizer off.
-	written, mistaken, err := s.record.own.Write(s.Source.informer, s.stored, false, func() (*object.Object, error) {
-		return s.insist(ctx, parent.Changes{}, func(o *object.Object) (*object.Object, error) {
-			over = o
-			written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, o)
-			if !changed {
-				return nil, err
-			}
-			return written, err
-		})
-	})
-	if mistaken {
-		c.queue.Add(s.Key, queue.Live)
-	}
-	if err != nil {
-		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)
-	}
-	if written != nil {
-		s.Wrote(over, written)
-	}
-	c.parents.finalized(s.record)
-	return nil
 }
 
 // FinalizerName returns the name of the controller's finalizer.
@@ -357,13 +321,13 @@ func (s *Sync) finalizedEarly() bool {
 }
 
 // deletedAll reports whether all children were deleted that were to be, and none of them is to be created again.
-func deletedAll(result *childcontrol.Result) bool {
+func deletedAll(result *result) bool {
 	done := 0
-	for i := range result.Outcomes {
-		if o := &result.Outcomes[i]; o.Action == plan.Delete && o.Done {
+	for i := range result.outcomes {
+		if o := &result.outcomes[i]; o.Action == plan.Delete && o.Done {
 			done++
 		}
 	}
-	left := slices.ContainsFunc(result.Plan.Steps, func(step plan.Step) bool { return step.HoldsDeletion() })
-	return !left && done == len(result.Plan.Deletions())
+	left := slices.ContainsFunc(result.plan.Steps, func(step plan.Step) bool { return step.HoldsDeletion() })
+	return !left && done == len(result.plan.Deletions())
 }

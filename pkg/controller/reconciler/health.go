@@ -19,6 +19,7 @@ package reconciler
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -53,12 +54,7 @@ const (
 // Activity has an element after something happened that Health, Counters, Hooks or LastErrors may show, but for what only time changes.
 func (c *Controller) Activity() <-chan struct{} { return c.activity }
 
-func (c *Controller) active() {
-	select {
-	case c.activity <- struct{}{}:
-	default: // It is known already.
-	}
-}
+func (c *Controller) active() { c.activity.raise() }
 
 // Health returns how the controller is doing.
 func (c *Controller) Health() State {
@@ -114,7 +110,7 @@ func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 	failing := c.queue.Failing()
 	return &v1alpha1.ControllerCounters{
 		Parents: int64(c.parents.len()), Syncs: c.queue.Counters.Syncs.Load(), FailedSyncs: c.queue.Counters.Failed.Load(),
-		RejectedAnswers: c.rejected.Load(), Conflicts: c.counted.Conflicts.Load(), Flapping: c.counted.Flapping.Load(),
+		RejectedAnswers: c.counted.rejected.Load(), Conflicts: c.counted.conflicts.Load(), Flapping: c.counted.flapping.Load(),
 		Failing: int64(failing), Pending: int64(c.queue.Pending()), Synced: int64(max(0, c.parents.len()-c.parents.total().unsynced-failing)),
 		Unsettled: c.countUnsettled(),
 	}
@@ -220,24 +216,38 @@ func (c *Controller) permitted(released bool) {
 		for _, r := range c.parents.all() {
 			c.queue.Release(r.key)
 		}
-		c.retryOutdated()
+		c.retries.raise()
 	}
 	c.queue.RetryFailed(func(err error) bool { return access.IsNotPermitted(err) || forbidden(err) })
-	select {
-	case c.recheck <- struct{}{}:
-	default:
+	c.recheck.raise()
+}
+
+// causes yields an error, those that it wraps and those that it joins.
+func causes(err error) iter.Seq[error] {
+	return func(yield func(error) bool) { eachCause(err, yield) }
+}
+
+func eachCause(err error, yield func(error) bool) bool {
+	if err == nil || !yield(err) {
+		return err == nil
 	}
+	switch e := err.(type) { //nolint:errorlint // What is wrapped has its turn.
+	case interface{ Unwrap() error }:
+		return eachCause(e.Unwrap(), yield)
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(each error) bool { return !eachCause(each, yield) })
+	}
+	return true
 }
 
 // some reports whether something is true of an error, or of one of those that it wraps or joins.
 func some(err error, is func(error) bool) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return slices.ContainsFunc(joined.Unwrap(), func(each error) bool { return some(each, is) })
+	for each := range causes(err) {
+		if is(each) {
+			return true
+		}
 	}
-	if wrapped, ok := err.(interface{ Unwrap() error }); ok && some(wrapped.Unwrap(), is) {
-		return true
-	}
-	return err != nil && is(err)
+	return false
 }
 
 // forbidden reports whether an error, or one of those that it joins, says that an API server refused a request.

@@ -36,12 +36,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
@@ -135,7 +133,7 @@ func (c *Controller) Rollback(ctx context.Context, p v1alpha1.ParentReference, o
 	}
 	done.ResourceVersion = written.ResourceVersion()
 	klog.FromContext(ctx).Info("Rolled a parent back", "parent", s.Key, "revision", former.Name, "from", former.Latest, "user", o.User)
-	c.recorder.NormalAlways(childcontrol.Reference(written), events.ReasonRolledBack,
+	c.recorder.NormalAlways(reference(written), events.ReasonRolledBack,
 		fmt.Sprintf("%s had it rolled back from %s to %s", o.User, former.Latest, former.Name))
 	return done, nil
 }
@@ -195,7 +193,7 @@ func restored(s *Sync, written *object.Object) ([]v1alpha1.FieldChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	return preview.Differences(s.Parent, after)
+	return changesOf(s.Parent, after)
 }
 
 // refused reports whether an error says that an API server did not do what it was asked for.
@@ -256,7 +254,7 @@ func (c *Controller) recorded(s *Sync, err error) {
 	if err != nil {
 		failed = message(err)
 	}
-	if s.wroteParent && s.Parent != nil && s.managers.Known() {
+	if s.wroteParent && s.Parent != nil && s.managers.known() {
 		s.recording.ChangedBackBy(c.whoElse(s, difference(s.opened, s.Parent).Path)...)
 	}
 	s.recording.End(events.Shorten(failed, maxMessage))
@@ -324,7 +322,7 @@ func (c *Controller) stateIs(r *record, synced bool, err error, waits bool) (v1a
 	default:
 		return v1alpha1.ParentWaiting, "the controller is starting: its caches are being filled"
 	}
-	if n := c.guard.HeldOf(&r.children.Held); n > 0 {
+	if n := c.guard.HeldOf(&r.children.held); n > 0 {
 		return v1alpha1.ParentHeld, loopguard.CountDeletions(n) + " held; see the condition DeletionsHeld of the controller"
 	}
 	if until := r.settling.HeldUntil(time.Now()); !until.IsZero() {

@@ -14,10 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package preview
+package reconciler
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +27,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,42 +37,30 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
-// Notes are what a sync would do. The zero value is empty; one goroutine uses it.
-type Notes struct {
-	// Plan is what would be written.
-	Plan v1alpha1.ParentPlan
-	// Requests are those that hooks would be sent.
-	Requests []v1alpha1.HookRequest
-
-	shown map[inspection.Place]struct{}
-	// size is that of the bodies of Requests.
-	size int
-}
-
 // maxSize is the most that the requests about one parent, with their responses, may have in bytes. Each of those during a rolling update
 // repeats the children and the related objects.
 const maxSize = 32 << 20
 
-// Show takes note that an object of a resource is shown.
-func (n *Notes) Show(resource schema.GroupResource, o *object.Object) {
+// show notes that an object of a resource is shown.
+func (n *noting) show(resource schema.GroupResource, o *object.Object) {
 	if n.shown == nil {
 		n.shown = map[inspection.Place]struct{}{}
 	}
 	n.shown[inspection.Place{GroupResource: resource, Namespace: o.Namespace()}] = struct{}{}
 }
 
-// Places returns where the objects are that are shown.
-func (n *Notes) Places() []inspection.Place { return slices.Collect(maps.Keys(n.shown)) }
+func (n *noting) places() []inspection.Place { return slices.Collect(maps.Keys(n.shown)) }
 
-// Request takes note of the body of a request and of that of the response, nil if it was not asked for, as people may see them. The error,
+// request notes the body of a request and that of the response, nil if it was not asked for, as people may see them. The error,
 // inspection.ErrTooLarge, says that they are more than are shown of one parent.
-func (n *Notes) Request(name hook.Name, revision string, body, response []byte) error {
+func (n *noting) request(name hook.Name, revision string, body, response []byte) error {
 	if n.size += len(body) + len(response); n.size > maxSize {
 		return fmt.Errorf("%w: they have more than %d MiB", inspection.ErrTooLarge, maxSize>>20)
 	}
@@ -77,23 +68,18 @@ func (n *Notes) Request(name hook.Name, revision string, body, response []byte) 
 	if response != nil {
 		noted.Response = &runtime.RawExtension{Raw: response}
 	}
-	n.Requests = append(n.Requests, noted)
+	n.requests = append(n.requests, noted)
 	return nil
 }
 
-// Revision takes note of a write of a ControllerRevision.
-func (n *Notes) Revision(operation, name string) {
-	n.Plan.Revisions = append(n.Plan.Revisions, v1alpha1.RevisionPlan{Action: operation, Name: name})
-}
-
-// Finalizers takes note that the parent gets other finalizers, and returns it as it is then.
-func (n *Notes) Finalizers(o *object.Object, wanted []string) (*object.Object, error) {
-	n.Plan.Changes = append(n.Plan.Changes, fieldChange("metadata.finalizers", plainOf(o.Finalizers()), plainOf(wanted)))
+// finalizers notes that the parent gets other finalizers, and returns it as it is then.
+func (n *noting) finalizers(o *object.Object, wanted []string) (*object.Object, error) {
+	n.plan.Changes = append(n.plan.Changes, fieldChange("metadata.finalizers", plainOf(o.Finalizers()), plainOf(wanted)))
 	return edited(o, "finalizers", plainOf(wanted))
 }
 
-// ChangeParent takes note of changes of the parent, as people may see them: of a Secret, the copies of its values in annotations are hidden.
-func (n *Notes) ChangeParent(o *object.Object, changes parent.Changes) error {
+// change notes changes of the parent, as people may see them: of a Secret, the copies of its values in annotations are hidden.
+func (n *noting) change(o *object.Object, changes parent.Changes) error {
 	fields, err := changes.Fields(o)
 	if err != nil {
 		return err
@@ -106,7 +92,7 @@ func (n *Notes) ChangeParent(o *object.Object, changes parent.Changes) error {
 				hideValues(&list[i])
 			}
 		}
-		n.Plan.Changes = append(n.Plan.Changes, list...)
+		n.plan.Changes = append(n.plan.Changes, list...)
 	}
 	return nil
 }
@@ -116,9 +102,9 @@ func isCopy(path string) bool {
 	return slices.ContainsFunc(lastApplied, func(name string) bool { return path == "metadata.annotations["+name+"]" })
 }
 
-// Claim takes note of an adoption or release, and returns the object as it is then.
-func (n *Notes) Claim(action v1alpha1.ChildAction, o *object.Object, patch []byte) (*object.Object, error) {
-	n.Plan.Children = append(n.Plan.Children, of(o, action))
+// Claim implements Writer.
+func (n *noting) Claim(_ context.Context, action v1alpha1.ChildAction, _ client.Target, o *object.Object, patch []byte) (*object.Object, error) {
+	n.plan.Children = append(n.plan.Children, childPlan(o, action))
 	var patched struct {
 		Metadata struct {
 			OwnerReferences any `json:"ownerReferences"`
@@ -130,17 +116,17 @@ func (n *Notes) Claim(action v1alpha1.ChildAction, o *object.Object, patch []byt
 	return edited(o, "ownerReferences", patched.Metadata.OwnerReferences)
 }
 
-// of returns the plan of an observed child.
-func of(o *object.Object, action v1alpha1.ChildAction) v1alpha1.ChildPlan {
+// childPlan returns the plan of an observed child.
+func childPlan(o *object.Object, action v1alpha1.ChildAction) v1alpha1.ChildPlan {
 	return v1alpha1.ChildPlan{APIVersion: o.APIVersion(), Kind: o.Kind(), Namespace: o.Namespace(), Name: o.Name(), Action: action}
 }
 
-// LeaveAll takes note that nothing is done with the children: the response is one that was carried out before.
-func (n *Notes) LeaveAll(observed []*object.Object) {
-	for _, o := range observed {
-		left := of(o, v1alpha1.ChildLeave)
+// leave implements Writer: the response is one that was carried out before.
+func (n *noting) leave() {
+	for _, o := range n.s.Observed {
+		left := childPlan(o, v1alpha1.ChildLeave)
 		left.Reason = string(plan.Same)
-		n.Plan.Children = append(n.Plan.Children, left)
+		n.plan.Children = append(n.plan.Children, left)
 	}
 }
 
@@ -162,53 +148,42 @@ func edited(o *object.Object, field string, value any) (*object.Object, error) {
 	return object.Parse(encoded, object.ParseOptions{KeepManagedFields: true})
 }
 
-// Verdicts are what is known about a plan of children beside the plan.
-type Verdicts struct {
-	// Observed are the children that the parent has, and Rules the declared kinds.
-	Observed []*object.Object
-	Rules    children.Rules
-	// Err is about the children for which no step could be worked out.
-	Err error
-	// Held says that deletions would be held.
-	Held bool
-	// Refused are the errors of a dry run.
-	Refused map[children.Key]error
-	// Untried are the children for which no dry run could be made, since the plan creates their namespace.
-	Untried sets.Set[children.Key]
-	// Conflict returns why a child cannot be created, nil if it can be.
-	Conflict func(child children.Key) error
-	// Text is the text of an error for people.
-	Text func(error) string
-}
-
-// Children takes note of what would be done with the children. The error is that of the sync.
-func (n *Notes) Children(made plan.Plan, v *Verdicts) error {
-	errs := []error{v.Err}
+// reconcile notes what would be done with the children. The error is that of the sync.
+func (n *noting) reconcile(ctx context.Context, in plan.Input) error {
+	s, c := n.s, n.s.controller
+	made, err := makePlan(in)
+	held := !c.guard.Would(made.Deletions(), time.Now())
+	s.deletedChildren = err == nil && !held && !slices.ContainsFunc(made.Steps, func(step plan.Step) bool {
+		return step.Action == plan.Recreate || step.HoldsDeletion()
+	})
+	var refused map[children.Key]error
+	var untried sets.Set[children.Key]
+	if n.dryRun {
+		refused, untried = c.shared.Applier.Check(ctx, made)
+	}
+	errs := []error{err}
 	for i := range made.Steps {
 		step := &made.Steps[i]
 		child := stepPlan(step)
-		cause := v.Refused[step.Key]
+		cause := refused[step.Key]
 		if step.Action == plan.Create {
-			if conflict := v.Conflict(step.Key); conflict != nil {
+			if conflict := s.conflict(step.Key); conflict != nil {
 				cause, child.Reason = conflict, reasonConflict
 			}
 		}
 		switch {
-		case v.Held && step.Deletes():
+		case held && step.Deletes():
 			child.Action, child.Reason = v1alpha1.ChildRefuse, reasonHeld
 			child.Message = "spec.deletionGuard.maxDeletions does not allow it now: the deletion would be held until it is confirmed"
 		case cause != nil:
-			child.Action, child.Message = v1alpha1.ChildRefuse, v.Text(cause)
-			if child.Reason == "" {
-				child.Reason = reasonRefused
-			}
+			child.Action, child.Reason, child.Message = v1alpha1.ChildRefuse, cmp.Or(child.Reason, reasonRefused), message(cause)
 			errs = append(errs, cause)
-		case v.Untried.Has(step.Key):
+		case untried.Has(step.Key):
 			child.Message = "no dry run was made: its namespace is created first"
 		}
-		n.Plan.Children = append(n.Plan.Children, child)
+		n.plan.Children = append(n.plan.Children, child)
 	}
-	n.rest(made, v)
+	n.rest(made, err)
 	return errors.Join(errs...)
 }
 
@@ -221,22 +196,23 @@ const (
 	reasonRollout  = "Rollout"
 )
 
-// rest takes note of the children that a plan does not deal with.
-func (n *Notes) rest(made plan.Plan, v *Verdicts) {
+// rest notes the children that a plan does not deal with: err is about those for which no step could be worked out.
+func (n *noting) rest(made plan.Plan, err error) {
 	for _, key := range made.Failed {
-		failed := v1alpha1.ChildPlan{Kind: key.Kind, Namespace: key.Namespace, Name: key.Name, Action: v1alpha1.ChildRefuse, Reason: reasonFailed}
-		if rule, ok := v.Rules.For(key.GroupKind()); ok {
+		failed := v1alpha1.ChildPlan{
+			Kind: key.Kind, Namespace: key.Namespace, Name: key.Name, Action: v1alpha1.ChildRefuse, Reason: reasonFailed, Message: message(err),
+		}
+		if rule, ok := n.s.controller.rules.For(key.GroupKind()); ok {
 			failed.APIVersion = rule.Kind.GroupVersion().String()
 		}
-		failed.Message = v.Text(v.Err)
-		n.Plan.Children = append(n.Plan.Children, failed)
+		n.plan.Children = append(n.plan.Children, failed)
 	}
 	left := sets.New(made.Kept...)
-	for _, o := range v.Observed {
+	for _, o := range n.s.Observed {
 		if left.Has(children.KeyOf(o)) {
-			kept := of(o, v1alpha1.ChildLeave)
+			kept := childPlan(o, v1alpha1.ChildLeave)
 			kept.Reason, kept.Message = reasonRollout, "the rolling update has not reached it"
-			n.Plan.Children = append(n.Plan.Children, kept)
+			n.plan.Children = append(n.plan.Children, kept)
 		}
 	}
 }
@@ -322,8 +298,8 @@ func textOf(value any) *string {
 	return new(string(encoded))
 }
 
-// Differences returns the places at which an object changes to what after is, as people may see them: values of Secrets are hidden.
-func Differences(o *object.Object, after map[string]any) ([]v1alpha1.FieldChange, error) {
+// changesOf returns the places at which an object changes to what after is, as people may see them: values of Secrets are hidden.
+func changesOf(o *object.Object, after map[string]any) ([]v1alpha1.FieldChange, error) {
 	before, err := o.Decode()
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package preview_test
+package reconciler
 
 import (
 	"bytes"
@@ -27,25 +27,15 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
-func parse(t *testing.T, text string) *object.Object {
-	t.Helper()
-	o, err := object.Parse([]byte(text), object.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
 func TestChangesOfAParentAreNotedByTheirPlaces(t *testing.T) {
 	o := parse(t, `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","labels":{"app":"x","gone":"y"}},"status":{"n":1,"list":[1],"same":true}}`)
-	var n preview.Notes
-	if err := n.ChangeParent(o, parent.Changes{
+	var n noting
+	if err := n.change(o, parent.Changes{
 		Labels: map[string]*string{"gone": nil, "example.com/new": new("z")},
 		Status: map[string]any{"n": int64(2), "list": []any{int64(1), int64(2)}, "same": true, "more": map[string]any{"deep": "v"}},
 	}); err != nil {
@@ -55,12 +45,12 @@ func TestChangesOfAParentAreNotedByTheirPlaces(t *testing.T) {
 		"metadata.labels[example.com/new] - \"z\"", "metadata.labels.gone \"y\" -",
 		"status.list [1] [1,2]", "status.more.deep - \"v\"", "status.n 1 2",
 	}
-	if diff := cmp.Diff(want, texts(n.Plan.Changes)); diff != "" {
+	if diff := cmp.Diff(want, texts(n.plan.Changes)); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
-	n = preview.Notes{}
-	if err := n.ChangeParent(o, parent.Changes{Labels: map[string]*string{"app": new("x")}}); err != nil || len(n.Plan.Changes) > 0 {
-		t.Errorf("what is so already: %v, error %v", n.Plan.Changes, err)
+	n = noting{}
+	if err := n.change(o, parent.Changes{Labels: map[string]*string{"app": new("x")}}); err != nil || len(n.plan.Changes) > 0 {
+		t.Errorf("what is so already: %v, error %v", n.plan.Changes, err)
 	}
 }
 
@@ -81,11 +71,11 @@ func TestChangesOfASecretShowNoCopyOfItsValues(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var n preview.Notes
-			if err := n.ChangeParent(parse(t, test.kind+annotations), changes); err != nil {
+			var n noting
+			if err := n.change(parse(t, test.kind+annotations), changes); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, texts(n.Plan.Changes)); diff != "" {
+			if diff := cmp.Diff(test.want, texts(n.plan.Changes)); diff != "" {
 				t.Errorf("changes (-want +got):\n%s", diff)
 			}
 		})
@@ -108,40 +98,40 @@ func texts(changes []v1alpha1.FieldChange) (lines []string) {
 }
 
 func TestAFinalizerIsOnTheParentThatIsShown(t *testing.T) {
-	var n preview.Notes
-	o, err := n.Finalizers(parse(t, `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","uid":"u"}}`), []string{"f"})
-	if err != nil || len(o.Finalizers()) != 1 || o.UID() != "u" || len(n.Plan.Changes) != 1 || *n.Plan.Changes[0].Desired != `["f"]` {
-		t.Errorf("the parent is %v, the changes are %v, error %v", o, n.Plan.Changes, err)
+	var n noting
+	o, err := n.finalizers(parse(t, `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","uid":"u"}}`), []string{"f"})
+	if err != nil || len(o.Finalizers()) != 1 || o.UID() != "u" || len(n.plan.Changes) != 1 || *n.plan.Changes[0].Desired != `["f"]` {
+		t.Errorf("the parent is %v, the changes are %v, error %v", o, n.plan.Changes, err)
 	}
 }
 
 func TestResponsesAreShownWithoutValuesOfSecrets(t *testing.T) {
-	var n preview.Notes
+	var n noting
 	for _, response := range []string{
 		`{"children":[{"apiVersion":"v1","kind":"Secret","stringData":{"k":"hunter2"}},{"kind":"ConfigMap","apiVersion":"v1","data":{"k":"kept"}}]}`,
 		`{"attachments":[{"apiVersion":"v1","kind":"Secret","data":{"k":"aHVudGVyMg=="}}],"labels":{"k":"kept"}}`,
 	} {
-		redacted, err := preview.ResponseWithoutSecrets([]byte(response))
+		redacted, err := ResponseWithoutSecrets([]byte(response))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := n.Request("sync", "", []byte(`{}`), redacted); err != nil {
+		if err := n.request("sync", "", []byte(`{}`), redacted); err != nil {
 			t.Fatal(err)
 		}
-		shown := string(n.Requests[len(n.Requests)-1].Response.Raw)
+		shown := string(n.requests[len(n.requests)-1].Response.Raw)
 		if strings.Contains(shown, "hunter2") || strings.Contains(shown, "aHVudGVyMg") || !strings.Contains(shown, "kept") {
 			t.Errorf("%s is shown as %s", response, shown)
 		}
 	}
 	const other = `{"status": {"n": 1},  "children":[null, 1]}`
-	if shown, err := preview.ResponseWithoutSecrets([]byte(other)); err != nil || string(shown) != other {
+	if shown, err := ResponseWithoutSecrets([]byte(other)); err != nil || string(shown) != other {
 		t.Errorf("a response without Secrets is %s, error %v", shown, err)
 	}
-	if _, err := preview.ResponseWithoutSecrets([]byte(`[]`)); err == nil {
+	if _, err := ResponseWithoutSecrets([]byte(`[]`)); err == nil {
 		t.Error("no object is taken")
 	}
-	if err := n.Request("customize", "", []byte(`{}`), nil); err != nil || len(n.Requests) != 3 || n.Requests[2].Response != nil {
-		t.Errorf("no response: %v", n.Requests)
+	if err := n.request("customize", "", []byte(`{}`), nil); err != nil || len(n.requests) != 3 || n.requests[2].Response != nil {
+		t.Errorf("no response: %v", n.requests)
 	}
 }
 
@@ -159,14 +149,14 @@ func TestRequestsAreShownUpToASize(t *testing.T) {
 		"of which the response is the excess": {make([]byte, 1), make([]byte, 32<<20), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var n preview.Notes
+			var n noting
 			for range test.kept {
-				if err := n.Request("sync", "", test.body, test.response); err != nil {
+				if err := n.request("sync", "", test.body, test.response); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := n.Request("sync", "", test.body, test.response); !errors.Is(err, inspection.ErrTooLarge) || len(n.Requests) != test.kept {
-				t.Errorf("one more: %v, and %d are kept, want %d", err, len(n.Requests), test.kept)
+			if err := n.request("sync", "", test.body, test.response); !errors.Is(err, inspection.ErrTooLarge) || len(n.requests) != test.kept {
+				t.Errorf("one more: %v, and %d are kept, want %d", err, len(n.requests), test.kept)
 			}
 		})
 	}
@@ -178,45 +168,45 @@ func TestResponsesAreShownWithTheFieldsAloneThatAreRead(t *testing.T) {
 		body, want string
 	}{
 		"composite": {
-			preview.Response(wire.DecodeComposite),
+			responseShown(wire.DecodeComposite),
 			`{"status":{"n":1},"children":[{"kind":"Pod","spec":{"n":1.50}}],"finalized":true,"resyncAfterSeconds":1.5,"delete":true,"internal":{"a":"b"}}`,
 			`{"children":[{"kind":"Pod","spec":{"n":1.50}}],"finalized":true,"resyncAfterSeconds":1.5,"status":{"n":1}}`,
 		},
 		"decorator": {
-			preview.Response(wire.DecodeDecorator),
+			responseShown(wire.DecodeDecorator),
 			`{"labels":{"a":null},"annotations":{"b":"c"},"attachments":[],"delete":false,"children":[],"internal":1}`,
 			`{"annotations":{"b":"c"},"attachments":[],"delete":false,"labels":{"a":null}}`,
 		},
-		"absent fields": {preview.Response(wire.DecodeComposite), `{"STATUS":{"secret":1}}`, `{}`},
+		"absent fields": {responseShown(wire.DecodeComposite), `{"STATUS":{"secret":1}}`, `{}`},
 		"Secrets": {
-			preview.Response(wire.DecodeComposite), `{"children":[{"apiVersion":"v1","kind":"Secret","stringData":{"k":"hunter2"}}]}`,
+			responseShown(wire.DecodeComposite), `{"children":[{"apiVersion":"v1","kind":"Secret","stringData":{"k":"hunter2"}}]}`,
 			`{"children":[{"apiVersion":"v1","kind":"Secret","stringData":{"k":"(hidden)"}}]}`,
 		},
 		"customize": {
-			preview.CustomizeResponse, `{"relatedResources":[{"apiVersion":"v1","resource":"pods","internal":1}],"internal":1}`,
+			CustomizeResponse, `{"relatedResources":[{"apiVersion":"v1","resource":"pods","internal":1}],"internal":1}`,
 			`{"relatedResources":[{"apiVersion":"v1","resource":"pods"}]}`,
 		},
-		"customize without rules": {preview.CustomizeResponse, `{"internal":1}`, `{}`},
-		"customize with null":     {preview.CustomizeResponse, `{"relatedResources":null}`, `{"relatedResources":null}`},
-		"customize with no rules": {preview.CustomizeResponse, `{"relatedResources":[]}`, `{"relatedResources":[]}`},
+		"customize without rules": {CustomizeResponse, `{"internal":1}`, `{}`},
+		"customize with null":     {CustomizeResponse, `{"relatedResources":null}`, `{"relatedResources":null}`},
+		"customize with no rules": {CustomizeResponse, `{"relatedResources":[]}`, `{"relatedResources":[]}`},
 		"what selects all objects": {
-			preview.CustomizeResponse,
+			CustomizeResponse,
 			`{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabels":{}}},{"apiVersion":"v1","resource":"pods","names":[],"namespace":""}]}`,
 			`{"relatedResources":[{"apiVersion":"v1","labelSelector":{"matchLabels":{}},"resource":"pods"},{"apiVersion":"v1","names":[],"namespace":"","resource":"pods"}]}`,
 		},
 		"fields that are not read inside of a selector": {
-			preview.CustomizeResponse,
+			CustomizeResponse,
 			`{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"internal":1,"matchExpressions":[{"key":"a","operator":"In","values":["b"],"internal":1}]},"namespaceSelector":null}]}`,
 			`{"relatedResources":[{"apiVersion":"v1","labelSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]},"namespaceSelector":null,"resource":"pods"}]}`,
 		},
 		"all that a rule may have, but for names": {
-			preview.CustomizeResponse,
+			CustomizeResponse,
 			`{"relatedResources":[{"apiVersion":"v1","resource":"pods","labelSelector":{"matchLabels":{"internal":"x"}},"namespaceSelector":{"matchLabels":{"a":"b"}}}]}`,
 			`{"relatedResources":[{"apiVersion":"v1","labelSelector":{"matchLabels":{"internal":"x"}},"namespaceSelector":{"matchLabels":{"a":"b"}},"resource":"pods"}]}`,
 		},
-		"a child without kind": {preview.Response(wire.DecodeComposite), `{"children":[{"internal":1}]}`, ""},
-		"another document":     {preview.Response(wire.DecodeComposite), `{"status":"up"}`, ""},
-		"no object":            {preview.CustomizeResponse, `[]`, ""},
+		"a child without kind": {responseShown(wire.DecodeComposite), `{"children":[{"internal":1}]}`, ""},
+		"another document":     {responseShown(wire.DecodeComposite), `{"status":"up"}`, ""},
+		"no object":            {CustomizeResponse, `[]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shown, err := tc.read([]byte(tc.body), wire.ResponseOptions{})
@@ -252,7 +242,7 @@ func TestWhatIsHiddenInAResponseIsThatOfTheObservedChild(t *testing.T) {
 		"no child":                  {`1`, `1`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			decode := preview.Revealed(wire.DecodeComposite, "ns", []*object.Object{other, observed})
+			decode := revealed(wire.DecodeComposite, "ns", []*object.Object{other, observed})
 			response, err := decode([]byte(`{"children":[`+tc.returned+`]}`), wire.ResponseOptions{Strict: true})
 			if err != nil || string(response.RawChildren) != "["+tc.want+"]" {
 				t.Errorf("the children are %s, error %v, want %s", response.RawChildren, err, tc.want)
@@ -265,7 +255,7 @@ func TestSecretsAreShownWithoutValues(t *testing.T) {
 	const secret = `{"apiVersion":"v1","kind":"Secret","type":"Opaque","metadata":{"name":"s","namespace":"ns","labels":{"app":"kept"},
 		"annotations":{"note":"kept","metacontroller.k8s.io/last-applied-configuration":"{\"data\":\"hunter2\"}",
 		"kubectl.kubernetes.io/last-applied-configuration":"hunter2"}},"data":{"k":"aHVudGVyMg=="},"stringData":{"j":"hunter2"}}`
-	shown := preview.WithoutSecrets(parse(t, secret))
+	shown := withoutSecrets(parse(t, secret))
 	text := string(shown.JSON())
 	for _, value := range []string{"hunter2", "aHVudGVyMg=="} {
 		if strings.Contains(text, value) {
@@ -284,8 +274,8 @@ func TestSecretsAreShownWithoutValues(t *testing.T) {
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"s"},"data":{"k":"v"}}`,
 		`{"apiVersion":"example.com/v1","kind":"Secret","metadata":{"name":"s"},"data":{"k":"v"}}`,
 	} {
-		if o := parse(t, other); !bytes.Equal(preview.WithoutSecrets(o).JSON(), o.JSON()) {
-			t.Errorf("%s is shown as %s", o.JSON(), preview.WithoutSecrets(o).JSON())
+		if o := parse(t, other); !bytes.Equal(withoutSecrets(o).JSON(), o.JSON()) {
+			t.Errorf("%s is shown as %s", o.JSON(), withoutSecrets(o).JSON())
 		}
 	}
 }

@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -59,7 +58,7 @@ type record struct {
 	// settling is whether the parent settles, children what is known of its children, own its own writes, related which objects are related to
 	// it, and selector which children it selects. They need no [parents.change].
 	settling loopguard.Parent
-	children childcontrol.Memory
+	children memory
 	own      expectations.OwnWrites
 	related  related.Parent
 	selector related.Selector

@@ -20,19 +20,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/preview"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/related"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -40,14 +36,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
-// previewing is what a sync takes note of that does nothing: its phases are those of every sync, and what would write, record or remember
-// something comes here. One goroutine uses it.
-type previewing struct {
-	// hooks are quiet, and given are responses that are taken in place of their calls.
-	hooks *hooks.Set
+// noting is the writer of a sync that does nothing and notes what it would do. One goroutine uses it.
+type noting struct {
+	s *Sync
+	// given are responses that are taken in place of calls of hooks.
 	given map[asked][]byte
-	// related, unless it is nil, is asked before objects are looked for that a given response selects.
-	related func(ctx context.Context, selected []inspection.Place) error
+	// permitsRelated, unless it is nil, is asked before objects are looked for that a given response selects.
+	permitsRelated func(ctx context.Context, selected []inspection.Place) error
 	// dryRun has children checked by the API server.
 	dryRun bool
 	// asks says that the sync ends where the hook would be called: only the requests are wanted, of one hook if only is set.
@@ -56,7 +51,12 @@ type previewing struct {
 	// permit, unless it is nil, says that the hooks are called for their responses, each if it returns nil for what is shown.
 	permit func(shown []inspection.Place) error
 
-	notes preview.Notes
+	// plan is what would be written, and requests are those that hooks would be sent.
+	plan     v1alpha1.ParentPlan
+	requests []v1alpha1.HookRequest
+	// shown are the places of objects that people see, and size is that of the bodies of requests.
+	shown map[inspection.Place]struct{}
+	size  int
 }
 
 // asked is a call of a hook about one parent.
@@ -65,55 +65,38 @@ type asked struct {
 	revision string
 }
 
-// exchange is a call of the sync or finalize hook.
-type exchange struct {
-	revision string
-	request  wire.Request
-	encode   func(wire.Request) []byte
-	decode   func([]byte, wire.ResponseOptions) (wire.Response, error)
-}
-
-// errEnough ends a sync of which nothing more is wanted.
-var errEnough = errors.New("nothing more was asked for")
-
-// OnlyAsks reports whether nothing but the requests of the hook is wanted of the sync: Call returns no response then.
-func (s *Sync) OnlyAsks() bool { return s.preview != nil && s.preview.asks }
-
-// Remembers reports whether what the sync finds out may be remembered for those that follow: it may not in a preview.
-func (s *Sync) Remembers() bool { return s.preview == nil }
-
 // Requests implements inspection.Controller.
 func (c *Controller) Requests(
 	ctx context.Context, ref v1alpha1.ParentReference, o inspection.RequestOptions,
 ) ([]v1alpha1.HookRequest, []inspection.Place, error) {
-	p := &previewing{asks: true, only: hook.Name(o.Hook), permit: o.Call}
-	switch err := c.preview(ctx, ref, p); {
+	n := &noting{asks: true, only: hook.Name(o.Hook), permit: o.Call}
+	switch err := c.preview(ctx, ref, n); {
 	case errors.Is(err, inspection.ErrTooLarge):
 		return nil, nil, err
 	case err != nil:
 		return nil, nil, errors.New(message(err))
 	}
-	return p.notes.Requests, p.notes.Places(), nil
+	return n.requests, n.places(), nil
 }
 
 // Plan implements inspection.Controller.
 func (c *Controller) Plan(ctx context.Context, ref v1alpha1.ParentReference, o inspection.PlanOptions) (v1alpha1.ParentPlan, []inspection.Place) {
-	p := &previewing{dryRun: o.DryRun, related: o.Relate, given: make(map[asked][]byte, len(o.Responses))}
+	n := &noting{dryRun: o.DryRun, permitsRelated: o.Relate, given: make(map[asked][]byte, len(o.Responses))}
 	for i := range o.Responses {
 		given := &o.Responses[i]
-		p.given[asked{hook.Name(given.Hook), given.Revision}] = given.Body.Raw
+		n.given[asked{hook.Name(given.Hook), given.Revision}] = given.Body.Raw
 	}
-	err := c.preview(ctx, ref, p)
-	p.notes.Plan.ParentReference = ref
+	err := c.preview(ctx, ref, n)
+	n.plan.ParentReference = ref
 	if err != nil {
-		p.notes.Plan.Error = message(err)
+		n.plan.Error = message(err)
 	}
-	_, p.notes.Plan.Message = c.stateIs(c.parents.ofSync(keyOf(ref)), true, nil, false)
-	return p.notes.Plan, p.notes.Places()
+	_, n.plan.Message = c.stateIs(c.parents.ofSync(keyOf(ref)), true, nil, false)
+	return n.plan, n.places()
 }
 
 // preview does a sync of a parent that does nothing.
-func (c *Controller) preview(ctx context.Context, ref v1alpha1.ParentReference, p *previewing) error {
+func (c *Controller) preview(ctx context.Context, ref v1alpha1.ParentReference, n *noting) error {
 	if c.shared.Access.Held() {
 		return errors.New("the controller is held, because its service account may not read what it needs; see its condition Permitted")
 	}
@@ -121,7 +104,7 @@ func (c *Controller) preview(ctx context.Context, ref v1alpha1.ParentReference, 
 	if s == nil {
 		return errors.New("it is no parent of the controller, or not any more")
 	}
-	s.preview, p.hooks = p, c.hooks.Quiet()
+	s.Writer, s.hooks, n.s = n, c.hooks.Quiet(), s
 	err := recovery.Call(ctx, "previewing a sync", func() error {
 		// What a sync logs is what it does, and of what it writes it is known whether it may.
 		return s.run(klog.NewContext(client.Unobserved(ctx), klog.Logger{}))
@@ -132,53 +115,54 @@ func (c *Controller) preview(ctx context.Context, ref v1alpha1.ParentReference, 
 	return err
 }
 
-// relate finds the related objects, as relate does.
-func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) {
-	c, called := s.controller, p.hooks.Customize
+// Remember implements Writer.
+func (*noting) Remember(func()) {}
+
+func (n *noting) relate(ctx context.Context) ([]wire.Group, error) {
+	s, c, called, asks := n.s, n.s.controller, n.s.hooks.Customize, n.s.asks()
 	if called == nil {
-		if p.only == hook.Customize {
+		if n.only == hook.Customize {
 			return nil, errors.New("the controller has no customize hook")
 		}
 		return nil, nil
 	}
-	encoded := *c.encoded.Load()
-	if p.asks && (p.only == hook.Customize || p.only == "" && !c.customizer.Remembers(s.asked(encoded))) {
-		response, err := p.response(ctx, called, wire.Customize(encoded, s.Parent), preview.CustomizeResponse)
+	if n.asks && (n.only == hook.Customize || n.only == "" && !c.customizer.Remembers(asks)) {
+		response, err := n.response(ctx, called, wire.Customize(asks.Controller, s.Parent), CustomizeResponse)
 		if err != nil {
 			return nil, err
 		}
-		if err := p.notes.Request(called.Name, "", wire.Customize(encoded, preview.WithoutSecrets(s.Parent)), response); err != nil {
+		if err := n.request(called.Name, "", wire.Customize(asks.Controller, withoutSecrets(s.Parent)), response); err != nil {
 			return nil, err
 		}
 	}
-	if p.only == hook.Customize {
+	if n.only == hook.Customize {
 		return nil, errEnough
 	}
-	body, given := p.given[asked{hook: hook.Customize}]
-	if given && !p.gives(hook.Sync) && !p.gives(hook.Finalize) {
+	body, given := n.given[asked{hook: hook.Customize}]
+	if given && !n.gives(hook.Sync) && !n.gives(hook.Finalize) {
 		// Else a caller would decide which objects of the cluster the hook is sent.
 		return nil, errors.New("a response of the customize hook is taken only together with those of the sync or finalize hook")
 	}
-	confined := p.confined(s.Parent)
+	confined := s.confined()
 	asking := related.Asking{
 		Hook: called, Given: given, Confined: confined,
 		Ask: func(ctx context.Context) (*wire.CustomizeResponse, error) {
 			if given {
 				return called.GivenRelated(body)
 			}
-			return called.Related(ctx, s.Root, wire.Customize(encoded, s.Parent))
+			return called.Related(ctx, s.Root, wire.Customize(asks.Controller, s.Parent))
 		},
 	}
 	if given {
-		asking.Permit = p.related
+		asking.Permit = n.permitsRelated
 	}
-	found, err := c.customizer.Look(ctx, s.asked(encoded), asking)
+	found, err := c.customizer.Look(ctx, asks, asking)
 	groups := make([]wire.Group, len(found))
 	for i, g := range found {
 		groups[i] = wire.GroupOf(g.Key, g.Objects)
 		for _, o := range g.Objects {
 			if confined == "" || o.Namespace() == confined {
-				p.notes.Show(g.Resource.GroupResource(), o)
+				n.show(g.Resource.GroupResource(), o)
 			}
 		}
 	}
@@ -187,58 +171,58 @@ func (p *previewing) relate(ctx context.Context, s *Sync) ([]wire.Group, error) 
 
 // confined returns the only namespace of which hooks are shown related objects, empty if it is not the only one: in version v1 a parent sees
 // its own (docs/reference/contract.md#s9).
-func (p *previewing) confined(parent *object.Object) string {
-	for _, h := range []*hooks.Hook{p.hooks.Sync, p.hooks.Finalize} {
+func (s *Sync) confined() string {
+	for _, h := range []*hooks.Hook{s.hooks.Sync, s.hooks.Finalize} {
 		if h != nil && h.Version == v1alpha1.HookVersionV2 {
 			return ""
 		}
 	}
-	return parent.Namespace()
+	return s.Parent.Namespace()
 }
 
-// call is what Call does in a preview.
-func (p *previewing) call(ctx context.Context, s *Sync, called *hooks.Hook, x exchange) (*hooks.Response, error) {
+func (n *noting) call(ctx context.Context, x exchange) (*hooks.Response, error) {
+	s := n.s
 	for _, o := range s.Observed {
 		if rule, ok := s.controller.rules.For(o.GroupVersionKind().GroupKind()); ok {
-			p.notes.Show(rule.Resource.GroupResource(), o)
+			n.show(rule.Resource.GroupResource(), o)
 		}
 	}
-	if p.asks {
-		if p.only == "" || p.only == called.Name {
-			response, err := p.response(ctx, called, x.encode(x.request), preview.Response(x.decode))
-			if err != nil {
-				return nil, err
-			}
-			return nil, p.notes.Request(called.Name, x.revision, x.encode(preview.RequestWithoutSecrets(x.request)), response)
+	if n.asks {
+		if n.only != "" && n.only != x.called.Name {
+			return nil, nil
 		}
-		return nil, nil
+		response, err := n.response(ctx, x.called, x.encode(x.request), responseShown(x.decode))
+		if err != nil {
+			return nil, err
+		}
+		return nil, n.request(x.called.Name, x.revision, x.encode(requestWithoutSecrets(x.request)), response)
 	}
-	if body, ok := p.given[asked{called.Name, x.revision}]; ok {
+	if body, ok := n.given[asked{x.called.Name, x.revision}]; ok {
 		// Whoever gives it was shown the request without values of Secrets.
-		return called.Given(s.Root, body, preview.Revealed(x.decode, s.Parent.Namespace(), s.Observed))
+		return x.called.Given(s.Root, body, revealed(x.decode, s.Parent.Namespace(), s.Observed))
 	}
-	if p.gives(hook.Sync) || p.gives(hook.Finalize) {
-		return nil, fmt.Errorf("responses are given, and none to the request of the %s hook with the revision %q", called.Name, x.revision)
+	if n.gives(hook.Sync) || n.gives(hook.Finalize) {
+		return nil, fmt.Errorf("responses are given, and none to the request of the %s hook with the revision %q", x.called.Name, x.revision)
 	}
-	return called.Call(ctx, s.Root, x.encode(x.request), x.decode)
+	return x.called.Call(ctx, s.Root, x.encode(x.request), x.decode)
 }
 
 // response returns what people may see of the response to a request, nil if it is not wanted.
-func (p *previewing) response(
+func (n *noting) response(
 	ctx context.Context, called *hooks.Hook, body []byte, read func([]byte, wire.ResponseOptions) ([]byte, error),
 ) ([]byte, error) {
-	if p.permit == nil {
+	if n.permit == nil {
 		return nil, nil
 	}
-	if err := p.permit(p.notes.Places()); err != nil {
+	if err := n.permit(n.places()); err != nil {
 		return nil, err
 	}
 	return called.Shown(ctx, body, read)
 }
 
 // gives reports whether a response of a hook is given.
-func (p *previewing) gives(name hook.Name) bool {
-	for given := range p.given {
+func (n *noting) gives(name hook.Name) bool {
+	for given := range n.given {
 		if given.hook == name {
 			return true
 		}
@@ -246,13 +230,13 @@ func (p *previewing) gives(name hook.Name) bool {
 	return false
 }
 
-// ensureFinalizer is what the phase of that name does in a preview.
-func (p *previewing) ensureFinalizer(s *Sync) error {
+func (n *noting) ensureFinalizer(context.Context) error {
+	s := n.s
 	wanted, changes := s.controller.finalizer.Wanted(s.Parent)
 	if !changes {
 		return nil
 	}
-	edited, err := p.notes.Finalizers(s.Parent, wanted)
+	edited, err := n.finalizers(s.Parent, wanted)
 	if err != nil {
 		return err
 	}
@@ -262,43 +246,37 @@ func (p *previewing) ensureFinalizer(s *Sync) error {
 	return nil
 }
 
-// removeFinalizer is what RemoveFinalizer does in a preview. What follows is decided by the parent without the finalizer.
-func (p *previewing) removeFinalizer(s *Sync) error {
-	f := s.controller.finalizer
+// RemoveFinalizer implements Writer. What follows is decided by the parent without the finalizer.
+func (n *noting) RemoveFinalizer(context.Context) error {
+	s, f := n.s, n.s.controller.finalizer
 	if !f.On(s.Parent) {
 		return nil
 	}
-	edited, err := p.notes.Finalizers(s.Parent, f.Without(s.Parent))
+	edited, err := n.finalizers(s.Parent, f.Without(s.Parent))
 	if err == nil {
 		s.Parent = edited
 	}
 	return err
 }
 
-// children takes note of what would be done with the children. The error is that of the sync.
-func (p *previewing) children(ctx context.Context, s *Sync, in plan.Input) error {
-	c := s.controller
-	made, held, err := c.children.Plan(in)
-	s.deletedChildren = err == nil && !held && !slices.ContainsFunc(made.Steps, func(step plan.Step) bool {
-		return step.Action == plan.Recreate || step.HoldsDeletion()
-	})
-	v := preview.Verdicts{
-		Observed: s.Observed, Rules: c.rules, Err: err, Held: held, Text: message,
-		Conflict: func(child children.Key) error { return c.children.Conflict(s.Key, s.Parent, child) },
+// WriteParent implements Writer.
+func (n *noting) WriteParent(_ context.Context, changes parent.Changes) error {
+	if n.s.controller.pointless(n.s.record, changes.Status, n.s.stored) {
+		changes.Status = nil
 	}
-	if p.dryRun {
-		v.Refused, v.Untried = c.shared.Applier.Check(ctx, made)
-	}
-	return p.notes.Children(made, &v)
+	return n.change(n.s.Parent, changes)
 }
 
-// WouldWriteRevision takes note of a write of a ControllerRevision, and reports whether it must not be made.
-func (s *Sync) WouldWriteRevision(operation, name string) bool {
-	if s.preview == nil {
-		return false
-	}
-	s.preview.notes.Revision(operation, name)
-	return true
+// DeleteParent implements Writer.
+func (n *noting) DeleteParent(context.Context) error {
+	n.plan.Delete = true
+	return nil
+}
+
+// WriteRevision implements Writer.
+func (n *noting) WriteRevision(operation, name string, _ func() error) error {
+	n.plan.Revisions = append(n.plan.Revisions, v1alpha1.RevisionPlan{Action: operation, Name: name})
+	return nil
 }
 
 // Open fills the caches of a controller that does not run, so that it can be asked what it would do. It waits until ctx ends. Close ends
@@ -307,17 +285,10 @@ func (c *Controller) Open(ctx context.Context) (shut func(), err error) {
 	c.acquire()
 	reading, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	permitted := make(chan struct{}, 1)
+	permitted := newSignal()
 	if c.shared.Access != nil {
 		running.Go(func() { c.shared.Cluster.Credentials.Run(reading) })
-		running.Go(func() {
-			c.shared.Access.Run(reading, c.customizer.Resources, func(bool) {
-				select {
-				case permitted <- struct{}{}:
-				default:
-				}
-			})
-		})
+		running.Go(func() { c.shared.Access.Run(reading, c.customizer.Resources, func(bool) { permitted.raise() }) })
 	}
 	shut = func() {
 		end()

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package childcontrol_test
+package reconciler
 
 import (
 	"fmt"
@@ -27,14 +27,12 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
 // of returns the events of a reason.
-func (r *recorder) of(reason string) []string {
-	return slices.DeleteFunc(slices.Clone(r.events), func(e string) bool { return !strings.HasPrefix(e, reason+": ") })
+func (l *eventLog) of(reason string) []string {
+	return slices.DeleteFunc(slices.Clone(l.events), func(e string) bool { return !strings.HasPrefix(e, reason+": ") })
 }
 
 func TestAChildThatOnDeleteLeavesIsToldOnceForEachChange(t *testing.T) {
@@ -83,11 +81,12 @@ func TestManyChildrenThatOnDeleteLeavesAreToldOnce(t *testing.T) {
 		}})
 	}
 	for range 3 {
-		in, err := c.Gather(t.Context(), &c.memory, c.parent, observed, desired, false)
+		sync := c.sync()
+		in, err := sync.gather(t.Context(), observed, desired, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Reconcile(t.Context(), parent.Key{Namespace: "ns", Name: "p"}, &c.memory, c.parent, in, plan.FingerprintOf([]byte("[]"), "")); err != nil {
+		if err := sync.reconcile(t.Context(), in); err != nil {
 			t.Fatal(err)
 		}
 	}

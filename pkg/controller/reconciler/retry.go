@@ -37,14 +37,6 @@ type outdatedChild struct {
 	child  children.Key
 }
 
-// retryOutdated has watchOutdated look for outdated children.
-func (c *Controller) retryOutdated() {
-	select {
-	case c.retries <- struct{}{}:
-	default:
-	}
-}
-
 // watchOutdated tries outdated children once more when it is asked to look for them, until ctx ends. It calls no hook.
 func (c *Controller) watchOutdated(ctx context.Context) {
 	for {
@@ -68,7 +60,7 @@ func (c *Controller) watchOutdated(ctx context.Context) {
 
 func (c *Controller) outdatedChildren() (list []outdatedChild) {
 	for _, r := range c.parents.all() {
-		for _, child := range c.children.Outdated(&r.children) {
+		for _, child := range c.outdatedOf(r) {
 			list = append(list, outdatedChild{c.byResource[r.key.Resource()], r, child})
 		}
 	}
@@ -106,7 +98,7 @@ func (c *Controller) retryChild(ctx context.Context, o outdatedChild) bool {
 	if c.expectations.Expects(o.record.key) {
 		return false
 	}
-	if c.children.Retry(ctx, &o.record.children, p, o.child) && !o.record.gone.Load() {
+	if c.tryAgain(ctx, o.record, p, o.child) && !o.record.gone.Load() {
 		o.record.outside()
 		c.queue.Add(o.record.key, queue.Resync, history.Of(v1alpha1.SyncKindChanged))
 	}

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package preview
+package reconciler
 
 import (
 	"encoding/base64"
@@ -31,30 +31,30 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
-// shown is an object as people may see it.
-type shown struct {
+// shownObject is an object as people may see it.
+type shownObject struct {
 	wire.Object
 
 	encoded []byte
 }
 
 // JSON implements wire.Object.
-func (s shown) JSON() []byte { return s.encoded }
+func (s shownObject) JSON() []byte { return s.encoded }
 
-// WithoutSecrets returns an object as people may see it: a Secret has other values.
-func WithoutSecrets(o wire.Object) wire.Object {
+// withoutSecrets returns an object as people may see it: a Secret has other values.
+func withoutSecrets(o wire.Object) wire.Object {
 	kind, ok := o.(interface {
 		GroupVersionKind() schema.GroupVersionKind
 	})
 	if ok && (kind.GroupVersionKind().Group != "" || kind.GroupVersionKind().Kind != "Secret") {
 		return o
 	}
-	return shown{Object: o, encoded: redact(o.JSON())}
+	return shownObject{Object: o, encoded: redact(o.JSON())}
 }
 
-// RequestWithoutSecrets returns a request as people may see it.
-func RequestWithoutSecrets(r wire.Request) wire.Request {
-	r.Parent, r.Children, r.Related = WithoutSecrets(r.Parent), groupsWithoutSecrets(r.Children), groupsWithoutSecrets(r.Related)
+// requestWithoutSecrets returns a request as people may see it.
+func requestWithoutSecrets(r wire.Request) wire.Request {
+	r.Parent, r.Children, r.Related = withoutSecrets(r.Parent), groupsWithoutSecrets(r.Children), groupsWithoutSecrets(r.Related)
 	return r
 }
 
@@ -63,7 +63,7 @@ func groupsWithoutSecrets(groups []wire.Group) []wire.Group {
 	for i, g := range groups {
 		list[i] = wire.Group{Key: g.Key, Objects: make([]wire.Object, len(g.Objects))}
 		for j, o := range g.Objects {
-			list[i].Objects[j] = WithoutSecrets(o)
+			list[i].Objects[j] = withoutSecrets(o)
 		}
 	}
 	return list
@@ -132,12 +132,12 @@ func ResponseWithoutSecrets(body []byte) ([]byte, error) {
 	return json.Marshal(content)
 }
 
-// Decoder decodes the response of a sync or finalize hook.
-type Decoder = func([]byte, wire.ResponseOptions) (wire.Response, error)
+// decoder decodes the response of a sync or finalize hook.
+type decoder = func([]byte, wire.ResponseOptions) (wire.Response, error)
 
-// Revealed returns a function that decodes as decode does the response of a hook that was sent requests as people may see them: what is hidden
+// revealed returns a function that decodes as decode does the response of a hook that was sent requests as people may see them: what is hidden
 // of a Secret that the hook returns is that of the observed child. The namespace is that of the parent.
-func Revealed(decode Decoder, namespace string, observed []*object.Object) Decoder {
+func revealed(decode decoder, namespace string, observed []*object.Object) decoder {
 	return func(body []byte, o wire.ResponseOptions) (wire.Response, error) {
 		response, err := decode(body, o)
 		if err != nil {
@@ -213,9 +213,9 @@ func annotationsOf(content map[string]any) map[string]any {
 	return annotations
 }
 
-// Response returns a function that returns the body of a response of a sync or finalize hook as people may see it: with the fields alone
+// responseShown returns a function that returns the body of a response of a sync or finalize hook as people may see it: with the fields alone
 // that decode reads, and other values of Secrets. Its error rejects the response, as that of a sync does.
-func Response(decode Decoder) func([]byte, wire.ResponseOptions) ([]byte, error) {
+func responseShown(decode decoder) func([]byte, wire.ResponseOptions) ([]byte, error) {
 	return func(body []byte, o wire.ResponseOptions) ([]byte, error) {
 		decoded, err := decode(body, o)
 		if err != nil {

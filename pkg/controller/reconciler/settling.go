@@ -36,7 +36,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
@@ -74,7 +73,7 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 	after.Children, after.Deleting, after.Leaving = s.left(before.Children), before.Deleting, before.Leaving
 	cause, pause := s.record.settling.Wrote(loopguard.Sync{
 		Before: before, After: after, Places: places, Children: there, Related: s.related(), WroteParent: s.writesParent(),
-		Overwrote: s.result.Overwrote, Deleted: s.deletes(), Rolling: s.moved, Ends: s.ends(), Again: s.Decision.ResyncAfter,
+		Overwrote: s.result.overwrote, Deleted: s.deletes(), Rolling: s.moved, Ends: s.ends(), Again: s.Decision.ResyncAfter,
 	}, time.Now())
 	c.settling.Sweep(time.Now(), c.parents.settling)
 	if cause == loopguard.None {
@@ -84,7 +83,7 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 	if cause == loopguard.ChangedBack {
 		text, reason, last = c.changedBack(s), events.ReasonParentFlapping, &c.unsettled.changedBack
 	}
-	c.recorder.Warning(childcontrol.Reference(s.Parent), nil, reason, text)
+	c.recorder.Warning(reference(s.Parent), nil, reason, text)
 	named := s.Parent.String() + ": " + text
 	last.Store(&named)
 	klog.FromContext(ctx).Error(nil, "Parent does not settle and is held back", "parent", s.Parent, "for", pause, "reason", text)
@@ -132,7 +131,7 @@ func (c *Controller) strippedBy(r *record, e cache.Event) {
 	text := fmt.Sprintf("metadata.finalizers keeps changing back after every write. %s %q off, so that it is put on again after 5 seconds only, and the hook "+
 		"is not asked if the object is deleted meanwhile. Have that client keep finalizers of others: it should patch, or update what it has read",
 		who, c.finalizer.Name)
-	c.recorder.Warning(childcontrol.Reference(e.New), nil, events.ReasonParentFlapping, text)
+	c.recorder.Warning(reference(e.New), nil, events.ReasonParentFlapping, text)
 	named := e.New.String() + ": " + text
 	c.unsettled.changedBack.Store(&named)
 }
@@ -202,8 +201,8 @@ func count(state *loopguard.State, o *object.Object) {
 
 // left stands for the children as the sync left them, of which total stands for those that it saw.
 func (s *Sync) left(total uint64) uint64 {
-	for i := range s.result.Outcomes {
-		o := &s.result.Outcomes[i]
+	for i := range s.result.outcomes {
+		o := &s.result.outcomes[i]
 		if o.Observed != nil && !o.Observed.Deleting() && (o.Written != nil || o.Done) {
 			total -= history.Version(o.Observed)
 		}
@@ -216,7 +215,7 @@ func (s *Sync) left(total uint64) uint64 {
 
 // deletes reports whether the sync deleted children, or may have.
 func (s *Sync) deletes() bool {
-	return slices.ContainsFunc(s.result.Outcomes, func(o plan.Outcome) bool { return o.Deletes() && (o.Done || o.Unknown) })
+	return slices.ContainsFunc(s.result.outcomes, func(o plan.Outcome) bool { return o.Deletes() && (o.Done || o.Unknown) })
 }
 
 // related returns how many related objects there are.
@@ -229,8 +228,8 @@ func (s *Sync) related() (n int) {
 
 // places stands for what the sync wrote: children, and the parent. It reports whether there was anything.
 func (s *Sync) places() (places uint64, wrote bool) {
-	for i := range s.result.Outcomes {
-		if o := &s.result.Outcomes[i]; o.Done {
+	for i := range s.result.outcomes {
+		if o := &s.result.outcomes[i]; o.Done {
 			places += maphash.String(seed, o.Key.String())
 			wrote = true
 		}
@@ -273,8 +272,8 @@ func (s *Sync) differs(cause loopguard.Cause) string {
 			"to requests with \"finalizing\": true"
 	}
 	var created, deleted *plan.Outcome
-	for i := range s.result.Outcomes {
-		switch o := &s.result.Outcomes[i]; {
+	for i := range s.result.outcomes {
+		switch o := &s.result.outcomes[i]; {
 		case !o.Done:
 		case o.Action == plan.Create:
 			created = o
@@ -311,7 +310,7 @@ func (c *Controller) changedBack(s *Sync) string {
 	who := "Another client writes it"
 	if names := c.others(s.Key); len(names) > 0 {
 		who = strings.Join(names, " and ") + " handles this object as well"
-	} else if manager, owner := s.managers.Of(d.Path), s.opened.Controller(); manager == client.FieldManager && owner != nil {
+	} else if manager, owner := s.managers.of(d.Path), s.opened.Controller(); manager == client.FieldManager && owner != nil {
 		who = fmt.Sprintf("The controller of %s %s, whose child it is, writes it", owner.Kind, owner.Name)
 	} else if manager != "" {
 		who = fmt.Sprintf("The field manager %q writes it", manager)
@@ -322,7 +321,7 @@ func (c *Controller) changedBack(s *Sync) string {
 
 // whoElse names who besides this controller writes a place of the parent, as far as that is known.
 func (c *Controller) whoElse(s *Sync, place string) []string {
-	names, manager, owner := c.others(s.Key), s.managers.Of(place), s.opened.Controller()
+	names, manager, owner := c.others(s.Key), s.managers.of(place), s.opened.Controller()
 	switch {
 	case manager == "":
 	case manager == client.FieldManager && owner != nil:
@@ -372,7 +371,8 @@ func (c *Controller) outdated(key parent.Key, source *Source, o *object.Object, 
 }
 
 // insistAfter is after how many conflicts in a row a parent is written although it has changed since the hook was shown it: another client changes
-// it faster than the hook responds, and it would never have a status, or never go.
+// it faster than the hook responds, and it would never have a status, or never go. After so many syncs in a row that found children not as observed,
+// these are deleted, applied and merged whatever changes in them meanwhile.
 const insistAfter = 3
 
 // insist makes a write over the parent as the sync knows it, and if need be over the parent as it is, when that differs in nothing that the changes

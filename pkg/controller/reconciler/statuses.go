@@ -33,7 +33,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
@@ -152,7 +151,7 @@ func (s *Sync) writeLeft(ctx context.Context) error {
 	for try := 1; s.unwritten != nil; try++ {
 		over := s.Parent
 		s.Parent = s.stored // The event of the write counts: the next call has to be shown it.
-		err := s.write(ctx, s.statusTarget(), parent.Changes{Status: left.content})
+		err := s.WriteParent(ctx, parent.Changes{Status: left.content})
 		if err == nil {
 			s.record.settling.Stored(parentState(over).Written, parentState(s.Parent).Written)
 			return nil
@@ -184,15 +183,15 @@ func (s *Sync) Complete(status map[string]any) {
 	}
 }
 
-// send makes changes of a parent in one request, if they change anything and are not known to be pointless. It returns the parent as written,
-// nil if it was not.
-func (c *Controller) send(ctx context.Context, r *record, t client.Target, changes parent.Changes, o *object.Object) (*object.Object, error) {
-	source, status, api := c.byResource[r.key.Resource()], changes.Status, c.shared.Cluster.Client
+// send makes changes of the parent as o shows it in one request, if they change anything and are not known to be pointless. It returns the parent as
+// written, nil if it was not.
+func (s *Sync) send(ctx context.Context, changes parent.Changes, o *object.Object) (*object.Object, error) {
+	c, r, source, status, api, t := s.controller, s.record, s.Source, changes.Status, s.controller.shared.Cluster.Client, s.targetOf(changes)
 	if c.pointless(r, status, o) {
 		changes.Status = nil
 		return changes.Write(ctx, api, t, o)
 	}
-	changes.BuiltIn = status != nil && c.origin(source) == discovery.BuiltIn
+	changes.BuiltIn = status != nil && s.BuiltIn()
 	written, err := changes.Write(ctx, api, t, o)
 	if status == nil {
 		return written, err
@@ -202,7 +201,7 @@ func (c *Controller) send(ctx context.Context, r *record, t client.Target, chang
 		source.noGeneration.Store(true)
 		changes.Status = maps.Clone(status)
 		delete(changes.Status, observedGeneration)
-		return c.send(ctx, r, t, changes, o)
+		return s.send(ctx, changes, o)
 	case len(unknown) > 0:
 		c.notePointless(r, c.standsFor(r.key, status, o, true))
 		c.noticeUnknown(source, unknown, o)

@@ -34,8 +34,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/childcontrol"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
@@ -50,6 +48,9 @@ import (
 
 // Sync is one sync of one parent: what its phases share.
 type Sync struct {
+	// Writer does what the sync decides, or notes it.
+	Writer
+
 	// Key names the parent, Source is its kind, Target is where it is written, and Root is how hooks' caches know it.
 	Key    parent.Key
 	Source *Source
@@ -87,7 +88,7 @@ type Sync struct {
 	// claims is what happened to the owners of children.
 	claims claims
 	// result is what happened to the children.
-	result childcontrol.Result
+	result result
 	// insistent is the parent as the hook was shown it, once the sync has written over a later state of it; else nil.
 	insistent *object.Object
 	// deletedChildren says that ReconcileChildren left no child that the Decision does not want.
@@ -98,11 +99,10 @@ type Sync struct {
 	// moved says that the sync is a step of a rolling update.
 	moved bool
 	// managers are the field managers of the parent, if it has to be known who writes it besides this controller.
-	managers childcontrol.Managers
+	managers managers
 	// recording is what is remembered of the sync; the zero value if it is not recorded.
 	recording history.Recording
-	// preview takes note of what the sync would do in place of doing it; nil for one that does it.
-	preview *previewing
+	hooks     *hooks.Set
 }
 
 // Decision is what the hook, called once or once for each revision, wants.
@@ -173,7 +173,7 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why history.Begun
 		}
 	}()
 	if s.record.settling.Contended() {
-		s.managers = c.children.Managers(ctx, s.Target)
+		s.managers = c.managersOf(ctx, s.Target, client.PatchManager)
 	}
 	err := recovery.Call(ctx, "syncing", func() error { return s.run(ctx) }) // What was left to a sync that panics is written.
 	if err != nil {
@@ -197,7 +197,7 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why history.Begun
 		}
 		return queue.Result{}, nil
 	}
-	again := queue.Earliest(queue.Earliest(s.Decision.ResyncAfter, s.result.Again), s.claims.again)
+	again := queue.Earliest(queue.Earliest(s.Decision.ResyncAfter, s.result.again), s.claims.again)
 	if err == nil {
 		c.parents.synced(s.record)
 		again = queue.Earliest(again, pause)
@@ -229,30 +229,29 @@ func (s *Sync) goOn() (next queue.Sync, why history.Begun) {
 
 func (s *Sync) run(ctx context.Context) error {
 	kind := s.controller.config.Kind
-	decide := func(ctx context.Context, s *Sync) error {
+	relate := func(ctx context.Context) (err error) {
+		s.Related, err = s.relate(ctx)
+		return err
+	}
+	decide := func(ctx context.Context) error {
 		// The decision holds nothing of the responses, whose room others wait for.
 		defer s.release()
-		if err := kind.Decide(ctx, s); err != nil {
-			return err
+		err := kind.Decide(ctx, s)
+		if err == nil {
+			s.Remember(s.notice)
 		}
-		if s.OnlyAsks() {
-			return errEnough
-		}
-		if s.preview != nil {
-			return nil
-		}
-		s.notice()
-		return nil
+		return err
 	}
-	switch {
-	case s.preview != nil:
-	case s.awaitsFinalizing():
-		s.controller.finalizes(s.record)
-	default:
-		s.controller.parents.finalized(s.record)
-	}
-	for _, phase := range []func(context.Context, *Sync) error{ensureFinalizer, observe, relate, decide, kind.Write} {
-		if err := phase(ctx, s); err != nil || s.Parent == nil {
+	s.Remember(func() {
+		if s.awaitsFinalizing() {
+			s.controller.finalizes(s.record)
+		} else {
+			s.controller.parents.finalized(s.record)
+		}
+	})
+	write := func(ctx context.Context) error { return kind.Write(ctx, s) }
+	for _, phase := range []func(context.Context) error{s.ensureFinalizer, s.observe, relate, decide, write} {
+		if err := phase(ctx); err != nil || s.Parent == nil {
 			return err
 		}
 	}
@@ -271,9 +270,9 @@ func (c *Controller) open(key parent.Key, t turn) *Sync {
 	}
 	s := &Sync{
 		Key: key, Source: source, controller: c, record: c.parents.ofSync(key), turn: t, seen: map[children.Key]struct{}{},
-		Target: source.target(o),
-		Root:   source.root(key),
+		Target: source.target(o), Root: source.root(key), hooks: c.hooks,
 	}
+	s.Writer = acting{s}
 	s.show(o)
 	s.opened = s.Parent
 	return s
@@ -290,37 +289,6 @@ func (s *Sync) release() {
 	for _, r := range s.responses {
 		r.Release()
 	}
-}
-
-// ensureFinalizer puts the finalizer on the parent or takes it off (docs/reference/contract.md#s15).
-func ensureFinalizer(ctx context.Context, s *Sync) error {
-	c := s.controller
-	if s.preview != nil {
-		return s.preview.ensureFinalizer(s)
-	}
-	writing, end := c.untilKnown(ctx)
-	defer end()
-	written, changed, err := c.finalizer.Sync(writing, c.shared.Cluster.Client, s.Target, s.Parent)
-	if client.IsGone(err) {
-		// Only here it means that the parent is gone; a hook's Secret, for one, may be missing as well.
-		s.Parent = nil
-		return nil
-	}
-	if err != nil {
-		return InContext(fmt.Sprintf("can't sync finalizer for %s", s.Parent), err)
-	}
-	if changed {
-		if s.Parent.Deleting() && !c.finalizer.Enabled {
-			d := c.config.Definition
-			c.recorder.Warning(childcontrol.Reference(s.Parent), nil, events.ReasonFinalizeSkipped,
-				events.FinalizeSkipped(d.Kind+" "+d.Meta.Name, events.NoLongerFinalizes))
-		}
-		s.Wrote(s.stored, written)
-		if !c.relevant(s.Source, written) {
-			s.Parent = nil
-		}
-	}
-	return nil
 }
 
 // knownLimit is how long a write of the finalizer may go on after the context of its sync has ended.
@@ -352,26 +320,11 @@ func (c *Controller) untilKnown(ctx context.Context) (writing context.Context, e
 	}
 }
 
-// relate finds the objects that the customize hook names (docs/reference/contract.md#s16).
-func relate(ctx context.Context, s *Sync) error {
-	var err error
-	if s.preview != nil {
-		s.Related, err = s.preview.relate(ctx, s)
-		return err
+// asks is what the customize hook is asked about.
+func (s *Sync) asks() related.Asked {
+	return related.Asked{
+		Key: s.Key, Root: s.Root, Known: &s.record.related, Parent: s.Parent, Controller: *s.controller.encoded.Load(), Finalizing: s.finalizing(),
 	}
-	encoded := *s.controller.encoded.Load()
-	if s.recording.Records() && !s.controller.customizer.Remembers(s.asked(encoded)) {
-		defer func(began time.Time) { s.recording.Hook(time.Since(began)) }(time.Now())
-	}
-	began := time.Now()
-	s.Related, err = s.controller.customizer.Related(ctx, s.asked(encoded))
-	s.called = time.Since(began)
-	return err
-}
-
-// asked is what the customize hook is asked about; controller is the controller as hooks see it.
-func (s *Sync) asked(controller []byte) related.Asked {
-	return related.Asked{Key: s.Key, Root: s.Root, Known: &s.record.related, Parent: s.Parent, Controller: controller, Finalizing: s.finalizing()}
 }
 
 // Handled reports whether the controller handles the parent still: its event may have come during the sync, after which nothing may be
@@ -415,11 +368,11 @@ func (s *Sync) Children(yield func(int, *children.Rule, *cache.Informer) error) 
 // sync moves to it.
 func (s *Sync) Rollout(underWay bool, outdated, moved int) {
 	s.moved = moved > 0
-	if s.preview == nil {
+	s.Remember(func() {
 		s.controller.parents.change(s.record, func(r *record) {
 			r.rolling, r.outdated = underWay, int32(min(outdated, 1<<30)) //nolint:gosec // It fits.
 		})
-	}
+	})
 }
 
 // Observes reports whether a child is among the observed ones already, under another version of its kind perhaps.
@@ -433,54 +386,32 @@ var errNoHook = errors.New("no enabled hooks found")
 
 // finalizing reports whether the finalize hook is called in place of the sync hook.
 func (s *Sync) finalizing() bool {
-	return s.controller.hooks.Finalize != nil && (s.Parent.Deleting() || !s.Source.Selected(s.Parent))
+	return s.hooks.Finalize != nil && (s.Parent.Deleting() || !s.Source.Selected(s.Parent))
 }
 
-// Call calls the hook about the parent, shown as it is or, with the name of a revision, as it was in that. The response is released with
-// the sync.
-func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*hooks.Response, error) {
-	c, finalizing := s.controller, s.finalizing()
-	set := c.hooks
-	if s.preview != nil {
-		set = s.preview.hooks
+// callAbout calls the hook about the parent, shown as it is or, with the name of a revision, as it was in that. The response, nil if nothing but the
+// request is wanted, is released with the sync.
+func (s *Sync) callAbout(ctx context.Context, shown wire.Object, revision string) (*hooks.Response, error) {
+	c := s.controller
+	x := exchange{called: s.hooks.Sync, revision: revision, encode: wire.Composite, decode: wire.DecodeComposite}
+	if s.finalizing() {
+		x.called = s.hooks.Finalize
 	}
-	var called *hooks.Hook
-	switch {
-	case finalizing:
-		called = set.Finalize
-	case set.Sync != nil:
-		called = set.Sync
-	default:
+	if x.called == nil {
 		return nil, fmt.Errorf("sync hook not defined for %s: %w", s.Parent, errNoHook)
 	}
-	request := wire.Request{
-		Version: called.Version, Controller: *c.encoded.Load(), Parent: shown,
-		Children: s.Shown, Related: s.Related, Finalizing: finalizing,
+	x.request = wire.Request{
+		Version: x.called.Version, Controller: *c.encoded.Load(), Parent: shown,
+		Children: s.Shown, Related: s.Related, Finalizing: s.finalizing(),
 	}
-	encode, decode := wire.Composite, wire.DecodeComposite
 	if c.config.Definition.Kind == v1alpha1.KindDecorator {
-		encode, decode = wire.Decorator, wire.DecodeDecorator
+		x.encode, x.decode = wire.Decorator, wire.DecodeDecorator
 	}
-	var response *hooks.Response
-	var err error
-	if s.preview == nil {
-		s.noticeLeftOut(called.Version)
-		if finalizing {
-			set.Finalizes(s.Root)
-		}
-		began := time.Now()
-		response, err = called.Call(ctx, s.Root, encode(request), decode)
-		took := time.Since(began)
-		s.recording.Hook(took)
-		s.called = max(s.called, took)
-		c.called.Store(int64(took))
-	} else {
-		response, err = s.preview.call(ctx, s, called, exchange{revision: revision, request: request, encode: encode, decode: decode})
-	}
+	response, err := s.call(ctx, x)
 	if err != nil {
 		return nil, InContext(fmt.Sprintf("sync hook failed for %s", s.Parent), err)
 	}
-	if s.OnlyAsks() {
+	if response == nil {
 		return nil, nil
 	}
 	s.responses = append(s.responses, response)
@@ -499,14 +430,45 @@ func (s *Sync) Call(ctx context.Context, shown wire.Object, revision string) (*h
 	return response, nil
 }
 
+// errEnough ends a sync of which nothing more is wanted.
+var errEnough = errors.New("nothing more was asked for")
+
+// CallEach calls the hook n times: about the parent as shown returns it, with the name of its revision, which is empty for the present one. It
+// passes each response to take. A response is released with the sync.
+func (s *Sync) CallEach(
+	ctx context.Context, n int, shown func(i int) (wire.Object, string, error), take func(i int, response *hooks.Response) error,
+) error {
+	enough := false
+	for i := range n {
+		o, revision, err := shown(i)
+		if err != nil {
+			return err
+		}
+		response, err := s.callAbout(ctx, o, revision)
+		if err != nil {
+			return err
+		}
+		if enough = response == nil; enough {
+			continue
+		}
+		if err := take(i, response); err != nil {
+			return err
+		}
+	}
+	if enough {
+		return errEnough
+	}
+	return nil
+}
+
 // Decide calls the hook once and takes its response as the Decision.
 func (s *Sync) Decide(ctx context.Context) error {
-	response, err := s.Call(ctx, s.Parent, "")
+	response, err := s.callAbout(ctx, s.Parent, "")
 	if err != nil {
 		return err
 	}
-	if s.OnlyAsks() {
-		return nil
+	if response == nil {
+		return errEnough
 	}
 	s.Decision = Decision{
 		Observed: s.Observed, Status: response.Status, Labels: response.Labels, Annotations: response.Annotations,
@@ -517,7 +479,7 @@ func (s *Sync) Decide(ctx context.Context) error {
 		scope = s.Scope.Selector.String()
 	}
 	s.fingerprint = plan.FingerprintOf(response.RawChildren, scope)
-	if s.record.children.Settled(s.fingerprint, s.Observed) {
+	if s.record.children.settled(s.fingerprint, s.Observed) {
 		s.Decision.Settled = true
 		return nil
 	}
@@ -563,6 +525,6 @@ func (s *Sync) unserved() error {
 
 // ChildrenDone reports whether ReconcileChildren, which did not fail, left nothing to do for another sync.
 func (s *Sync) ChildrenDone() bool {
-	return s.deletedChildren && s.result.Again == 0 && !s.result.Held &&
-		!slices.ContainsFunc(s.result.Outcomes, func(o plan.Outcome) bool { return o.Stale || o.Action == plan.Recreate })
+	return s.deletedChildren && s.result.again == 0 && !s.result.held &&
+		!slices.ContainsFunc(s.result.outcomes, func(o plan.Outcome) bool { return o.Stale || o.Action == plan.Recreate })
 }

@@ -26,6 +26,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
@@ -69,7 +70,7 @@ func TestAParentWaitsUntilBothVersionsOfAKindShowItsWrites(t *testing.T) {
 		"release": {
 			"The next sync would release it again.",
 			func(s *scene, sync *reconciler.Sync) {
-				err := sync.ReleaseChild(s.t.Context(), client.Target{Resource: widgets, Name: "w"}, shown(2), []byte(`{}`))
+				_, err := sync.Claim(s.t.Context(), v1alpha1.ChildRelease, client.Target{Resource: widgets, Name: "w"}, shown(2), []byte(`{}`))
 				if err != nil {
 					s.t.Error(err)
 				}

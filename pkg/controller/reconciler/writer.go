@@ -1,0 +1,253 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children/plan"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+// Writer is what a sync does beside deciding. Two implement it: acting asks hooks, writes and remembers; noting notes what that would do, and leaves
+// no trace. No phase asks which of them it has.
+type Writer interface {
+	// Remember calls do, which remembers or reports what the sync has found out.
+	Remember(do func())
+	// RemoveFinalizer takes the controller's finalizer off the parent.
+	RemoveFinalizer(ctx context.Context) error
+	// WriteParent makes changes of the parent in one request, if they change anything. Its event is told from those of other clients.
+	WriteParent(ctx context.Context, changes parent.Changes) error
+	// DeleteParent deletes the parent because the hook says so. One that is gone is no error.
+	DeleteParent(ctx context.Context) error
+	// Claim adopts or releases a child: it changes the owners by a merge patch, and returns the object as it is then.
+	Claim(ctx context.Context, action v1alpha1.ChildAction, t client.Target, o *object.Object, patch []byte) (*object.Object, error)
+	// WriteRevision has a ControllerRevision written.
+	WriteRevision(operation, name string, write func() error) error
+
+	// ensureFinalizer puts the finalizer on the parent if it has to be there, and takes it off if the controller does not finalize.
+	ensureFinalizer(ctx context.Context) error
+	// relate finds the objects that the customize hook names (docs/reference/contract.md#s16).
+	relate(ctx context.Context) ([]wire.Group, error)
+	// call calls the sync or finalize hook. The response is nil if nothing but the request is wanted.
+	call(ctx context.Context, x exchange) (*hooks.Response, error)
+	// reconcile makes the observed children of a plan's input the desired ones, and leave leaves all as they are.
+	reconcile(ctx context.Context, in plan.Input) error
+	leave()
+}
+
+// exchange is a call of the sync or finalize hook.
+type exchange struct {
+	called *hooks.Hook
+	// revision names that in which the parent is shown; empty for the present one.
+	revision string
+	request  wire.Request
+	encode   func(wire.Request) []byte
+	decode   decoder
+}
+
+// acting is the writer of a sync that does what it decides.
+type acting struct{ s *Sync }
+
+// Remember implements Writer.
+func (acting) Remember(do func()) { do() }
+
+func (w acting) call(ctx context.Context, x exchange) (*hooks.Response, error) {
+	s, c := w.s, w.s.controller
+	s.noticeLeftOut(x.called.Version)
+	if x.request.Finalizing {
+		c.hooks.Finalizes(s.Root)
+	}
+	began := time.Now()
+	response, err := x.called.Call(ctx, s.Root, x.encode(x.request), x.decode)
+	took := time.Since(began)
+	s.recording.Hook(took)
+	s.called = max(s.called, took)
+	c.called.Store(int64(took))
+	return response, err
+}
+
+func (w acting) relate(ctx context.Context) ([]wire.Group, error) {
+	s, c, asks, began := w.s, w.s.controller, w.s.asks(), time.Now()
+	if s.recording.Records() && !c.customizer.Remembers(asks) {
+		defer func() { s.recording.Hook(time.Since(began)) }()
+	}
+	found, err := c.customizer.Related(ctx, asks)
+	s.called = time.Since(began)
+	return found, err
+}
+
+func (w acting) ensureFinalizer(ctx context.Context) error {
+	s, c := w.s, w.s.controller
+	writing, end := c.untilKnown(ctx)
+	defer end()
+	written, changed, err := c.finalizer.Sync(writing, c.shared.Cluster.Client, s.Target, s.Parent)
+	if client.IsGone(err) {
+		// Only here it means that the parent is gone; a hook's Secret, for one, may be missing as well.
+		s.Parent = nil
+		return nil
+	}
+	if err != nil {
+		return InContext(fmt.Sprintf("can't sync finalizer for %s", s.Parent), err)
+	}
+	if changed {
+		if s.Parent.Deleting() && !c.finalizer.Enabled {
+			d := c.config.Definition
+			s.warn(nil, events.ReasonFinalizeSkipped, events.FinalizeSkipped(d.Kind+" "+d.Meta.Name, events.NoLongerFinalizes))
+		}
+		s.wrote(s.stored, written)
+		if !c.relevant(s.Source, written) {
+			s.Parent = nil
+		}
+	}
+	return nil
+}
+
+// RemoveFinalizer implements Writer.
+func (w acting) RemoveFinalizer(ctx context.Context) error {
+	s, c, over := w.s, w.s.controller, w.s.stored
+	// Its event is not that of another client, which takes the finalizer off.
+	written, err := w.own(false, func() (*object.Object, error) {
+		return s.insist(ctx, parent.Changes{}, func(o *object.Object) (*object.Object, error) {
+			over = o
+			written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, o)
+			if !changed {
+				return nil, err
+			}
+			return written, err
+		})
+	})
+	if err != nil {
+		return InContext(fmt.Sprintf("can't remove finalizer for %s", s.Parent), err)
+	}
+	if written != nil {
+		s.wrote(over, written)
+	}
+	c.parents.finalized(s.record)
+	return nil
+}
+
+// WriteParent implements Writer. Hooks were shown the status that was left to this sync, so that its event enqueues nothing. What was left and has
+// become unnecessary is a change for them, of which no event comes.
+func (w acting) WriteParent(ctx context.Context, changes parent.Changes) error {
+	s, c, over := w.s, w.s.controller, w.s.stored
+	shown := false
+	if s.Parent != s.stored && changes.Status != nil && !changes.OfMetadata(s.stored) {
+		var err error
+		if shown, err = parent.HasStatus(s.Parent, changes.Status); err != nil {
+			return err
+		}
+	}
+	written, err := w.own(shown, func() (*object.Object, error) {
+		return s.insist(ctx, changes, func(o *object.Object) (*object.Object, error) {
+			over = o
+			return s.send(ctx, changes, o)
+		})
+	})
+	if err != nil {
+		c.outdated(s.Key, s.Source, s.stored, err)
+		return err
+	}
+	if changes.Status != nil {
+		s.unwritten = nil
+	}
+	switch {
+	case written != nil:
+		before := s.stored
+		changed := written.ResourceVersion() != before.ResourceVersion() // Not if the API server left out what differed.
+		s.wrote(over, written)
+		s.wroteParent = s.wroteParent || !shown && changed
+		c.noticeLost(s.Source, changes.Status, written)
+		if shown {
+			c.notAsShown(s.Key, before, written, changes.Status)
+		}
+	case s.Parent != s.stored && changes.Status != nil:
+		s.Parent, s.wroteParent = s.stored, true
+		c.statusChanged(s.Key)
+	}
+	return nil
+}
+
+// own makes a write of the parent whose event is told from those of other clients. Shown says that hooks were shown what it writes.
+func (w acting) own(shown bool, write func() (*object.Object, error)) (*object.Object, error) {
+	written, mistaken, err := w.s.record.own.Write(w.s.Source.informer, w.s.stored, shown, write)
+	if mistaken {
+		w.s.controller.queue.Add(w.s.Key, queue.Live)
+	}
+	return written, err
+}
+
+// DeleteParent implements Writer.
+func (w acting) DeleteParent(ctx context.Context) error {
+	s, c := w.s, w.s.controller
+	if s.insistent != nil {
+		return fmt.Errorf("deleting %s: %w", s.Parent, s.outpaced())
+	}
+	klog.FromContext(ctx).Info("Deleting target, as the hook asks", "target", s.Parent)
+	deletion, err := c.shared.Cluster.Client.Delete(ctx, s.Target, s.Parent.UID(), s.Parent.ResourceVersion())
+	if client.IsGone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", s.Parent, err)
+	}
+	switch {
+	case deletion.Left != nil:
+		c.expectations.Wrote(s.Key, s.Source.informer, deletion.Left)
+	case deletion.Gone:
+		c.expectations.Gone(s.Key, s.Source.informer, s.Parent)
+	default:
+		c.expectations.Deleted(s.Key, s.Source.informer, s.Parent)
+	}
+	s.Event("TargetDeleted", "Deleted because the hook of "+c.config.Definition.Meta.Name+" asked for it")
+	return nil
+}
+
+// Claim implements Writer.
+func (w acting) Claim(
+	ctx context.Context, action v1alpha1.ChildAction, t client.Target, _ *object.Object, patch []byte,
+) (*object.Object, error) {
+	s, c := w.s, w.s.controller
+	written, err := c.shared.Applier.Patch(ctx, t, patch)
+	if err == nil {
+		for _, informer := range c.watched {
+			if informer.Query().Resource.GroupResource() == t.Resource.GroupResource() {
+				c.expectations.Wrote(s.Key, informer, written)
+			}
+		}
+		s.claims.written = append(s.claims.written, children.KeyOf(written))
+		s.recording.Claimed(action, t.Resource.Resource, written)
+	}
+	return written, err
+}
+
+// WriteRevision implements Writer.
+func (acting) WriteRevision(_, _ string, write func() error) error { return write() }
+
+func (w acting) leave() { w.s.LeaveChildren() }
