@@ -18,9 +18,10 @@ limitations under the License.
 //
 // Its files are its ideas: kind.go says what CompositeControllers and DecoratorControllers do differently, controller.go builds
 // and runs a controller, events.go says which change enqueues which parent, sync.go reconciles one parent in phases, of which one
-// calls the hook, writes.go writes the parent and its children, finalizing.go is about parents that are being finalized, settling.go holds
-// back parents that do not settle, parents.go has the table of parents with what is remembered of each, health.go says how the controller is doing, inspect.go how it is doing with each
-// parent, and preview.go is a sync that does nothing and says what it would do. definition.go is the view of a controller object that both
+// calls the hook, and writer.go does what a sync decides: it asks hooks, writes and remembers. preview.go is the writer that does nothing and notes what it
+// would do, and secrets.go hides in that what people may not see. children.go writes the children, and reports.go has the events about them.
+// finalizing.go is about parents that are being finalized, settling.go holds back parents that do not settle, parents.go has the table of parents with what
+// is remembered of each, health.go says how the controller is doing, and inspect.go how it is doing with each parent. definition.go is the view of a controller object that both
 // kinds share, and shared.go what package manager gives to each controller. Packages composite and decorator implement
 // Kind; everything else, from the priorities after a start to what is forgotten of a parent that is gone, is the same for
 // both.
