@@ -24,6 +24,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,8 +40,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
 // result is what a sync did about the children.
@@ -446,4 +449,175 @@ func (c *Controller) followed(kind schema.GroupKind) int64 {
 func (c *Controller) resource(kind schema.GroupKind) schema.GroupResource {
 	rule, _ := c.rules.For(kind)
 	return rule.Resource.GroupResource()
+}
+
+// maxTopics is how many topics of one parent are remembered beside those of one sync. Beyond that all of them are reported once more.
+const maxTopics = 256
+
+// memory is what is remembered of the children of one parent from one sync to the next. The zero value is ready. It is safe for concurrent use; one
+// goroutine at a time has what it remembers changed.
+type memory struct {
+	// held are the deletions of children that are held.
+	held loopguard.Held
+
+	mu sync.Mutex
+	// records are those of its children.
+	records plan.Records
+	// reported are the topics of what is reported once.
+	reported map[plan.Hash]struct{}
+	// stale counts the syncs in a row that found its children not as observed.
+	stale int
+}
+
+// sizes returns the number of records of children, and whether anything else is remembered.
+func (m *memory) sizes() (records int, more bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.records), len(m.reported) > 0 || m.stale > 0
+}
+
+// settled reports whether a sync would do nothing for a response that it was given before. Each observed child is given once.
+func (m *memory) settled(f plan.Hash, observed []*object.Object) bool {
+	records, _ := m.known()
+	return records.Settled(f, observed, time.Now())
+}
+
+// leaves returns until when a child of a parent is neither adopted nor released, because somebody undoes that each time, and whether that has been
+// reported; false if it is not left.
+func (m *memory) leaves(key children.Key, now time.Time) (until time.Time, reported, leaves bool) {
+	records, _ := m.known()
+	b := records.Get(key).Breaker()
+	until, leaves = b.Paused(now)
+	return until, b.Reported(), leaves
+}
+
+// claimed counts children that a sync adopted or released, and notes which of those that are left have been reported.
+func (m *memory) claimed(claimed, reported []children.Key, now time.Time) {
+	records, _ := m.known()
+	m.keep(records.Claimed(claimed, reported, now))
+}
+
+// known returns the records of a parent's children, and how many syncs in a row found them not as observed.
+func (m *memory) known() (records plan.Records, stale int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.records, m.stale
+}
+
+// keep replaces the records of a parent's children.
+func (m *memory) keep(records plan.Records) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records = records
+}
+
+// synced replaces the records after a sync, which found the children not as observed if stale. It returns how many syncs in a row did.
+func (m *memory) synced(records plan.Records, stale bool) (inARow int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records = records
+	if m.stale++; !stale {
+		m.stale = 0
+	}
+	return m.stale
+}
+
+// knows reports whether a topic was reported.
+func (m *memory) knows(topic string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.reported[plan.HashText(topic)]
+	return ok
+}
+
+// report notes that a topic is reported, and returns whether it was not before. A sync may have a number of such topics.
+func (m *memory) report(topic string, most int) bool {
+	if m.knows(topic) {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.reported == nil || len(m.reported) >= maxTopics+most {
+		m.reported = map[plan.Hash]struct{}{}
+	}
+	m.reported[plan.HashText(topic)] = struct{}{}
+	return true
+}
+
+// busyRetry is after what time a child is looked at again whose parent was being synced.
+const busyRetry = time.Second
+
+// outdatedChild is a child of which the API server may make something else than is known.
+type outdatedChild struct {
+	source *Source
+	record *record
+	child  children.Key
+}
+
+// watchOutdated tries outdated children once more when it is asked to look for them, until ctx ends. It calls no hook.
+func (c *Controller) watchOutdated(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.retries:
+		}
+		for pending := c.outdatedChildren(); len(pending) > 0 && ctx.Err() == nil; {
+			if pending = c.retryChildren(ctx, pending); len(pending) > 0 {
+				timer := time.NewTimer(busyRetry)
+				select {
+				case <-ctx.Done():
+				case <-timer.C:
+				}
+				timer.Stop()
+			}
+		}
+	}
+}
+
+func (c *Controller) outdatedChildren() (list []outdatedChild) {
+	for _, r := range c.parents.all() {
+		for _, child := range c.outdatedOf(r) {
+			list = append(list, outdatedChild{c.byResource[r.key.Resource()], r, child})
+		}
+	}
+	return list
+}
+
+// retryChildren tries children, each in its turn, and returns those whose parents are busy. A paused controller and one that is held
+// try nothing: they are asked again when they go on.
+func (c *Controller) retryChildren(ctx context.Context, list []outdatedChild) (busy []outdatedChild) {
+	for _, each := range list {
+		if c.shared.Applier.AwaitTurn(ctx) != nil || c.paused.Load() || c.shared.Access.Held() {
+			return nil
+		}
+		// A panic is logged, and the child is tried when it or a kind changes.
+		_ = recovery.Call(ctx, "trying a child of "+each.record.key.String(), func() error {
+			if !c.retryChild(ctx, each) {
+				busy = append(busy, each)
+			}
+			return nil
+		})
+	}
+	return busy
+}
+
+// retryChild tries a child, and enqueues its parent if that is to be synced. It reports false if the parent is busy.
+func (c *Controller) retryChild(ctx context.Context, o outdatedChild) bool {
+	p, ok := o.source.informer.Get(o.record.key.Namespace, o.record.key.Name)
+	if !ok || !c.relevant(o.source, p) {
+		return true
+	}
+	if !c.queue.Take(o.record.key) {
+		return false
+	}
+	defer c.queue.Done(o.record.key)
+	if c.expectations.Expects(o.record.key) {
+		return false
+	}
+	if c.tryAgain(ctx, o.record, p, o.child) && !o.record.gone.Load() {
+		o.record.outside()
+		c.queue.Add(o.record.key, queue.Resync, history.Of(v1alpha1.SyncKindChanged))
+	}
+	return true
 }

@@ -16,13 +16,12 @@ limitations under the License.
 
 // Package reconciler runs one controller of either kind.
 //
-// Its files are its ideas: kind.go says what CompositeControllers and DecoratorControllers do differently, controller.go builds
-// and runs a controller, events.go says which change enqueues which parent, sync.go reconciles one parent in phases, of which one
-// calls the hook, and writer.go does what a sync decides: it asks hooks, writes and remembers. preview.go is the writer that does nothing and notes what it
-// would do, and secrets.go hides in that what people may not see. children.go writes the children, and reports.go has the events about them.
-// finalizing.go is about parents that are being finalized, settling.go holds back parents that do not settle, parents.go has the table of parents with what
-// is remembered of each, health.go says how the controller is doing, and inspect.go how it is doing with each parent. definition.go is the view of a controller object that both
-// kinds share, and shared.go what package manager gives to each controller. Packages composite and decorator implement
-// Kind; everything else, from the priorities after a start to what is forgotten of a parent that is gone, is the same for
-// both.
+// Its files are its ideas: definition.go is the view of a controller object that both kinds share, and says what CompositeControllers and
+// DecoratorControllers do differently; shared.go has what package manager gives to each controller. controller.go builds and runs a controller, events.go
+// says which change enqueues which parent, and sync.go reconciles one parent in phases, of which one calls the hook. writer.go does what a sync decides:
+// it asks hooks, writes and remembers. preview.go is the writer that does nothing and notes what it would do, and secrets.go hides in that what people
+// may not see. children.go writes the children, and reports.go has the events about them. statuses.go is about the status of the parent, finalizing.go
+// about parents that are being finalized, and settling.go about those that do not settle. parents.go has the table of parents with what is remembered of
+// each, health.go says how the controller is doing, and inspect.go how it is doing with each parent. Packages composite and decorator implement Kind;
+// everything else, from the priorities after a start to what is forgotten of a parent that is gone, is the same for both.
 package reconciler
