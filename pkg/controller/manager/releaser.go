@@ -91,7 +91,7 @@ func finalizedParents(ctx context.Context, c *cluster.Cluster, resource schema.G
 			UID:        o.UID(),
 			Finalizing: finalizing,
 			Release: func(ctx context.Context) error {
-				if _, _, err := f.Remove(ctx, api, target, o); !client.IsGone(err) {
+				if _, err := f.Write(ctx, api, target, o, f.Without(o)); !client.IsGone(err) {
 					return err
 				}
 				return nil

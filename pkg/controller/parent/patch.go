@@ -218,16 +218,8 @@ func (f Finalizer) ShouldFinalize(o *object.Object) bool {
 		!slices.Contains(o.Finalizers(), metav1.FinalizerOrphanDependents)
 }
 
-// Sync adds the finalizer to a parent that needs it, and removes it from one whose controller has no finalize hook. It
-// returns the parent as it is afterwards, and whether it was written.
-func (f Finalizer) Sync(ctx context.Context, c *client.Client, t client.Target, o *object.Object) (*object.Object, bool, error) {
-	if wanted, changes := f.Wanted(o); changes {
-		return f.write(ctx, c, t, o, wanted)
-	}
-	return o, false, nil
-}
-
-// Wanted returns the finalizers that Sync gives a parent, and whether these are others than it has.
+// Wanted returns the finalizers of a parent with the finalizer, if it has to be on it, or without, if the controller has no finalize hook; and whether
+// these are others than it has.
 func (f Finalizer) Wanted(o *object.Object) (finalizers []string, changes bool) {
 	switch on := f.On(o); {
 	case f.Enabled && !on && !o.Deleting():
@@ -243,28 +235,21 @@ func (f Finalizer) Without(o *object.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.Finalizers()), func(name string) bool { return name == f.Name })
 }
 
-// Remove removes the finalizer from o if it is there.
-func (f Finalizer) Remove(ctx context.Context, c *client.Client, t client.Target, o *object.Object) (*object.Object, bool, error) {
-	if !f.On(o) {
-		return o, false, nil
-	}
-	return f.write(ctx, c, t, o, f.Without(o))
-}
-
-func (f Finalizer) write(ctx context.Context, c *client.Client, t client.Target, o *object.Object, finalizers []string) (*object.Object, bool, error) {
+// Write gives a parent other finalizers. When it was changed since o, the error is a conflict.
+func (f Finalizer) Write(ctx context.Context, c *client.Client, t client.Target, o *object.Object, finalizers []string) (*object.Object, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":             o.UID(),
 		"resourceVersion": o.ResourceVersion(),
 		"finalizers":      finalizers,
 	}})
 	if err != nil {
-		return o, false, fmt.Errorf("encoding the finalizers: %w", err)
+		return nil, fmt.Errorf("encoding the finalizers: %w", err)
 	}
 	written, err := c.Patch(ctx, t, types.MergePatchType, patch)
 	if err != nil {
-		return o, false, fmt.Errorf("writing finalizer %s: %w", f.Name, err)
+		return nil, fmt.Errorf("writing finalizer %s: %w", f.Name, err)
 	}
-	return written, true, nil
+	return written, nil
 }
 
 // large is the size of a patch, in bytes, from which on an error says it.

@@ -108,6 +108,8 @@ type selecting struct {
 	mine *bool
 }
 
+func (s selecting) Owns(*object.Object) bool { return *s.mine }
+
 func (s selecting) Selects(_, _ *object.Object) bool { return *s.mine }
 
 // control is a Controller of ConfigMaps against an API server that answers as given, and one of its parents.

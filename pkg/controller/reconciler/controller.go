@@ -82,6 +82,7 @@ type Controller struct {
 	parents      parents
 	informers    *expectations.Informers
 	watched      []*cache.Informer // as Config.Children
+	observed     []*cache.Informer // one for each kind of children: one that is declared in two versions has two that are watched
 	expectations *expectations.Expectations
 	customizer   *related.Customizer
 	queue        *queue.Queue
@@ -224,8 +225,13 @@ func (c *Controller) acquire() {
 	for _, s := range c.config.Sources {
 		s.informer = c.informers.Acquire(c.shared.Cluster.Cache, c.query(s))
 	}
+	seen := map[schema.GroupKind]bool{}
 	for i := range c.config.Children {
-		c.watched = append(c.watched, c.informers.Acquire(c.shared.Cluster.Cache, cache.Query{Resource: c.config.Children[i].Resource}))
+		rule := &c.config.Children[i]
+		c.watched = append(c.watched, c.informers.Acquire(c.shared.Cluster.Cache, cache.Query{Resource: rule.Resource}))
+		if kind := rule.Kind.GroupKind(); !seen[kind] {
+			seen[kind], c.observed = true, append(c.observed, c.watched[i])
+		}
 	}
 	c.config.Kind.Acquire(c.informers, func(key parent.Key, why v1alpha1.SyncReason) {
 		c.queue.Add(key, queue.Retry, history.Of(why))
@@ -424,27 +430,11 @@ func (c *Controller) countChildren() int {
 func (c *Controller) childrenOf(p *object.Object) iter.Seq[*object.Object] {
 	return func(yield func(*object.Object) bool) {
 		selects := c.selecting(p)
-		for informer := range c.observed() {
+		for _, informer := range c.observed {
 			for _, o := range informer.ControlledBy(p.UID()) {
 				if (p.Namespace() == "" || o.Namespace() == p.Namespace()) && selects(o) && !yield(o) {
 					return
 				}
-			}
-		}
-	}
-}
-
-// observed yields one informer for each kind of children. A kind that is declared in two versions has two.
-func (c *Controller) observed() iter.Seq[*cache.Informer] {
-	return func(yield func(*cache.Informer) bool) {
-		var seen []schema.GroupKind
-		for i := range c.config.Children {
-			kind := c.config.Children[i].Kind.GroupKind()
-			if slices.Contains(seen, kind) {
-				continue
-			}
-			if seen = append(seen, kind); !yield(c.watched[i]) {
-				return
 			}
 		}
 	}

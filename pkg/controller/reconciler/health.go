@@ -136,16 +136,12 @@ func (c *Controller) Hooks() []v1alpha1.HookStatus { return c.hooks.Statuses() }
 func (c *Controller) LastErrors() []v1alpha1.ParentError {
 	var list []v1alpha1.ParentError
 	for _, e := range c.queue.Errors() {
-		list = append(list, parentError(e))
+		list = append(list, v1alpha1.ParentError{
+			Group: e.Key.Resource().Group, Resource: e.Key.Resource().Resource, Namespace: e.Key.Namespace, Name: e.Key.Name,
+			Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: events.Shorten(message(e.Err), maxMessage),
+		})
 	}
 	return list
-}
-
-func parentError(e queue.Failed) v1alpha1.ParentError {
-	return v1alpha1.ParentError{
-		Group: e.Key.Resource().Group, Resource: e.Key.Resource().Resource, Namespace: e.Key.Namespace, Name: e.Key.Name,
-		Time: metav1.NewTime(e.Time.Truncate(time.Second)), Message: events.Shorten(message(e.Err), maxMessage),
-	}
 }
 
 // checkCredentials looks, without a call, whether the credentials of the hooks can be used: now, when they change, and from time to time

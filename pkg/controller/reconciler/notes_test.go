@@ -98,10 +98,11 @@ func texts(changes []v1alpha1.FieldChange) (lines []string) {
 }
 
 func TestAFinalizerIsOnTheParentThatIsShown(t *testing.T) {
-	var n noting
-	o, err := n.finalizers(parse(t, `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","uid":"u"}}`), []string{"f"})
-	if err != nil || len(o.Finalizers()) != 1 || o.UID() != "u" || len(n.plan.Changes) != 1 || *n.plan.Changes[0].Desired != `["f"]` {
-		t.Errorf("the parent is %v, the changes are %v, error %v", o, n.plan.Changes, err)
+	s := &Sync{Parent: parse(t, `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a","uid":"u"}}`)}
+	n := noting{s: s}
+	err := n.setFinalizers(t.Context(), []string{"f"})
+	if o := s.Parent; err != nil || len(o.Finalizers()) != 1 || o.UID() != "u" || len(n.plan.Changes) != 1 || *n.plan.Changes[0].Desired != `["f"]` {
+		t.Errorf("the parent is %v, the changes are %v, error %v", s.Parent, n.plan.Changes, err)
 	}
 }
 

@@ -244,33 +244,12 @@ func (n *noting) gives(name hook.Name) bool {
 	return false
 }
 
-func (n *noting) ensureFinalizer(context.Context) error {
-	s := n.s
-	wanted, changes := s.controller.finalizer.Wanted(s.Parent)
-	if !changes {
-		return nil
-	}
-	edited, err := n.finalizers(s.Parent, wanted)
-	if err != nil {
-		return err
-	}
-	if s.Parent = edited; !s.controller.relevant(s.Source, edited) {
-		s.Parent = nil
+// RemoveFinalizer implements Writer. What follows is decided by the parent without the finalizer.
+func (n *noting) RemoveFinalizer(ctx context.Context) error {
+	if f := n.s.controller.finalizer; f.On(n.s.Parent) {
+		return n.setFinalizers(ctx, f.Without(n.s.Parent))
 	}
 	return nil
-}
-
-// RemoveFinalizer implements Writer. What follows is decided by the parent without the finalizer.
-func (n *noting) RemoveFinalizer(context.Context) error {
-	s, f := n.s, n.s.controller.finalizer
-	if !f.On(s.Parent) {
-		return nil
-	}
-	edited, err := n.finalizers(s.Parent, f.Without(s.Parent))
-	if err == nil {
-		s.Parent = edited
-	}
-	return err
 }
 
 // WriteParent implements Writer.
@@ -355,10 +334,11 @@ func (n *noting) request(name hook.Name, revision string, body, response []byte)
 	return nil
 }
 
-// finalizers notes that the parent gets other finalizers, and returns it as it is then.
-func (n *noting) finalizers(o *object.Object, wanted []string) (*object.Object, error) {
+func (n *noting) setFinalizers(_ context.Context, wanted []string) (err error) {
+	o := n.s.Parent
 	n.plan.Changes = append(n.plan.Changes, fieldChange("metadata.finalizers", plainOf(o.Finalizers()), plainOf(wanted)))
-	return edited(o, "finalizers", plainOf(wanted))
+	n.s.Parent, err = edited(o, "finalizers", plainOf(wanted))
+	return err
 }
 
 // change notes changes of the parent, as people may see them: of a Secret, the copies of its values in annotations are hidden.

@@ -84,8 +84,7 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 		text, reason, last = c.changedBack(s), events.ReasonParentFlapping, &c.unsettled.changedBack
 	}
 	c.recorder.Warning(reference(s.Parent), nil, reason, text)
-	named := s.Parent.String() + ": " + text
-	last.Store(&named)
+	last.Store(new(s.Parent.String() + ": " + text))
 	klog.FromContext(ctx).Error(nil, "Parent does not settle and is held back", "parent", s.Parent, "for", pause, "reason", text)
 	return pause
 }
@@ -132,8 +131,7 @@ func (c *Controller) strippedBy(r *record, e cache.Event) {
 		"is not asked if the object is deleted meanwhile. Have that client keep finalizers of others: it should patch, or update what it has read",
 		who, c.finalizer.Name)
 	c.recorder.Warning(reference(e.New), nil, events.ReasonParentFlapping, text)
-	named := e.New.String() + ": " + text
-	c.unsettled.changedBack.Store(&named)
+	c.unsettled.changedBack.Store(new(e.New.String() + ": " + text))
 }
 
 // stateOf returns what a sync of a parent would see now.

@@ -144,34 +144,25 @@ type Options struct {
 
 // WithDefaults returns the options with defaults in place of what is not set.
 func (o Options) WithDefaults() Options {
-	if o.Workers <= 0 {
-		o.Workers = 20
-	}
-	if o.CacheFlushInterval <= 0 {
-		o.CacheFlushInterval = 30 * time.Minute
-	}
-	if o.HookResponseLimit <= 0 {
-		o.HookResponseLimit = webhook.DefaultMaxResponseBytes
-	}
-	if o.HookRequestBudget <= 0 {
-		o.HookRequestBudget = webhook.DefaultRequestBudget
-	}
-	if o.HookResponseBudget <= 0 {
-		o.HookResponseBudget = webhook.DefaultResponseBudget
-	}
-	if o.HookEtagBudget <= 0 {
-		o.HookEtagBudget = webhook.DefaultEtagBudget
-	}
-	if o.SyncHistoryBytes == 0 {
-		o.SyncHistoryBytes = history.DefaultBytes
-	}
-	if o.ServerNamespace == "" {
-		o.ServerNamespace = "metacontroller"
-	}
-	if o.ClientQPS <= 0 {
-		o.ClientQPS = -1
-	}
+	o.Workers = positive(o.Workers, 20)
+	o.CacheFlushInterval = positive(o.CacheFlushInterval, 30*time.Minute)
+	o.HookResponseLimit = positive(o.HookResponseLimit, webhook.DefaultMaxResponseBytes)
+	o.HookRequestBudget = positive(o.HookRequestBudget, webhook.DefaultRequestBudget)
+	o.HookResponseBudget = positive(o.HookResponseBudget, webhook.DefaultResponseBudget)
+	o.HookEtagBudget = positive(o.HookEtagBudget, webhook.DefaultEtagBudget)
+	o.SyncHistoryBytes = cmp.Or(o.SyncHistoryBytes, history.DefaultBytes)
+	o.ServerNamespace = cmp.Or(o.ServerNamespace, "metacontroller")
+	o.ClientQPS = positive(o.ClientQPS, -1)
 	return o
+}
+
+// positive returns a value, or else a default.
+func positive[T cmp.Ordered](value, otherwise T) T {
+	var zero T
+	if value > zero {
+		return value
+	}
+	return otherwise
 }
 
 // WorkersOr returns the number of workers that a controller declares, or else the default.

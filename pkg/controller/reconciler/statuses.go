@@ -304,30 +304,30 @@ func NoSelector(origin discovery.Origin) error {
 
 // statusIgnored says why the status of parents is not written.
 func statusIgnored(resource schema.GroupResource, origin discovery.Origin) string {
-	text := fmt.Sprintf("The status that the hook returns is not written: %s have no status subresource. ", resource)
+	advice := "Have the hook return no status"
 	switch origin {
 	case discovery.Custom:
-		return text + "Add subresources: {status: {}} to the version in their CustomResourceDefinition, or return no status"
+		advice = "Add subresources: {status: {}} to the version in their CustomResourceDefinition, or return no status"
 	case discovery.Unknown:
-		return text + "Add subresources: {status: {}} to their CustomResourceDefinition, if there is one, or return no status"
+		advice = "Add subresources: {status: {}} to their CustomResourceDefinition, if there is one, or return no status"
 	case discovery.BuiltIn, discovery.Aggregated:
 	}
-	return text + "Have the hook return no status"
+	return fmt.Sprintf("The status that the hook returns is not written: %s have no status subresource. %s", resource, advice)
 }
 
 // statusIncomplete says which fields of a status are not stored.
 func statusIncomplete(lost []string, o *object.Object, resource schema.GroupResource, origin discovery.Origin) string {
-	text := fmt.Sprintf("The API server left %s out when the status of %s was written, ", strings.Join(lost, ", "), o)
+	advice, there := fmt.Sprintf("because %s have no such fields. Have the hook not return them", resource), ""
 	switch origin {
-	case discovery.Custom:
-		return text + fmt.Sprintf("as it does with fields that a schema does not declare. Declare them in the CustomResourceDefinition of %s, or have "+
-			"the hook not return them", resource)
 	case discovery.Unknown:
-		return text + fmt.Sprintf("as it does with fields that a schema does not declare. Declare them in the CustomResourceDefinition of %s, if there is "+
-			"one, or have the hook not return them", resource)
+		there = ", if there is one"
+		fallthrough
+	case discovery.Custom:
+		advice = fmt.Sprintf("as it does with fields that a schema does not declare. Declare them in the CustomResourceDefinition of %s%s, or have "+
+			"the hook not return them", resource, there)
 	case discovery.BuiltIn, discovery.Aggregated:
 	}
-	return text + fmt.Sprintf("because %s have no such fields. Have the hook not return them", resource)
+	return fmt.Sprintf("The API server left %s out when the status of %s was written, %s", strings.Join(lost, ", "), o, advice)
 }
 
 // statusRefused says why nothing of a status is written.

@@ -291,6 +291,22 @@ func (s *Sync) release() {
 	}
 }
 
+// ensureFinalizer puts the finalizer on the parent if it has to be there, and takes it off if the controller does not finalize
+// (docs/reference/contract.md#s15).
+func (s *Sync) ensureFinalizer(ctx context.Context) error {
+	wanted, changes := s.controller.finalizer.Wanted(s.Parent)
+	if !changes {
+		return nil
+	}
+	if err := s.setFinalizers(ctx, wanted); err != nil || s.Parent == nil {
+		return err
+	}
+	if !s.controller.relevant(s.Source, s.Parent) {
+		s.Parent = nil
+	}
+	return nil
+}
+
 // knownLimit is how long a write of the finalizer may go on after the context of its sync has ended.
 const knownLimit = 20 * time.Second
 

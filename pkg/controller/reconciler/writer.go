@@ -54,8 +54,8 @@ type Writer interface {
 	// WriteRevision has a ControllerRevision written.
 	WriteRevision(operation, name string, write func() error) error
 
-	// ensureFinalizer puts the finalizer on the parent if it has to be there, and takes it off if the controller does not finalize.
-	ensureFinalizer(ctx context.Context) error
+	// setFinalizers gives the parent other finalizers.
+	setFinalizers(ctx context.Context, wanted []string) error
 	// relate finds the objects that the customize hook names (docs/reference/contract.md#s16).
 	relate(ctx context.Context) ([]wire.Group, error)
 	// call calls the sync or finalize hook. The response is nil if nothing but the request is wanted.
@@ -106,11 +106,11 @@ func (w acting) relate(ctx context.Context) ([]wire.Group, error) {
 	return found, err
 }
 
-func (w acting) ensureFinalizer(ctx context.Context) error {
+func (w acting) setFinalizers(ctx context.Context, wanted []string) error {
 	s, c := w.s, w.s.controller
 	writing, end := c.untilKnown(ctx)
 	defer end()
-	written, changed, err := c.finalizer.Sync(writing, c.shared.Cluster.Client, s.Target, s.Parent)
+	written, err := c.finalizer.Write(writing, c.shared.Cluster.Client, s.Target, s.Parent, wanted)
 	if client.IsGone(err) {
 		// Only here it means that the parent is gone; a hook's Secret, for one, may be missing as well.
 		s.Parent = nil
@@ -119,16 +119,11 @@ func (w acting) ensureFinalizer(ctx context.Context) error {
 	if err != nil {
 		return InContext(fmt.Sprintf("can't sync finalizer for %s", s.Parent), err)
 	}
-	if changed {
-		if s.Parent.Deleting() && !c.finalizer.Enabled {
-			d := c.config.Definition
-			s.warn(nil, events.ReasonFinalizeSkipped, events.FinalizeSkipped(d.Kind+" "+d.Meta.Name, events.NoLongerFinalizes))
-		}
-		s.wrote(s.stored, written)
-		if !c.relevant(s.Source, written) {
-			s.Parent = nil
-		}
+	if s.Parent.Deleting() && !c.finalizer.Enabled {
+		d := c.config.Definition
+		s.warn(nil, events.ReasonFinalizeSkipped, events.FinalizeSkipped(d.Kind+" "+d.Meta.Name, events.NoLongerFinalizes))
 	}
+	s.wrote(s.stored, written)
 	return nil
 }
 
@@ -138,12 +133,10 @@ func (w acting) RemoveFinalizer(ctx context.Context) error {
 	// Its event is not that of another client, which takes the finalizer off.
 	written, err := w.own(false, func() (*object.Object, error) {
 		return s.insist(ctx, parent.Changes{}, func(o *object.Object) (*object.Object, error) {
-			over = o
-			written, changed, err := c.finalizer.Remove(ctx, c.shared.Cluster.Client, s.Target, o)
-			if !changed {
-				return nil, err
+			if over = o; !c.finalizer.On(o) {
+				return nil, nil
 			}
-			return written, err
+			return c.finalizer.Write(ctx, c.shared.Cluster.Client, s.Target, o, c.finalizer.Without(o))
 		})
 	})
 	if err != nil {
