@@ -80,9 +80,9 @@ END
 # same moment have it in the server; the others have the server as it is shipped. The tests' own programs, whose parts are tested with
 # it above, do without. With RACE=programs, as in continuous integration, these have it too, and with RACE=all all servers. Suites wait more than
 # they compute: more of them run at a time than there are processors. One go test runs all of them: with two, processors are idle at the end of
-# the first one.
+# the first one. They use the same few control planes one after the other (test/cluster), which end when nobody holds the pipe any more.
 suites() {
-    local raced=(churn conformance/{brakes,deferred,finalizers,pairs,rollout}) all programs=("${plain[@]}")
+    local raced=(churn conformance/{brakes,deferred,finalizers,pairs,rollout}) all programs=("${plain[@]}") planes="${work}/planes" held
     mapfile -t all < <(
         printf './test/%s\n' "${long[@]}" "${raced[@]}"
         printf '%s\n' "${control_plane_packages[@]}" | grep -vE "/test/($(IFS='|' && echo "${raced[*]}|${long[*]}"))\$"
@@ -92,7 +92,12 @@ suites() {
     all) raced=("${all[@]##*/test/}") programs=("${race[@]}") ;;
     esac
     echo "go test: the suites on a real control plane; the server has the race detector in ${raced[*]}"
-    RACED_SUITES="${raced[*]}" kept go test "${programs[@]}" "${control_plane[@]}" -p "$(($(nproc) + 2))" "${all[@]}" || complain "tests under test/ failed"
+    mkdir "${planes}"
+    mkfifo "${planes}/held"
+    exec {held}<>"${planes}/held"
+    RACED_SUITES="${raced[*]}" METACONTROLLER_CONTROL_PLANES="${planes}" kept go test "${programs[@]}" "${control_plane[@]}" -p "$(($(nproc) + 2))" \
+        "${all[@]}" {held}>&- || complain "tests under test/ failed"
+    exec {held}>&-
 }
 
 histories() {
@@ -196,7 +201,7 @@ awk '$1 == "ok" && $3 ~ /^[0-9.]+s$/ {printf "%8.1f  %s\n", $3, $2}' "${work}/ou
 
 if [[ -e "${PROCESSOR_TIMES}" ]]; then
     echo
-    echo "The processor time of the suites on a control plane, in seconds, with all the programs that they start:"
+    echo "The processor time of the suites on a control plane, in seconds, with all the programs that they start but the control plane:"
     awk -F '\t' -v root="${root}/" 'index($1, root) == 1 {$1 = substr($1, length(root) + 1)} {printf "%8.1f  %s\n", $2, $1; all += $2} END {printf "%8.1f  all\n", all}' "${PROCESSOR_TIMES}" | sort -rn | awk 'NR <= 20'
 fi
 

@@ -55,6 +55,8 @@ type Cluster struct {
 
 	command *exec.Cmd
 	stdin   io.Closer
+	// lock is held as long as a control plane is used that others have used before.
+	lock *os.File
 
 	access func() (*rest.Config, error)
 	reader func() (*reader, error)
@@ -73,8 +75,19 @@ const Audit = "--audit"
 // Main runs the tests of a package with a control plane that they share, and returns the code to exit with:
 //
 //	func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+//
+// If METACONTROLLER_CONTROL_PLANES names a folder, the control plane may be one that tests of other packages have used before, without what they
+// have left in it: what they did to its programs would stay.
 func Main(m *testing.M, options ...string) int {
-	started, err := start(options...)
+	started, err := (*Cluster)(nil), error(nil)
+	if folder := os.Getenv(lentVariable); folder != "" {
+		if started, err = borrow(folder); err != nil {
+			fmt.Fprintln(os.Stderr, "this package gets a control plane of its own:", err)
+		}
+	}
+	if started == nil {
+		started, err = start(options...)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the control plane:", err)
 		return 1
@@ -148,7 +161,7 @@ func start(options ...string) (*Cluster, error) {
 		return nil, err
 	}
 	//nolint:noctx // It outlives the start, and ends when its input is closed.
-	c := &Cluster{command: exec.Command(path, append([]string{"start", "--with-stdin", "--frugal"}, options...)...)}
+	c := &Cluster{command: exec.Command(path, startArguments(options...)...)}
 	c.command.Dir = module()
 	var progress bytes.Buffer
 	c.command.Stderr = io.MultiWriter(os.Stderr, &progress)
@@ -167,17 +180,32 @@ func start(options ...string) (*Cluster, error) {
 		c.stop()
 		return nil, fmt.Errorf("waiting for the control plane: %w\n%s", err, progress.String())
 	}
-	if err := json.Unmarshal(line, c); err != nil {
+	if err := c.use(line); err != nil {
 		c.stop()
-		return nil, fmt.Errorf("reading %q from the control plane: %w", line, err)
+		return nil, err
 	}
-	c.access, c.reader = sync.OnceValues(c.readConfig), sync.OnceValues(c.newReader)
 	return c, nil
 }
 
+func startArguments(options ...string) []string {
+	return append([]string{"start", "--with-stdin", "--frugal"}, options...)
+}
+
+// use takes over what the control plane's program says of how to use it.
+func (c *Cluster) use(info []byte) error {
+	if err := json.Unmarshal(info, c); err != nil {
+		return fmt.Errorf("reading %q from the control plane: %w", info, err)
+	}
+	c.access, c.reader = sync.OnceValues(c.readConfig), sync.OnceValues(c.newReader)
+	return nil
+}
+
+// stop ends the control plane, unless others will use it.
 func (c *Cluster) stop() {
-	_ = c.stdin.Close()
-	_ = c.command.Wait()
+	if c.command != nil {
+		_ = c.stdin.Close()
+		_ = c.command.Wait()
+	}
 }
 
 // AuditLog is the file with a line of JSON, an Event of audit.k8s.io/v1, for each request to the kube-apiserver that writes. It is there
@@ -212,6 +240,8 @@ func (c *Cluster) readConfig() (*rest.Config, error) {
 	return config, nil
 }
 
+func (c *Cluster) kubectlCache() string { return filepath.Join(c.Dir, "kubectl-cache") }
+
 // Kubectl runs kubectl and returns what it printed on both outputs. It fails the test when kubectl does.
 func (c *Cluster) Kubectl(t testing.TB, args ...string) string {
 	t.Helper()
@@ -237,7 +267,7 @@ func (c *Cluster) TryKubectl(ctx context.Context, input string, args ...string) 
 	command := exec.CommandContext(ctx, c.KubectlPath, append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
 	// Discovery is cached by kubectl in the home folder; tests must not see each other's. It ends before a heap that grows, as those of
 	// other programs of the tests do, saves more in collections than its pages cost.
-	command.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(c.Dir, "kubectl-cache"), "GOGC=100")
+	command.Env = append(os.Environ(), "KUBECACHEDIR="+c.kubectlCache(), "GOGC=100")
 	command.Stdin = strings.NewReader(input)
 	output, err := command.CombinedOutput()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
