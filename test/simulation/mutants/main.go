@@ -22,7 +22,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -60,8 +59,6 @@ func command(ctx context.Context) error {
 	flag.Uint64Var(&s.histories, "histories", 20000, "how many histories of each mutant are run at most")
 	flag.Uint64Var(&s.first, "first", 1, "the first seed")
 	parallel := flag.Int("parallel", runtime.NumCPU(), "how many mutants are run at the same time")
-	flag.IntVar(&s.workers, "workers", 1, "how many processes run the histories of one mutant")
-	flag.DurationVar(&s.limit, "limit", 0, "how long histories of each mutant are run at most; 0: until their number is reached")
 	flag.Parse()
 	names, err := regexp.Compile(*only)
 	if err != nil {
@@ -100,7 +97,7 @@ func (r runner) run(ctx context.Context, all []Mutant) error {
 	if err != nil {
 		return fmt.Errorf("locating the simulation: %w", err)
 	}
-	plain := &binary{path: path, folder: folder, patience: r.patience, known: map[uint64]message{}}
+	plain := &binary{path: path, folder: folder, patience: r.patience}
 	outcomes, slots := make([]outcome, len(all)), make(chan struct{}, max(1, r.parallel))
 	var running sync.WaitGroup
 	for i, m := range all {
@@ -117,7 +114,7 @@ func (r runner) run(ctx context.Context, all []Mutant) error {
 		})
 	}
 	running.Wait()
-	fmt.Print(table(outcomes), plain.summary())
+	fmt.Print(table(outcomes))
 	return errors.Join(context.Cause(ctx), verdict(outcomes))
 }
 
@@ -208,27 +205,6 @@ func table(outcomes []outcome) string {
 		}
 	}
 	return b.String()
-}
-
-// summary says how many of the histories that were run alone violate an invariant. With a mutant other things happen in the same history,
-// so that a violation that plain histories have, too, may have been found without the mutant's doing.
-func (b *binary) summary() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	violated := map[string]int{}
-	for _, m := range b.known {
-		if m.Invariant != "" {
-			violated[m.Invariant]++
-		}
-	}
-	counts := []string{"none anything"}
-	if len(violated) > 0 {
-		counts = nil
-	}
-	for _, invariant := range slices.Sorted(maps.Keys(violated)) {
-		counts = append(counts, fmt.Sprintf("%d %s", violated[invariant], invariant))
-	}
-	return fmt.Sprintf("without a mutant, of %d of these histories violate: %s\n", len(b.known), strings.Join(counts, ", "))
 }
 
 // verdict returns an error if a mutant could not be run, too few are found, or one is not found and it is not said why.

@@ -18,13 +18,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -55,17 +55,13 @@ type binary struct {
 	folder string
 	// patience is how long one history may take.
 	patience time.Duration
-
-	mu sync.Mutex
-	// known are the histories that were run alone, by seed.
-	known map[uint64]message
 }
 
-// histories runs those from a seed up to an end, each stride-th, in one process. take is called with what came of each, until it returns
+// histories runs those from a seed up to an end in one process. take is called with what came of each, until it returns
 // false. When the process ends of one or that one does not end, that counts as a violation, and the others follow in a new process.
-func (b *binary) histories(ctx context.Context, begin, end, stride uint64, take func(message) bool) error {
+func (b *binary) histories(ctx context.Context, begin, end uint64, take func(message) bool) error {
 	for begin < end {
-		last, ended, output, err := b.process(ctx, begin, end, stride, take)
+		last, ended, output, err := b.process(ctx, begin, end, take)
 		switch {
 		case err != nil || ctx.Err() != nil || ended == "":
 			return err
@@ -74,20 +70,18 @@ func (b *binary) histories(ctx context.Context, begin, end, stride uint64, take 
 		case !take(message{Seed: last.Seed, Invariant: ended, Text: output}):
 			return nil
 		}
-		begin = last.Seed + stride
+		begin = last.Seed + 1
 	}
 	return nil
 }
 
 // process runs one worker. It returns the message about the history that was begun last, and which invariant it violated by ending the
 // process, with the output; empty if the process did all, or was to end.
-func (b *binary) process(
-	ctx context.Context, begin, end, stride uint64, take func(message) bool,
-) (last message, ended, output string, err error) {
+func (b *binary) process(ctx context.Context, begin, end uint64, take func(message) bool) (last message, ended, output string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c := exec.CommandContext(ctx, b.path, "-test.run=^TestWorker$", "-test.timeout=0",
-		fmt.Sprintf("-simulation.worker=run %d %d", begin, stride), fmt.Sprintf("-simulation.first=%d", begin),
+		fmt.Sprintf("-simulation.worker=run %d 1", begin), fmt.Sprintf("-simulation.first=%d", begin),
 		fmt.Sprintf("-simulation.seeds=%d", end-begin))
 	c.Dir, c.Env = b.folder, append(os.Environ(), "GOMAXPROCS=1", variable+"="+b.mutant)
 	var complaints strings.Builder
@@ -133,23 +127,6 @@ func (b *binary) process(
 	return last, survives, output, nil
 }
 
-// alone runs one history, once.
-func (b *binary) alone(ctx context.Context, seed uint64) (message, error) {
-	b.mu.Lock()
-	known, ok := b.known[seed]
-	b.mu.Unlock()
-	if ok {
-		return known, nil
-	}
-	err := b.histories(ctx, seed, seed+1, 1, func(m message) bool { known = m; return true })
-	if err == nil && ctx.Err() == nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.known[seed] = known
-	}
-	return known, err
-}
-
 // shows reports whether a kept history violates an invariant.
 func (b *binary) shows(ctx context.Context, kept string) (bool, error) {
 	c := exec.CommandContext(ctx, b.path, "-test.run=^TestReplay$", "-simulation.replay=history/testdata/"+kept+".json")
@@ -161,15 +138,8 @@ func (b *binary) shows(ctx context.Context, kept string) (bool, error) {
 	return err != nil, nil
 }
 
-// search is what histories are run.
-type search struct {
-	// first is the first seed, and histories the number of seeds.
-	first, histories uint64
-	// workers is the number of processes.
-	workers int
-	// limit is how long it may take; 0: as long as it does.
-	limit time.Duration
-}
+// search is what histories are run: so many, from a first seed on.
+type search struct{ first, histories uint64 }
 
 // outcome is what came of a mutant.
 type outcome struct {
@@ -193,53 +163,25 @@ func (o outcome) explained() bool { return o.mutant.Unseen != "" || o.shown }
 // find runs histories of a mutant until one violates an invariant and violates none in the plain build.
 func (s search) find(ctx context.Context, plain, mutated *binary) (result outcome) {
 	began := time.Now()
-	outer := ctx
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if s.limit > 0 {
-		ctx, cancel = context.WithTimeout(ctx, s.limit)
-		defer cancel()
-	}
-	var mu sync.Mutex
-	take := func(m message) bool {
+	err := mutated.histories(ctx, s.first, s.first+s.histories, func(m message) bool {
+		result.run++
 		if m.Invariant == "" {
-			mu.Lock()
-			defer mu.Unlock()
-			result.run++
-			return ctx.Err() == nil
+			return true
 		}
-		without, err := plain.alone(ctx, m.Seed)
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case ctx.Err() != nil || err != nil:
-			result.err = err
+		var without message
+		if result.err = plain.histories(ctx, m.Seed, m.Seed+1, func(m message) bool { without = m; return true }); result.err != nil || ctx.Err() != nil {
 			return false
-		case without.Invariant != "":
-			result.run++
+		}
+		if without.Invariant != "" {
 			result.discounted++
 			return true
 		}
-		result.run++
 		result.violation = m
-		cancel()
 		return false
-	}
-	var all sync.WaitGroup
-	for i := range s.workers {
-		all.Go(func() {
-			err := mutated.histories(ctx, s.first+uint64(i), s.first+s.histories, uint64(s.workers), take)
-			if err != nil && ctx.Err() == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				result.err = err
-			}
-		})
-	}
-	all.Wait()
-	result.took = time.Since(began)
-	if !result.found() && outer.Err() != nil {
-		result.err = context.Cause(outer)
+	})
+	result.err, result.took = cmp.Or(result.err, err), time.Since(began)
+	if !result.found() && ctx.Err() != nil {
+		result.err = context.Cause(ctx)
 	}
 	return result
 }
