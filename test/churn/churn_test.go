@@ -50,8 +50,8 @@ var duration = flag.Duration("churn.duration", 0, "how long to churn; zero is a 
 const (
 	// limit is for a machine that is busy with other tests: a minute without an answer of an API server is followed by long back-offs.
 	limit = 6 * time.Minute
-	// rounds are of equal length. The first one is the warm-up: what it leaves is what the others must leave.
-	rounds = 3
+	// rounds are of equal length. The first one is the warm-up: what it leaves is what the other one must leave.
+	rounds = 2
 	// roundChanges and roundControllers are how many changes of parents and of controllers a round has when it has no duration.
 	roundChanges, roundControllers = 250, 12
 	// controllerSlots and parentSlots are how many of them there are at most at a time.

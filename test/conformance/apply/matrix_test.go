@@ -63,15 +63,6 @@ func kinds() map[string]kind {
 	}
 	const label = `"metadata":{"labels":{"ours":"theirs"}}`
 	return map[string]kind{
-		"ConfigMap": {
-			schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
-			func(v int64) map[string]any {
-				return labeled("v1", "ConfigMap", map[string]any{"data": map[string]any{"ours": fmt.Sprint(v)}})
-			},
-			[]string{"data", "ours"},
-			`{` + label + `,"data":{"ours":"9","theirs":"x"}}`,
-			[]string{"data", "theirs"},
-		},
 		"Deployment": {
 			schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
 			func(v int64) map[string]any {
@@ -89,20 +80,6 @@ func kinds() map[string]kind {
 			[]string{"spec", "minReadySeconds"},
 			`{` + label + `,"spec":{"minReadySeconds":9,"progressDeadlineSeconds":77}}`,
 			[]string{"spec", "progressDeadlineSeconds"},
-		},
-		"Service": {
-			schema.GroupVersionResource{Version: "v1", Resource: "services"},
-			func(v int64) map[string]any {
-				return labeled("v1", "Service", map[string]any{"spec": map[string]any{
-					"selector": map[string]any{"app": fmt.Sprint(v)},
-					"ports": []any{
-						map[string]any{"name": "tcp", "port": int64(53)}, map[string]any{"name": "udp", "port": int64(53), "protocol": "UDP"},
-					},
-				}})
-			},
-			[]string{"spec", "selector", "app"},
-			`{` + label + `,"spec":{"selector":{"app":"9"},"sessionAffinity":"ClientIP"}}`,
-			[]string{"spec", "sessionAffinity"},
 		},
 		"Gadget": {
 			schema.GroupVersionResource{Group: "apply.example.com", Version: "v1", Resource: "gadgets"},
@@ -142,8 +119,8 @@ func written(o *unstructured.Unstructured) map[string]any {
 	return content
 }
 
-// methodsAndStrategies runs every update method with both apply strategies, and those that compare children otherwise on kinds of four sorts.
-// All cells live through the same restart of the server.
+// methodsAndStrategies runs every update method with both apply strategies, and those that compare children otherwise on a built-in kind, too:
+// test/integration/children has the others. All cells live through the same restart of the server.
 func methodsAndStrategies(t *testing.T, w *world) {
 	type settled struct {
 		*cell
@@ -240,7 +217,7 @@ func (c *cell) live(t *testing.T, k kind, method v1alpha1.ChildUpdateMethod, str
 	if inPlace != (back.GetUID() == changed.GetUID()) {
 		c.t.Errorf("the UID was %s and is %s", changed.GetUID(), back.GetUID())
 	}
-	if inPlace && !slices.Contains([]string{"x", "77", "ClientIP", "Fast"}, at(back, k.theirs)) {
+	if inPlace && !slices.Contains([]string{"77", "Fast"}, at(back, k.theirs)) {
 		c.t.Errorf("what is not ours was changed to %q", at(back, k.theirs))
 	}
 	for i := range 3 {

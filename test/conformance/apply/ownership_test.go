@@ -39,12 +39,10 @@ func configMap(data map[string]any) map[string]any {
 // ownership is about fields, and objects, that belong to others.
 func ownership(t *testing.T, w *world) {
 	for name, run := range map[string]func(*testing.T, *world){
-		"AChildThatOthersWriteAllTheTimeIsMerged":   testHot,
-		"AStrangerOfTheSameNameIsNotTakenOver":      testStranger,
-		"TheChildOfAnotherIsNotTakenOver":           testOthersChild,
-		"WithoutForceAConflictIsTold":               testConflict,
-		"MetacontrollersServerSideApplyIsTakenOver": testLegacy,
-		"AnElementThatIsAppliedAsAWholeGoes":        testElements,
+		"AChildThatOthersWriteAllTheTimeIsMerged": testHot,
+		"AStrangerOfTheSameNameIsNotTakenOver":    testStranger,
+		"WithoutForceAConflictIsTold":             testConflict,
+		"AnElementThatIsAppliedAsAWholeGoes":      testElements,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,18 +70,6 @@ func testStranger(t *testing.T, w *world) {
 	c.isSame(before, "though it is a stranger's")
 	c.Kubectl(t, "-n", c.name, "delete", "configmap", "child")
 	c.await("to be created once the stranger is gone", func(o *unstructured.Unstructured) bool { return at(o, []string{"data", "ours"}) == "1" })
-}
-
-func testOthersChild(t *testing.T, w *world) {
-	c := newCell(t, w, fixture.ConfigMaps)
-	c.KubectlInput(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"child","ownerReferences":[{"apiVersion":"v1","kind":"Namespace",`+
-		`"name":"default","uid":"`+c.Kubectl(t, "get", "namespace", "default", "-o", "jsonpath={.metadata.uid}")+`","controller":true}]}}`,
-		"-n", c.name, "create", "-f", "-")
-	before := c.child()
-	c.declare(t, c.applies())
-	c.wish(configMap(map[string]any{"ours": "1"}))
-	c.AwaitEvent("parent", "Warning", "SyncError", "ConfigMap "+c.name+"/child exists and is not controlled by Wish "+c.name+"/parent")
-	c.isSame(before, "though it is another's")
 }
 
 func testConflict(t *testing.T, w *world) {
@@ -136,24 +122,6 @@ func testElements(t *testing.T, w *world) {
 	c.await("to lose one element", has("[map[name:a] map[name:theirs]]"))
 	c.change(with())
 	c.await("to lose all elements but that of another", has("[map[name:theirs]]"))
-}
-
-// testLegacy takes over a child that Metacontroller applied with its own strategy server-side-apply.
-func testLegacy(t *testing.T, w *world) {
-	c := newCell(t, w, fixture.ConfigMaps)
-	c.declare(t, c.applies())
-	c.wish(configMap(map[string]any{"kept": "1", "dropped": "1"}))
-	c.await("to be created", c.isApplied)
-	// What another field manager has applied too stays when ours lets go, unless it is taken over.
-	c.KubectlInput(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"child"},"data":{"kept":"1","dropped":"1"}}`,
-		"-n", c.name, "apply", "--server-side", "--field-manager=metacontroller", "-f", "-")
-	c.change(configMap(map[string]any{"kept": "1"}))
-	last := c.await("to lose the field", func(o *unstructured.Unstructured) bool { return len(data(o)) == 1 })
-	for _, entry := range last.GetManagedFields() {
-		if entry.Manager == "metacontroller" {
-			t.Errorf("the field manager of old still owns %s", entry.FieldsV1)
-		}
-	}
 }
 
 // TestTheFlagDecidesForRulesThatDoNotSay runs a server whose flag asks for server-side apply with one field manager.

@@ -34,7 +34,7 @@ func pauses(t *testing.T, e *fixture.Environment) {
 	tests(t, e, map[string]func(*stage){
 		"NothingIsDoneAndNothingIsLost": nothingIsLost, "InTheMiddleOfASync": middleOfASync, "ParentsAreNotFinalized": notFinalized,
 		"Deletion": deletedWhilePaused, "Edits": editedWhilePaused,
-	})
+	}, "NothingIsDoneAndNothingIsLost", "ParentsAreNotFinalized")
 	t.Run("InTheMiddleOfARollout", func(t *testing.T) { middleOfARollout(newStage(t, e, fixture.Composite)) })
 }
 

@@ -20,11 +20,8 @@ package deferred
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +32,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
-	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
@@ -43,37 +39,35 @@ func TestMain(m *testing.M) { os.Exit(fixture.Main(m)) }
 
 const limit = cluster.Limit
 
-// A stage is one test of a controller of either kind, whose hook is decide: it is told how many children there are.
+// A stage is one test of a controller, whose hook is told how many children there are.
 type stage struct {
 	*fixture.Test
 
-	kind       fixture.Kind
 	script     *fixture.Script
 	definition fixture.Definition
-	controller *controllers.Controller
 }
 
 func TestDeferredStatuses(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{Limit: limit})
-	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
-		for name, run := range map[string]func(*stage){
-			"HooksFindWhatTheyNoted": hooksFindWhatTheyNoted, "SlowCall": slowCall, "HangingCall": hangingCall, "FailingCall": failingCall, "Pause": pause,
-			"ControllerDeleted": controllerDeleted, "DeletionGuard": deletionGuard, "Finalizing": finalizing, "IgnoredStatusChanges": ignoredStatusChanges,
-			"ChangedMeanwhile": changedMeanwhile, "NoChildren": noChildren,
-		} {
-			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
-				t.Parallel()
-				run(newStage(t, e, kind))
-			})
-		}
+	for _, row := range []struct {
+		name string
+		kind fixture.Kind
+		run  func(*stage)
+	}{
+		{"HooksFindWhatTheyNoted", fixture.Composite, hooksFindWhatTheyNoted}, {"HooksFindWhatTheyNotedOnATarget", fixture.Decorator, hooksFindWhatTheyNoted},
+		{"SlowCall", fixture.Composite, slowCall}, {"HangingCall", fixture.Composite, hangingCall}, {"DeletionGuard", fixture.Composite, deletionGuard},
+		{"Finalizing", fixture.Composite, finalizing}, {"Rollout", fixture.Composite, rollout}, {"LabelsOfATarget", fixture.Decorator, labels},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			row.run(newStage(t, e, row.kind))
+		})
 	}
-	t.Run("Rollout", func(t *testing.T) { rollout(newStage(t, e, fixture.Composite)) })
-	t.Run("LabelsOfATarget", func(t *testing.T) { labels(newStage(t, e, fixture.Decorator)) })
 }
 
 func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind) *stage {
 	t.Helper()
-	s := &stage{Test: e.NewTest(t), kind: kind, script: e.NewScript(kind)}
+	s := &stage{Test: e.NewTest(t), script: e.NewScript(kind)}
 	s.Handle("/hook", s.script)
 	s.definition = fixture.Definition{
 		Kind: kind, Sync: s.At("/hook"), Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}},
@@ -92,7 +86,7 @@ func (s *stage) run(status func(c *fixture.Call, children int) (map[string]any, 
 		}
 		return &fixture.Reply{Children: two(c.Parent), Status: now}, err
 	})
-	s.controller = s.Run(s.definition)
+	s.Run(s.definition)
 }
 
 func two(parent *hook.Object) []*hook.Object {
@@ -168,70 +162,6 @@ func hangingCall(s *stage) {
 	s.awaitStatus("seen", "2")
 }
 
-// failingCall has the call that sees the children fail until the status of the one before is stored.
-func failingCall(s *stage) {
-	var works atomic.Bool
-	s.run(func(_ *fixture.Call, children int) (map[string]any, error) {
-		if children == 2 && !works.Load() {
-			return nil, errors.New("not yet")
-		}
-		return seen(children), nil
-	})
-	s.Parent("p", map[string]any{})
-	s.awaitStatus("seen", "0")
-	works.Store(true)
-	s.awaitStatus("seen", "2")
-}
-
-// awaitCall waits until a call has begun that waits.
-func (s *stage) awaitCall(begun <-chan struct{}) {
-	s.T.Helper()
-	select {
-	case <-begun:
-	case <-time.After(limit): // The number of calls is not known while one waits.
-		s.T.Fatal("no call saw the children")
-	}
-}
-
-// pause pauses the controller during the call that sees the children. When nothing is under way, the status is stored.
-func pause(s *stage) {
-	called, release := make(chan struct{}, 100), make(chan struct{})
-	s.run(func(_ *fixture.Call, children int) (map[string]any, error) {
-		if children == 2 {
-			called <- struct{}{}
-			<-release
-		}
-		return seen(children), nil
-	})
-	s.Parent("p", map[string]any{})
-	s.awaitCall(called)
-	s.controller.Patch(`{"spec":{"paused":true}}`)
-	s.Kubectl(s.T, "wait", "--for=condition=Paused", strings.ToLower(s.controller.Kind)+"/"+s.controller.Name, "--timeout", limit.String())
-	if got := fixture.Value(s.Get(fixture.Things, "p"), "status", "seen"); got != "0" {
-		s.T.Errorf("the status is %q when nothing is under way any more", got)
-	}
-	close(release)
-	s.controller.Patch(`{"spec":{"paused":false}}`)
-	s.awaitStatus("seen", "2")
-}
-
-// controllerDeleted deletes the controller during the call that sees the children.
-func controllerDeleted(s *stage) {
-	called, release := make(chan struct{}, 100), make(chan struct{})
-	s.run(func(_ *fixture.Call, children int) (map[string]any, error) {
-		if children == 2 {
-			called <- struct{}{}
-			<-release
-		}
-		return seen(children), nil
-	})
-	s.T.Cleanup(func() { close(release) })
-	s.Parent("p", map[string]any{})
-	s.awaitCall(called)
-	s.controller.Delete()
-	s.awaitStatus("seen", "0")
-}
-
 // deletionGuard holds the deletion of one child while another one is created.
 func deletionGuard(s *stage) {
 	guard := &v1alpha1.DeletionGuard{MaxDeletions: new(intstr.FromInt32(0))}
@@ -244,7 +174,7 @@ func deletionGuard(s *stage) {
 			Status:   map[string]any{"child": name, "seen": fmt.Sprint(len(c.Children["ConfigMap.v1"]))},
 		}, nil
 	})
-	s.controller = s.Run(s.definition)
+	s.Run(s.definition)
 	s.Parent("p", map[string]any{"child": "a"})
 	s.awaitStatus("seen", "1")
 	s.Patch(fixture.Things, "p", `{"spec":{"child":"b"}}`)
@@ -276,55 +206,6 @@ func finalizing(s *stage) {
 	})
 	if got := fixture.Value(last, "status", "finalizing"); got != "true" {
 		s.T.Errorf("the status of the parent that is finalized says finalizing %q", got)
-	}
-}
-
-// ignoredStatusChanges has the status be deferred where its change does not enqueue the parent.
-func ignoredStatusChanges(s *stage) {
-	s.definition.EditComposite = func(spec *v1alpha1.CompositeControllerSpec) { spec.ParentResource.IgnoreStatusChanges = new(true) }
-	s.definition.EditDecorator = func(spec *v1alpha1.DecoratorControllerSpec) {
-		for i := range spec.Resources {
-			spec.Resources[i].IgnoreStatusChanges = new(true)
-		}
-	}
-	s.run(func(_ *fixture.Call, children int) (map[string]any, error) { return seen(children), nil })
-	s.Parent("p", map[string]any{})
-	s.awaitStatus("seen", "2")
-}
-
-// changedMeanwhile changes the parent during the call that sees the children.
-func changedMeanwhile(s *stage) {
-	called, release := make(chan struct{}, 100), make(chan struct{})
-	s.run(func(c *fixture.Call, children int) (map[string]any, error) {
-		if children == 2 {
-			called <- struct{}{}
-			<-release
-		}
-		now := seen(children)
-		now["data"] = fixture.Value(c.Parent, "spec", "data")
-		return now, nil
-	})
-	s.Parent("p", map[string]any{"data": "1"})
-	s.awaitCall(called)
-	s.Patch(fixture.Things, "p", `{"spec":{"data":"2"}}`)
-	close(release)
-	s.awaitStatus("data", "2")
-	s.Settle()
-	now := s.awaitStatus("seen", "2")
-	if got, _, _ := unstructured.NestedInt64(now.Object, "status", "observedGeneration"); s.kind == fixture.Composite && got != now.GetGeneration() {
-		s.T.Errorf("observedGeneration is %d of %d", got, now.GetGeneration())
-	}
-}
-
-// noChildren has a hook without children: its status is written.
-func noChildren(s *stage) {
-	s.script.Respond(func(*fixture.Call) (*fixture.Reply, error) { return &fixture.Reply{Status: seen(0)}, nil })
-	s.controller = s.Run(s.definition)
-	s.Parent("p", map[string]any{})
-	s.awaitStatus("seen", "0")
-	s.Settle()
-	if calls := s.script.Calls("p"); calls > 2 {
-		s.T.Errorf("the hook was called %d times, want 2 at most", calls)
 	}
 }
 
@@ -364,7 +245,7 @@ func labels(s *stage) {
 		}
 		return &fixture.Reply{Children: two(c.Parent), Labels: map[string]*string{"seen": new("0")}, Status: seen(children)}, nil
 	})
-	s.controller = s.Run(s.definition)
+	s.Run(s.definition)
 	s.Parent("p", map[string]any{})
 	s.awaitStatus("seen", "0")
 	close(release)

@@ -14,8 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package finalizers checks that a controller's finalizer is on an object exactly as long as the controller finalizes it: through
-// edits of the controller, versions that are no longer served, refused writes and restarts.
+// Package finalizers checks what is said, and can be done, when something keeps a controller's finalizer on an object. That it is there exactly as
+// long as the controller finalizes the object, through edits, kills and versions that are no longer served, is what simulated histories check.
 package finalizers
 
 import (
@@ -49,9 +49,6 @@ func TestFinalizers(t *testing.T) {
 		run  func(*testing.T, *fixture.Environment)
 	}{
 		{"Denied", removalIsDenied},
-		{"RestartWhileReleasing", restartWhileReleasing},
-		{"Edits", edits},
-		{"VersionThatIsNoLongerServed", versionIsNoLongerServed},
 		{"ParentsThatOptOutLeaveNoChildBehind", optOutLeavesNoChildBehind},
 		{"NamespacesWithRollingUpdatesGo", namespaceGoes},
 		{"NamespacesSayWhatKeepsThem", namespaceKeepsParent},
@@ -80,90 +77,11 @@ func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind, parents .
 	return s
 }
 
-// resources is the field resources of a DecoratorController, which selects the case's objects.
-func (s *stage) resources(all ...schema.GroupVersionResource) string {
-	rules := make([]map[string]any, len(all))
-	for i, r := range all {
-		rules[i] = map[string]any{
-			"apiVersion": r.GroupVersion().String(), "resource": r.Resource,
-			"labelSelector": map[string]any{"matchLabels": map[string]any{fixture.Label: s.Name}},
-		}
-	}
-	encoded, err := json.Marshal(rules)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	return string(encoded)
-}
-
 func (s *stage) carries(o *unstructured.Unstructured) bool {
 	return fixture.HasFinalizer(o, s.finalizer)
 }
 
 func (s *stage) released(o *unstructured.Unstructured) bool { return o != nil && !s.carries(o) }
-
-// A record is what a watch showed of the objects of one resource.
-type record struct {
-	finalizer string
-
-	mu sync.Mutex
-	// with are the objects that were shown with the finalizer, and without those that were shown without it afterwards.
-	with    map[string]bool
-	without []string
-	// annotated are the annotations that were shown last by name.
-	annotated map[string]map[string]string
-}
-
-// watch records what happens to the objects of a resource from now on.
-func (s *stage) watch(r schema.GroupVersionResource) *record {
-	s.T.Helper()
-	found := &record{finalizer: s.finalizer, with: map[string]bool{}, annotated: map[string]map[string]string{}}
-	events, err := s.Resource(r).Watch(s.T.Context(), metav1.ListOptions{LabelSelector: fixture.Label + "=" + s.Name})
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for event := range events.ResultChan() {
-			if o, ok := event.Object.(*unstructured.Unstructured); ok {
-				found.note(o)
-			}
-		}
-	})
-	s.T.Cleanup(func() {
-		events.Stop()
-		watching.Wait()
-	})
-	return found
-}
-
-func (r *record) note(o *unstructured.Unstructured) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.annotated[o.GetName()] = o.GetAnnotations()
-	if fixture.HasFinalizer(o, r.finalizer) {
-		r.with[o.GetName()] = true
-	} else if r.with[o.GetName()] {
-		r.without = append(r.without, o.GetKind()+" "+o.GetName()+" at version "+o.GetResourceVersion())
-	}
-}
-
-// keptFinalizers fails the test if an object was shown without the finalizer. It writes to an object and waits until the watch
-// shows that, since a watch shows events in their order.
-func (s *stage) keptFinalizers(r schema.GroupVersionResource, name string, found *record) {
-	s.T.Helper()
-	s.Patch(r, name, `{"metadata":{"annotations":{"end":"of-test"}}}`)
-	cluster.Eventually(s.T, s.Limit, "the watch to show the end", func(context.Context) (bool, string) {
-		found.mu.Lock()
-		defer found.mu.Unlock()
-		return found.annotated[name]["end"] != "", fmt.Sprint(found.annotated)
-	})
-	found.mu.Lock()
-	defer found.mu.Unlock()
-	if len(found.without) > 0 {
-		s.T.Errorf("%d times an object was without its finalizer: %v", len(found.without), found.without)
-	}
-}
 
 // A warden is an admission webhook that refuses to have the finalizer taken off the Things of a namespace while it is closed.
 type warden struct {
