@@ -145,7 +145,7 @@ func podSet(t *testing.T, c *cluster.Cluster) {
 
 // copyToNamespaces runs the sample, and follows it through changes of labels and of the source.
 func copyToNamespaces(t *testing.T, c *cluster.Cluster) {
-	s := stage(t, c, "copy-to-namespaces", "copy-to-namespaces", "hooks.py")
+	s := stage(t, c, "copy-to-namespaces", "compositecontroller/copy-to-namespaces", "hooks.py")
 	chosen, taken, late, never := s.namespace, c.Namespace(t), c.Namespace(t), c.Namespace(t)
 	const object, label = "objectcopy/ca-bundle", "example.com/ca-bundle"
 	const counters = "{.status.sourceFound} {.status.namespaces} {.status.copies}"
@@ -200,7 +200,7 @@ func copySecret(s *scene, from, to string) {
 
 // jobPerNode runs the sample on the node that is there, on one that comes, and on it no more when it goes.
 func jobPerNode(t *testing.T, c *cluster.Cluster) {
-	s := stage(t, c, "job-per-node", "job-per-node", "hooks.py")
+	s := stage(t, c, "job-per-node", "compositecontroller/job-per-node", "hooks.py")
 	const object, counters = "nodejob/pull-image", "{.status.nodes} {.status.active} {.status.succeeded} {.status.failed}"
 	s.Kubectl(t, "-n", s.namespace, "apply", "-f", s.file("example.yaml"))
 	s.awaitField(object, counters, "1 0 1 0")
@@ -318,6 +318,7 @@ func TestExamples(t *testing.T) {
 	for name, run := range map[string]func(*testing.T, *cluster.Cluster){
 		"ImmortalContainer": immortalContainer, "PythonLambda": pythonLambda, "PodSet": podSet,
 		"CopyToNamespaces": copyToNamespaces, "JobPerNode": jobPerNode,
+		"ConfigMonitor": configMonitor, "ServicePerPod": servicePerPod, "DefaultNetworkPolicy": defaultNetworkPolicy,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -329,12 +330,12 @@ func TestExamples(t *testing.T) {
 // play sets the scene and applies the example's sample object.
 func play(t *testing.T, c *cluster.Cluster, example, controller string) *scene {
 	t.Helper()
-	s := stage(t, c, example, controller, "sync.py")
+	s := stage(t, c, example, "compositecontroller/"+controller, "sync.py")
 	s.Kubectl(t, "-n", s.namespace, "apply", "-f", s.file("example.yaml"))
 	return s
 }
 
-// stage starts the hooks of an example and applies its kind and its controller.
+// stage starts the hooks of an example and applies its kind, if it has one, and its controller, named as kubectl has it.
 func stage(t *testing.T, c *cluster.Cluster, example, controller, script string) *scene {
 	t.Helper()
 	folder := filepath.Join(cluster.Root(), "artifacts", "examples", example)
@@ -348,8 +349,12 @@ func stage(t *testing.T, c *cluster.Cluster, example, controller, script string)
 	if !strings.Contains(local, url) {
 		t.Fatalf("the controller of %s has no address of a hook", example)
 	}
-	c.Kubectl(t, "apply", "-f", s.file("crd.yaml"))
-	c.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "-f", s.file("crd.yaml"))
+	made := [][]string{{controller}}
+	if _, err := os.Stat(s.file("crd.yaml")); err == nil {
+		made = append(made, []string{"-f", s.file("crd.yaml")})
+		c.Kubectl(t, "apply", "-f", s.file("crd.yaml"))
+		c.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "-f", s.file("crd.yaml"))
+	}
 	c.KubectlInput(t, local, "apply", "-f", "-")
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
@@ -358,13 +363,13 @@ func stage(t *testing.T, c *cluster.Cluster, example, controller, script string)
 			output, err := c.TryKubectl(ctx, "", "-n", s.namespace, "get", "all,events")
 			t.Logf("%v\n%s", err, output)
 		}
-		for _, args := range [][]string{{"delete", "compositecontroller", controller}, {"delete", "-f", s.file("crd.yaml")}} {
-			if output, err := c.TryKubectl(ctx, "", args...); err != nil {
+		for _, each := range made {
+			if output, err := c.TryKubectl(ctx, "", append([]string{"delete"}, each...)...); err != nil {
 				t.Errorf("cleaning up: %v\n%s", err, output)
 			}
 		}
 	})
-	c.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "compositecontroller/"+controller)
+	c.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", controller)
 	return s
 }
 

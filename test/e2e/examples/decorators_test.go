@@ -14,17 +14,12 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package decoratorexamples runs the DecoratorControllers of folder artifacts/examples from end to end, with their own manifests and hooks, on a real
-// control plane with the server's binary. It holds tests only.
-package decoratorexamples
+package examples
 
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -32,18 +27,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
-	"github.com/metacontroller/metacontroller-apiserver/test/examplehook"
-	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
 // seen is the annotation that the hooks of config-monitor put on Pods.
 const seen = "magalix.com/config-seen"
 
 // configMonitor changes the ConfigMap that a Deployment's Pods use: all of them are replaced, and no others.
-func configMonitor(t *testing.T, s *scene) {
+func configMonitor(t *testing.T, c *cluster.Cluster) {
+	s := stage(t, c, "config-monitor", "decoratorcontroller/config-monitor", "hooks.py")
 	s.Kubectl(t, "-n", s.namespace, "apply", "-f", s.file("frontend.yaml"), "-f", s.file("monitor.yaml"))
 	s.Kubectl(t, "-n", s.namespace, "scale", "deployment/frontend", "--replicas=3")
 	s.Kubectl(t, "-n", s.namespace, "create", "configmap", "unrelated", "--from-literal=a=1")
@@ -68,21 +61,13 @@ func configMonitor(t *testing.T, s *scene) {
 	})
 }
 
-// A scene is one example up to and including its controller, and a namespace to try it in.
-type scene struct {
-	*cluster.Cluster
-	kube      kubernetes.Interface
-	example   string
-	namespace string
-}
-
 // awaitPods waits until there are so many Pods with a label, all of them as wanted and none being deleted, and returns
 // their UIDs.
 func (s *scene) awaitPods(t *testing.T, within time.Duration, selector string, n int, want func(*corev1.Pod) bool) []types.UID {
 	t.Helper()
 	var uids []types.UID
 	cluster.Eventually(t, within, fmt.Sprintf("%d Pods with %s", n, selector), func(ctx context.Context) (bool, string) {
-		list, err := s.kube.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		list, err := s.clients.Kube.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			return false, err.Error()
 		}
@@ -101,7 +86,8 @@ func (s *scene) awaitPods(t *testing.T, within time.Duration, selector string, n
 }
 
 // servicePerPod scales a StatefulSet up and down; its Services follow.
-func servicePerPod(t *testing.T, s *scene) {
+func servicePerPod(t *testing.T, c *cluster.Cluster) {
+	s := stage(t, c, "service-per-pod", "decoratorcontroller/service-per-pod", "sync.py")
 	s.Kubectl(t, "-n", s.namespace, "apply", "-f", s.file("nginx.yaml"))
 	s.awaitServices(t, "80:8080", "nginx-0", "nginx-1", "nginx-2")
 	s.Kubectl(t, "-n", s.namespace, "scale", "statefulset/nginx", "--replicas=2")
@@ -116,7 +102,7 @@ func servicePerPod(t *testing.T, s *scene) {
 func (s *scene) awaitServices(t *testing.T, port string, names ...string) {
 	t.Helper()
 	cluster.Eventually(t, limit, fmt.Sprintf("Services %v with port %s", names, port), func(ctx context.Context) (bool, string) {
-		list, err := s.kube.CoreV1().Services(s.namespace).List(ctx, metav1.ListOptions{})
+		list, err := s.clients.Kube.CoreV1().Services(s.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
@@ -134,15 +120,16 @@ func (s *scene) awaitServices(t *testing.T, port string, names ...string) {
 }
 
 // defaultNetworkPolicy labels a namespace, and takes the label off again.
-func defaultNetworkPolicy(t *testing.T, s *scene) {
+func defaultNetworkPolicy(t *testing.T, c *cluster.Cluster) {
+	s := stage(t, c, "default-network-policy", "decoratorcontroller/default-network-policy", "hooks.py")
 	await := func(what string, want bool) {
 		t.Helper()
 		cluster.Eventually(t, limit, what, func(ctx context.Context) (bool, string) {
-			_, err := s.kube.NetworkingV1().NetworkPolicies(s.namespace).Get(ctx, "default", metav1.GetOptions{})
+			_, err := s.clients.Kube.NetworkingV1().NetworkPolicies(s.namespace).Get(ctx, "default", metav1.GetOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return false, err.Error()
 			}
-			namespace, errNamespace := s.kube.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
+			namespace, errNamespace := s.clients.Kube.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
 			if errNamespace != nil {
 				return false, errNamespace.Error()
 			}
@@ -158,74 +145,4 @@ func defaultNetworkPolicy(t *testing.T, s *scene) {
 	await("the policy again", true)
 	s.Kubectl(t, "label", "namespace", s.namespace, "isolation.example.com/default-")
 	await("everything to be taken away", false)
-}
-
-const limit = cluster.Limit
-
-func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
-
-// TestExamples runs each example in a namespace of its own, with one server for all.
-func TestExamples(t *testing.T) {
-	c := cluster.Shared(t)
-	server.Start(t, c, server.Options{})
-	kube := cluster.NewClients(t, c.Config(t)).Kube
-	for _, e := range []struct {
-		example, hook string
-		run           func(*testing.T, *scene)
-	}{
-		{"config-monitor", "hooks.py", configMonitor},
-		{"service-per-pod", "sync.py", servicePerPod},
-		{"default-network-policy", "hooks.py", defaultNetworkPolicy},
-	} {
-		t.Run(e.example, func(t *testing.T) {
-			s := &scene{Cluster: c, kube: kube, example: e.example, namespace: c.Namespace(t)}
-			s.setUp(t, e.hook)
-			e.run(t, s)
-		})
-	}
-}
-
-// setUp starts the example's hook and applies its controller, with the hook's address in place of the Service's.
-func (s *scene) setUp(t *testing.T, hook string) {
-	t.Helper()
-	if crd := s.file("crd.yaml"); exists(crd) {
-		s.Kubectl(t, "apply", "-f", crd)
-		s.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "-f", crd)
-	}
-	manifest, err := os.ReadFile(s.file("controller.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	inCluster := "http://" + s.example + "." + s.example
-	if !strings.Contains(string(manifest), inCluster) {
-		t.Fatalf("the example's controller does not have its hook's address %s", inCluster)
-	}
-	local := strings.ReplaceAll(string(manifest), inCluster, examplehook.Start(t, s.file(hook)))
-	s.KubectlInput(t, local, "apply", "-f", "-")
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
-		defer cancel()
-		if t.Failed() {
-			for _, args := range [][]string{
-				{"get", "decoratorcontroller", s.example, "-o", "yaml"}, {"-n", s.namespace, "get", "pods,events"},
-			} {
-				output, err := s.TryKubectl(ctx, "", args...)
-				t.Logf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
-			}
-		}
-		if output, err := s.TryKubectl(ctx, "", "delete", "decoratorcontroller", s.example); err != nil {
-			t.Errorf("deleting the controller: %v\n%s", err, output)
-		}
-	})
-	s.Kubectl(t, "wait", "--for=condition=Ready", "--timeout=60s", "decoratorcontroller/"+s.example)
-}
-
-// file is the path of one of the example's files.
-func (s *scene) file(name string) string {
-	return filepath.Join(cluster.Root(), "artifacts", "examples", s.example, name)
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
