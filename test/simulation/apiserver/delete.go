@@ -23,52 +23,25 @@ import (
 	"net/http"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/kinds"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/store"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
-// options decodes the options of a deletion, of which the query may have some.
+// options decodes the options of a deletion.
 func (w *write) options() error {
 	o := &w.deleting
 	if len(w.request.Body) > 0 {
-		if w.target.kind().Group == v1alpha1.GroupName {
-			// The product's scheme has the options in this group, too.
-			if err := json.Unmarshal(w.request.Body, o); err != nil {
-				return apierrors.NewBadRequest(err.Error())
-			}
-		} else if err := w.decodeOptions(o); err != nil {
-			return err
+		if err := json.Unmarshal(w.request.Body, o); err != nil {
+			return apierrors.NewBadRequest(err.Error())
 		}
-	} else if policy := w.request.Query.Get("propagationPolicy"); policy != "" {
-		o.PropagationPolicy = new(metav1.DeletionPropagation(policy))
-	}
-	if errs := validation.ValidateDeleteOptions(o); len(errs) > 0 {
-		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
 	}
 	w.dry = w.dry || slices.Contains(o.DryRun, metav1.DryRunAll)
-	return nil
-}
-
-func (w *write) decodeOptions(into *metav1.DeleteOptions) error {
-	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(w.request.Body, nil, into)
-	if err != nil {
-		return apierrors.NewBadRequest(err.Error())
-	}
-	given, ok := decoded.(*metav1.DeleteOptions)
-	if !ok {
-		return apierrors.NewBadRequest(fmt.Sprintf("decoded object cannot be converted to DeleteOptions: %T", decoded))
-	}
-	*into = *given
 	return nil
 }
 
@@ -114,7 +87,7 @@ func (w *write) deleteOne(existing *store.Object) Response {
 	if err := w.checkPreconditions(existing); err != nil {
 		return failure(err)
 	}
-	if w.target.kind().GroupResource() == namespaces && slices.Contains([]string{"default", "kube-public", "kube-system"}, existing.Name) {
+	if w.target.kind().GroupResource() == namespaces {
 		return failure(apierrors.NewForbidden(namespaces, existing.Name, errors.New("this namespace may not be deleted")))
 	}
 	v := w.target.version
@@ -165,8 +138,6 @@ func (w *write) marked(live value.Object) value.Object {
 			kept = append(kept, cleanupFinalizer)
 		}
 		terminating(o, w.server.now())
-	case k == namespaces && (len(value.List(o, "spec", "finalizers")) > 0 || len(kept) > 0):
-		o["status"] = value.Object{"phase": string(corev1.NamespaceTerminating)}
 	case len(kept) == 0:
 		return nil
 	}
@@ -181,7 +152,7 @@ func (w *write) marked(live value.Object) value.Object {
 		}
 		meta["deletionTimestamp"] = w.server.now()
 	}
-	if k != definitions && k != namespaces {
+	if k != definitions {
 		meta["deletionGracePeriodSeconds"] = int64(0)
 	}
 	return o
@@ -192,9 +163,7 @@ func (w *write) marked(live value.Object) value.Object {
 func (w *write) finalizers(present []string) []string {
 	orphan := slices.Contains(present, metav1.FinalizerOrphanDependents)
 	foreground := !orphan && slices.Contains(present, metav1.FinalizerDeleteDependents)
-	if o := w.deleting.OrphanDependents; o != nil { //nolint:staticcheck // Clients may still send it.
-		orphan, foreground = *o, false
-	} else if p := w.deleting.PropagationPolicy; p != nil {
+	if p := w.deleting.PropagationPolicy; p != nil {
 		orphan, foreground = *p == metav1.DeletePropagationOrphan, *p == metav1.DeletePropagationForeground
 	}
 	kept := slices.DeleteFunc(slices.Clone(present), func(f string) bool {
@@ -215,18 +184,17 @@ func (w *write) finalizers(present []string) []string {
 // Users that the controllers of a cluster have.
 const (
 	garbageCollector    = "system:serviceaccount:kube-system:generic-garbage-collector"
-	namespaceController = "system:serviceaccount:kube-system:namespace-controller"
 	definitionFinalizer = "system:apiserver"
 )
 
-// Collect does one write of the garbage collector, of the controller that empties namespaces that are deleted, or of the one that
-// empties kinds whose definition is deleted. It returns false if they have nothing to do.
+// Collect does one write of the garbage collector, or of the controller that empties kinds whose definition is deleted. It returns false if they
+// have nothing to do.
 func (s *Server) Collect() bool {
 	if s.collected == s.store.Revision() {
 		return false
 	}
 	before := s.store.Revision()
-	for _, step := range []func() bool{s.emptyDefinitions, s.emptyNamespaces, s.collectGarbage} {
+	for _, step := range []func() bool{s.emptyDefinitions, s.collectGarbage} {
 		if step(); s.store.Revision() != before {
 			return true
 		}
@@ -275,9 +243,6 @@ func (s *Server) changes(user string, k *kinds.Kind, o *store.Object, change fun
 	before := s.store.Revision()
 	w := s.system(user, k, o, "")
 	w.target.verb = verbPatch
-	if k.GroupResource() == namespaces {
-		w.target.subresource = "finalize"
-	}
 	live := s.view(o, k.Storage)
 	changed := value.Copy(live)
 	change(changed)
@@ -321,31 +286,6 @@ func (s *Server) emptyDefinitions() bool {
 		}
 		if k == nil || s.table(k).Len() == 0 {
 			return s.changes(definitionFinalizer, definition, o, func(o value.Object) { without(o, cleanupFinalizer) })
-		}
-	}
-	return false
-}
-
-// emptyNamespaces deletes the objects in namespaces that are deleted, and then the namespaces.
-func (s *Server) emptyNamespaces() bool {
-	k := s.kinds[namespaces]
-	for _, ns := range s.table(k).All() {
-		if !deleting(ns) {
-			continue
-		}
-		left := false
-		done := s.everyObject(func(of *kinds.Kind, o *store.Object) bool {
-			if !of.Namespaced || o.Namespace != ns.Name {
-				return false
-			}
-			left = true
-			return !deleting(o) && s.deletes(namespaceController, of, o, metav1.DeletePropagationBackground)
-		})
-		if done {
-			return true
-		}
-		if !left && s.changes(namespaceController, k, ns, func(o value.Object) { o["spec"] = value.Object{} }) {
-			return true
 		}
 	}
 	return false

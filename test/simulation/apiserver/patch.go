@@ -30,10 +30,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/kinds"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/store"
@@ -72,7 +70,6 @@ func (w *write) put() Response {
 	if err := w.checkName(o); err != nil {
 		return failure(err)
 	}
-	w.uniqueOwners(o, doubleOwners)
 	existing := w.existing()
 	if uid := value.String(o, "metadata", "uid"); uid != "" && (existing != nil && existing.UID != uid) {
 		return failure(apierrors.NewConflict(w.target.kind().GroupResource(), w.target.name,
@@ -80,10 +77,7 @@ func (w *write) put() Response {
 				w.key(), uid, existing.UID)))
 	}
 	if existing == nil {
-		if !w.target.kind().CreateOnUpdate {
-			return failure(w.server.notFound(w.target))
-		}
-		return w.respond(w.insert(o, nil))
+		return failure(w.server.notFound(w.target))
 	}
 	v := w.target.version
 	live := w.server.view(existing, v)
@@ -122,7 +116,6 @@ func (w *write) replace(existing *store.Object, live, o value.Object) (value.Obj
 	if err != nil {
 		return nil, 0, err
 	}
-	w.uniqueOwners(o, doubleOwnersAdmitted)
 	if err := w.checkRevision(existing, o); err != nil {
 		return nil, 0, err
 	}
@@ -158,9 +151,6 @@ func (w *write) finish(existing *store.Object, o value.Object) (value.Object, in
 	}
 	meta := value.Map(existing.Content, "metadata")
 	emptied := meta["deletionTimestamp"] != nil && len(value.List(o, "metadata", "finalizers")) == 0 && value.Int(meta, "deletionGracePeriodSeconds") == 0
-	if v.Kind.GroupResource() == namespaces {
-		emptied = emptied && len(value.List(o, "spec", "finalizers")) == 0
-	}
 	if emptied {
 		w.server.commit(w.change(v, existing, nil))
 		return o, http.StatusOK, nil
@@ -247,17 +237,11 @@ func (w *write) checkPatched(o value.Object) error {
 
 // patched returns what a patch makes of an object.
 func (w *write) patched(kind types.PatchType, existing *store.Object, live value.Object) (value.Object, error) {
-	if kind == types.MergePatchType || kind == types.StrategicMergePatchType && scalar(w.request.Body) {
+	if kind != types.JSONPatchType {
+		// A strategic merge patch is that of an event, whose fields are texts and numbers: for these it is the same.
 		return w.merged(live)
 	}
-	before := w.server.encoded(existing, w.target.version)
-	var after []byte
-	var err error
-	if kind == types.JSONPatchType {
-		after, err = applyJSONPatch(before, w.request.Body)
-	} else {
-		after, err = strategicpatch.StrategicMergePatch(before, w.request.Body, w.target.kind().New())
-	}
+	after, err := applyJSONPatch(w.server.encoded(existing, w.target.version), w.request.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -266,26 +250,6 @@ func (w *write) patched(kind types.PatchType, existing *store.Object, live value
 		return nil, err
 	}
 	return w.normalizePatched(o)
-}
-
-// scalar reports whether a patch has nothing but texts, numbers and booleans, as those of events have. For these a strategic merge patch is
-// the same as a merge patch, which is a lot faster.
-func scalar(body []byte) bool {
-	patch, err := value.Decode(body)
-	if err != nil {
-		return false
-	}
-	for name, v := range patch {
-		switch v.(type) {
-		case string, int64, float64, bool:
-		default:
-			return false
-		}
-		if strings.HasPrefix(name, "$") {
-			return false
-		}
-	}
-	return true
 }
 
 func (w *write) normalizePatched(o value.Object) (value.Object, error) {
@@ -344,18 +308,6 @@ func applyJSONPatch(before, patch []byte) ([]byte, error) {
 	return after, nil
 }
 
-// decodeYAML decodes YAML, of which JSON is a part that is read a lot faster.
-func decodeYAML(body []byte) (value.Object, error) {
-	if o, err := value.Decode(body); err == nil {
-		return o, nil
-	}
-	converted, err := yaml.YAMLToJSON(body)
-	if err != nil {
-		return nil, err
-	}
-	return value.Decode(converted)
-}
-
 // apply applies an object under a field manager.
 func (w *write) apply(existing *store.Object) Response {
 	if w.request.Query.Get("fieldManager") == "" {
@@ -363,7 +315,7 @@ func (w *write) apply(existing *store.Object) Response {
 			field.Required(field.NewPath("fieldManager"), "is required for apply patch"),
 		}))
 	}
-	patch, err := decodeYAML(w.request.Body)
+	patch, err := value.Decode(w.request.Body)
 	if err != nil {
 		return failure(apierrors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err)))
 	}

@@ -137,14 +137,6 @@ func (c selection) matches() func(*store.Object) bool {
 	}
 }
 
-// path is the part of an object's key that a page continues at.
-func (c selection) path(o *store.Object) string {
-	if c.namespace != "" {
-		return o.Name
-	}
-	return o.Path()
-}
-
 // fieldsOf are the fields of an object that selectors may name.
 type fieldsOf struct{ object *store.Object }
 
@@ -173,14 +165,6 @@ func checkList(r Request) error {
 	return nil
 }
 
-// page is a part of a list.
-type page struct {
-	objects   []*store.Object
-	revision  int64
-	next      string
-	remaining int64
-}
-
 func (s *Server) list(r Request, t target) Response {
 	chosen, err := newSelection(r, t)
 	if err != nil {
@@ -189,9 +173,10 @@ func (s *Server) list(r Request, t target) Response {
 	if err := checkList(r); err != nil {
 		return failure(err)
 	}
-	p, err := s.page(r, t, chosen)
-	if err != nil {
+	if _, err := s.wanted(r); apierrors.IsTimeout(err) {
 		return failure(err)
+	} else if err != nil {
+		return failure(apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err)))
 	}
 	f := formOf(r, t.version)
 	kind, apiVersion := t.kind().ListKind, t.version.APIVersion()
@@ -199,99 +184,23 @@ func (s *Server) list(r Request, t target) Response {
 		kind, apiVersion = "PartialObjectMetadataList", "meta.k8s.io/v1"
 	}
 	f.item = !t.kind().Custom && !f.metadata
-	meta := value.Object{"resourceVersion": text(p.revision)}
+	meta := value.Object{"resourceVersion": text(s.store.Revision())}
 	if t.kind().Custom && !f.metadata {
 		meta["continue"] = ""
 	}
-	if p.next != "" {
-		meta["continue"] = p.next
-		if chosen.labels.Empty() && chosen.fields.Empty() {
-			meta["remainingItemCount"] = p.remaining
-		}
-	}
 	body := value.Append(nil, value.Object{"apiVersion": apiVersion, kindField: kind, "metadata": meta})
 	body = append(body[:len(body)-1], `,"items":[`...)
-	for i, o := range p.objects {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		body = append(body, s.bytes(o, f)...)
-	}
-	return Response{Code: http.StatusOK, ContentType: jsonType, Body: append(body, "]}"...)}
-}
-
-// page returns the part of a list that a request asks for.
-func (s *Server) page(r Request, t target, chosen selection) (page, error) {
-	table, p, start := s.table(t.kind()), page{revision: s.store.Revision()}, ""
-	objects, ok := table.In(t.namespace), true
-	if token := r.Query.Get("continue"); token != "" {
-		key, revision, err := storage.DecodeContinue(token, "/")
-		if err != nil {
-			return p, apierrors.NewBadRequest(fmt.Sprintf("invalid continue token: %v", err))
-		}
-		start = strings.TrimPrefix(key, "/")
-		if revision > 0 {
-			p.revision = revision
-			objects, ok = table.At(revision, t.namespace)
-		}
-		if !ok {
-			return p, s.expiredPage(start)
-		}
-	} else if revision, err := s.wanted(r); apierrors.IsTimeout(err) {
-		return p, err
-	} else if err != nil {
-		return p, apierrors.NewBadRequest(fmt.Sprintf("invalid resource version: %v", err))
-	} else if exact := r.Query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact); exact || revision > 0 && r.Query.Get("limit") != "" && r.Query.Get("resourceVersionMatch") == "" {
-		p.revision = revision
-		if objects, ok = table.At(revision, t.namespace); !ok {
-			return p, apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
-		}
-	}
-	s.fill(&p, objects, start, limitOf(r), chosen)
-	return p, nil
-}
-
-func limitOf(r Request) int {
-	if limit, err := strconv.Atoi(r.Query.Get("limit")); err == nil {
-		return limit
-	}
-	return 0
-}
-
-// fill puts the selected objects behind a key into a page. The rest that the page counts includes those that are not selected.
-func (s *Server) fill(p *page, objects []*store.Object, start string, limit int, chosen selection) {
-	matches := chosen.matches()
-	for i, o := range objects {
-		path := chosen.path(o)
-		if start != "" && path < start {
+	matches, empty := chosen.matches(), true
+	for _, o := range s.table(t.kind()).In(t.namespace) {
+		if matches != nil && !matches(o) {
 			continue
 		}
-		if limit > 0 && len(p.objects) == limit {
-			last := chosen.path(p.objects[limit-1])
-			if token, err := storage.EncodeContinue("/"+last+"\x00", "/", p.revision); err == nil {
-				p.next, p.remaining = token, int64(len(objects)-i)
-			}
-			return
+		if !empty {
+			body = append(body, ',')
 		}
-		if matches == nil || matches(o) {
-			p.objects = append(p.objects, o)
-		}
+		empty, body = false, append(body, s.bytes(o, f)...)
 	}
-}
-
-// expiredPage is the error of the rest of a list whose revision is forgotten, with a token that continues at the newest one.
-func (s *Server) expiredPage(start string) error {
-	expired := apierrors.NewResourceExpired("The provided continue parameter is too old " +
-		"to display a consistent list result. You can start a new list without " +
-		"the continue parameter, or use the continue token in this response to " +
-		"retrieve the remainder of the results. Continuing with the provided " +
-		"token results in an inconsistent list - objects that were created, " +
-		"modified, or deleted between the time the first chunk was returned " +
-		"and now may show up in the list.")
-	if token, err := storage.EncodeContinue("/"+start, "/", -1); err == nil {
-		expired.ErrStatus.ListMeta.Continue = token
-	}
-	return expired
+	return Response{Code: http.StatusOK, ContentType: jsonType, Body: append(body, "]}"...)}
 }
 
 func badRevision(given string) error {

@@ -229,7 +229,7 @@ type Write struct {
 // Journal returns all writes that changed something, oldest first. The caller must not modify it.
 func (s *Server) Journal() []Write { return s.journal }
 
-// Compact forgets the history: a watch from an older resourceVersion and the rest of a list that has begun get 410.
+// Compact forgets the history: a watch from an older resourceVersion gets 410.
 func (s *Server) Compact() { s.store.Compact() }
 
 // text returns a revision as objects have it.

@@ -19,18 +19,14 @@ package apiserver
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/endpoints/handlers"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/kinds"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/store"
@@ -110,19 +106,12 @@ func (w *write) body() (value.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.checkType(o); err != nil {
-		return nil, err
+	if value.String(o, "apiVersion") != v.APIVersion() && (v.Kind.Custom || o["apiVersion"] != nil) || v.Kind.Custom && value.String(o, "kind") == "" {
+		return nil, apierrors.NewBadRequest("the object does not say what it is, or is in another version than the path")
 	}
-	if apiVersion := value.String(o, "apiVersion"); apiVersion == "" {
-		o["apiVersion"] = v.APIVersion()
-	} else if apiVersion != v.APIVersion() {
-		return nil, w.otherVersion(o, apiVersion)
-	}
-	if value.String(o, "kind") == "" {
+	o["apiVersion"] = v.APIVersion()
+	if o["kind"] == nil {
 		o["kind"] = v.Kind.Kind
-	} else if kind := value.String(o, "kind"); kind != v.Kind.Kind && !v.Kind.Custom {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: converting (%s) to (%s): unknown conversion",
-			kind, v.Name, v.Kind.Kind, kind, v.Kind.Kind))
 	}
 	if o, err = w.normalize(o); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", v.Kind.Kind, v.Name, v.Kind.Kind, err))
@@ -131,43 +120,6 @@ func (w *write) body() (value.Object, error) {
 		o["metadata"] = value.Object{}
 	}
 	return o, w.checkNamespace(o)
-}
-
-// checkType refuses custom resources that do not say what they are.
-func (w *write) checkType(o value.Object) error {
-	if !w.target.kind().Custom {
-		return nil
-	}
-	const shown = 30
-	summary := string(w.request.Body)
-	if len(summary) > shown {
-		summary = summary[:shown] + " ..."
-	}
-	if value.String(o, "kind") == "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): Object 'Kind' is missing in '%s' (%s)",
-			w.target.kind().Kind, w.request.Body, summary))
-	}
-	if value.String(o, "apiVersion") == "" {
-		return apierrors.NewBadRequest(fmt.Sprintf(
-			"the API version in the data () does not match the expected API version (%s)", w.target.version.APIVersion()))
-	}
-	return nil
-}
-
-// otherVersion is the error of an object that is in another version than the request.
-func (w *write) otherVersion(o value.Object, apiVersion string) error {
-	v := w.target.version
-	if !v.Kind.Custom {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: no kind %q is registered for version %q in scheme %q",
-			v.Kind.Kind, apiVersion, v.Kind.Kind, value.String(o, "kind"), apiVersion, "pkg/runtime/scheme.go:111"))
-	}
-	for _, name := range slices.Sorted(maps.Keys(o)) {
-		if name != apiVersionField && name != kindField && name != "metadata" {
-			w.warnings = append(w.warnings, fmt.Sprintf("unknown field %q", name))
-		}
-	}
-	return apierrors.NewBadRequest(fmt.Sprintf(
-		"the API version in the data (%s) does not match the expected API version (%s)", apiVersion, v.APIVersion()))
 }
 
 // invalid is the error of an object that its kind does not accept.
@@ -217,14 +169,12 @@ func (w *write) insert(o, managed value.Object) (value.Object, int, error) {
 		for _, name := range []string{"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"} {
 			delete(meta, name)
 		}
-		w.uniqueOwners(o, doubleOwners)
 		o = v.Owned(w.target.subresource, v.Empty(), o, w.manager, w.server.options.Now())
 	}
 	o, err := w.admit(o, nil)
 	if err != nil {
 		return nil, 0, err
 	}
-	w.uniqueOwners(o, doubleOwnersAdmitted)
 	meta = metadataOf(o)
 	if given := value.String(meta, "resourceVersion"); managed == nil && given != "" && given != "0" {
 		return nil, 0, errors.New("resourceVersion should not be set on objects to be created")
@@ -253,34 +203,6 @@ func (w *write) alreadyExists(o value.Object, present *store.Object) error {
 		exists.ErrStatus.Message = "object is being deleted: " + exists.ErrStatus.Message
 	}
 	return exists
-}
-
-// What is said of owners that are named twice, before and after admission.
-const (
-	doubleOwners         = handlers.DuplicateOwnerReferencesWarningFormat
-	doubleOwnersAdmitted = handlers.DuplicateOwnerReferencesAfterMutatingAdmissionWarningFormat
-)
-
-// uniqueOwners drops owners that are named twice.
-func (w *write) uniqueOwners(o value.Object, format string) {
-	meta := metadataOf(o)
-	owners := value.List(meta, "ownerReferences")
-	if len(owners) < 2 {
-		return
-	}
-	unique, doubles := make([]any, 0, len(owners)), []string(nil)
-	for _, owner := range owners {
-		if slices.ContainsFunc(unique, func(other any) bool { return value.Equal(other, owner) }) {
-			o, _ := owner.(value.Object)
-			doubles = append(doubles, value.String(o, "uid"))
-		} else {
-			unique = append(unique, owner)
-		}
-	}
-	if len(doubles) > 0 {
-		meta["ownerReferences"] = unique
-		w.warnings = append(w.warnings, fmt.Sprintf(format, strings.Join(doubles, ", ")))
-	}
 }
 
 // admit asks about a write; old is nil for a creation, o for a deletion.
@@ -325,7 +247,7 @@ func (w *write) admit(o, old value.Object) (value.Object, error) {
 	return changed, nil
 }
 
-// checkLifecycle refuses objects in namespaces that do not exist or are deleted, and objects of definitions that are deleted.
+// checkLifecycle refuses objects in namespaces that do not exist, and objects of definitions that are deleted.
 func (w *write) checkLifecycle(o value.Object) error {
 	k, name := w.target.kind(), value.String(o, "metadata", "name")
 	if k.Custom && w.server.definitionEnding(k) {
@@ -338,14 +260,7 @@ func (w *write) checkLifecycle(o value.Object) error {
 	if namespace == nil {
 		return apierrors.NewNotFound(namespaces, w.target.namespace)
 	}
-	if value.String(namespace.Content, "status", "phase") != string(corev1.NamespaceTerminating) {
-		return nil
-	}
-	refused := apierrors.NewForbidden(k.GroupResource(), name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", w.target.namespace))
-	refused.ErrStatus.Details.Causes = append(refused.ErrStatus.Details.Causes, metav1.StatusCause{
-		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", w.target.namespace), Field: "metadata.namespace",
-	})
-	return refused
+	return nil
 }
 
 var namespaces = schema.GroupResource{Resource: "namespaces"}

@@ -31,7 +31,7 @@ import (
 // beside another one. Everything is as it must be at the end, and somebody is told of the panic. In the short form some are left out.
 func TestAPanicAtEveryRequest(t *testing.T) {
 	figures := report.For(t, report.Panics)
-	stride := report.Pick(7, 1)
+	stride := report.Pick(11, 1)
 	for name, controller := range map[string]int{"compositecontrollers": 0, "decoratorcontrollers": 2} {
 		for _, kinds := range [][]world.Kind{{world.Request, world.Call}, {world.Response, world.CallResponse}} {
 			panics := 0
@@ -49,7 +49,7 @@ func TestAPanicAtEveryRequest(t *testing.T) {
 					t.Errorf("%s, %s %d: %v, want the panic alone", name, kinds[0], at, v)
 				}
 			}
-			if panics < 10 {
+			if panics < 5 {
 				t.Errorf("%s: %d panics at %ss, so little happens", name, panics, kinds[0])
 			}
 			figures.Sayf("%s: a panic at %d different %ss and %ss, all of them told and tried again", name, panics, kinds[0], kinds[1])

@@ -289,15 +289,13 @@ func (c *client) neutral(text string) string {
 		}
 	}
 	text = uuids.ReplaceAllString(text, "<some uid>")
-	text = tokens.ReplaceAllString(text, "continue=<token>")
 	text = quotedRevisions.ReplaceAllString(text, "(<version>)")
 	text = revisions.ReplaceAllString(text, "${1}<version>")
 	return times.ReplaceAllString(text, "<time>")
 }
 
 var (
-	uuids  = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[1-9][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	tokens = regexp.MustCompile(`continue=[-\w]+`)
+	uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[1-9][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	// quotedRevisions are resourceVersions in messages.
 	quotedRevisions = regexp.MustCompile(`\(\d+\)`)
 )
@@ -337,10 +335,6 @@ func (c *client) normalize(field string, v any) any {
 			return c.named("uid", v)
 		case "resourceVersion":
 			return c.named("version", v)
-		case "continue":
-			if v != "" {
-				return "<token>"
-			}
 		}
 	}
 	return v

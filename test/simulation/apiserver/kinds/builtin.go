@@ -19,15 +19,13 @@ package kinds
 import (
 	"maps"
 	"math"
-	"regexp"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsinstall "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -79,20 +77,12 @@ func coreKinds() []*Kind {
 			New: func() runtime.Object { return &corev1.ConfigMap{} }, rules: &typed{check: checkConfigMap},
 		},
 		{
-			Kind: "Event", Plural: "events", ShortNames: []string{"ev"}, Namespaced: true, Unconditional: true, CreateOnUpdate: true,
+			Kind: "Event", Plural: "events", ShortNames: []string{"ev"}, Namespaced: true, Unconditional: true,
 			Versions: version("v1"), New: func() runtime.Object { return &corev1.Event{} }, rules: &typed{},
-			selectable: []string{
-				"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion",
-				"involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",
-			},
 		},
 		{
-			Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Unconditional: true, Singly: true, Versions: version("v1", statusOf, "finalize"),
+			Kind: "Namespace", Plural: "namespaces", ShortNames: []string{"ns"}, Unconditional: true, Singly: true, Versions: version("v1", statusOf),
 			New: func() runtime.Object { return &corev1.Namespace{} }, rules: &typed{defaults: labelNamespace, prepare: prepareNamespace, name: apivalidation.ValidateNamespaceName},
-		},
-		{
-			Kind: "Secret", Plural: "secrets", Namespaced: true, Unconditional: true, Versions: version("v1"),
-			New: func() runtime.Object { return &corev1.Secret{} }, rules: &typed{defaults: defaultSecret, check: checkSecret},
 		},
 	}
 }
@@ -116,10 +106,6 @@ func otherKinds() []*Kind {
 			Group: "apiregistration.k8s.io", Kind: "APIService", Plural: "apiservices", Unconditional: true, Versions: version("v1", statusOf),
 			Categories: []string{"api-extensions"}, rules: untyped{},
 			models: func() (*models, error) { return &models{types: managedfields.NewDeducedTypeConverter()}, nil },
-		},
-		{
-			Group: eventsv1.GroupName, Kind: "Event", Plural: "events", ShortNames: []string{"ev"}, Namespaced: true, Unconditional: true,
-			CreateOnUpdate: true, Versions: version("v1"), New: func() runtime.Object { return &eventsv1.Event{} }, rules: &typed{},
 		},
 	}
 }
@@ -238,28 +224,6 @@ func checkKeys(path *field.Path, data value.Object) field.ErrorList {
 	return errs
 }
 
-func defaultSecret(object runtime.Object) {
-	secret := object.(*corev1.Secret) //nolint:forcetypeassert // The kind has objects of this type alone.
-	if secret.Type == "" {
-		secret.Type = corev1.SecretTypeOpaque
-	}
-	if len(secret.StringData) > 0 && secret.Data == nil {
-		secret.Data = map[string][]byte{}
-	}
-	for k, v := range secret.StringData {
-		secret.Data[k] = []byte(v)
-	}
-	secret.StringData = nil
-}
-
-func checkSecret(o, old value.Object) field.ErrorList {
-	errs := checkKeys(field.NewPath("data"), value.Map(o, "data"))
-	if old != nil && !value.Equal(o["type"], old["type"]) {
-		errs = append(errs, field.Invalid(field.NewPath("type"), value.String(o, "type"), "field is immutable"))
-	}
-	return errs
-}
-
 func labelNamespace(object runtime.Object) {
 	namespace := object.(*corev1.Namespace) //nolint:forcetypeassert // The kind has objects of this type alone.
 	if namespace.Name == "" {
@@ -278,9 +242,7 @@ func prepareNamespace(subresource string, o, old value.Object) {
 		o[statusOf] = value.Object{"phase": string(corev1.NamespaceActive)}
 		return
 	}
-	if subresource != "finalize" {
-		o["spec"] = old["spec"]
-	}
+	o["spec"] = old["spec"]
 	if subresource != statusOf {
 		o[statusOf] = old[statusOf]
 	}
@@ -294,11 +256,6 @@ func plainlyValid(v any, s *structuralschema.Structural) bool {
 	}
 	if s.XEmbeddedResource || len(s.XValidations) > 0 || !plainRules(v, s.ValueValidation) {
 		return false
-	}
-	if s.XIntOrString {
-		_, isInt := v.(int64)
-		_, isText := v.(string)
-		return isInt || isText
 	}
 	switch v := v.(type) {
 	case value.Object:
@@ -367,65 +324,20 @@ func sameKeys(a, b any, keys []string) bool {
 	return true
 }
 
-var patterns sync.Map
-
+// plainRules reports whether a value obeys rules that demand no more than that some fields are there.
 func plainRules(v any, rules *structuralschema.ValueValidation) bool {
 	if rules == nil {
 		return true
 	}
-	if rules.Format != "" || rules.UniqueItems || rules.MultipleOf != nil || rules.ExclusiveMaximum || rules.ExclusiveMinimum ||
-		len(rules.AllOf)+len(rules.AnyOf)+len(rules.OneOf) > 0 || rules.Not != nil {
-		return false
-	}
-	if len(rules.Enum) > 0 && !plainChoice(v, rules.Enum) {
-		return false
-	}
-	switch v := v.(type) {
-	case value.Object:
-		for _, name := range rules.Required {
-			if _, ok := v[name]; !ok {
-				return false
-			}
-		}
-		return within(int64(len(v)), rules.MinProperties, rules.MaxProperties)
-	case []any:
-		return within(int64(len(v)), rules.MinItems, rules.MaxItems)
-	case string:
-		return within(int64(utf8.RuneCountInString(v)), rules.MinLength, rules.MaxLength) && plainText(v, rules.Pattern)
-	case int64:
-		return (rules.Minimum == nil || float64(v) >= *rules.Minimum) && (rules.Maximum == nil || float64(v) <= *rules.Maximum)
-	case float64:
-		return (rules.Minimum == nil || v >= *rules.Minimum) && (rules.Maximum == nil || v <= *rules.Maximum)
-	}
-	return true
-}
-
-func plainChoice(v any, choices []structuralschema.JSON) bool {
-	for _, choice := range choices {
-		if value.Equal(v, choice.Object) {
-			return true
-		}
-	}
-	return false
-}
-
-func within(n int64, least, most *int64) bool {
-	return (least == nil || n >= *least) && (most == nil || n <= *most)
-}
-
-func plainText(text, pattern string) bool {
-	if pattern == "" {
-		return true
-	}
-	known, ok := patterns.Load(pattern)
-	if !ok {
-		compiled, err := regexp.Compile(pattern)
-		if err != nil {
+	o, _ := v.(value.Object)
+	for _, name := range rules.Required {
+		if _, ok := o[name]; !ok {
 			return false
 		}
-		known, _ = patterns.LoadOrStore(pattern, compiled)
 	}
-	return known.(*regexp.Regexp).MatchString(text) //nolint:forcetypeassert // Nothing else is stored.
+	rest := *rules
+	rest.Required = nil
+	return reflect.ValueOf(rest).IsZero()
 }
 
 // plain reports that an object agrees with the schema of its kind. Its metadata has been checked.

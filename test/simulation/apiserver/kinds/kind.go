@@ -48,18 +48,14 @@ type Kind struct {
 	Singly bool
 	// Custom says that a CustomResourceDefinition defines it.
 	Custom bool
-	// CreateOnUpdate says that PUT may create an object.
-	CreateOnUpdate bool
 	// Unconditional says that PUT needs no resourceVersion.
 	Unconditional bool
 	// Inspections are further subresources of its objects, which are listed and not served: they need an engine beside the API server.
 	Inspections []Inspection
 	// New returns an empty object of its Go type, nil if there is none.
-	New func() runtime.Object
-	// selectable are the fields that selectors may name, besides name and namespace.
-	selectable []string
-	models     func() (*models, error)
-	rules      rules
+	New    func() runtime.Object
+	models func() (*models, error)
+	rules  rules
 }
 
 // Inspection is a subresource that asks an engine.
@@ -233,13 +229,7 @@ func (v *Version) Empty() value.Object {
 
 // Selectable reports whether a field may stand in field selectors.
 func (k *Kind) Selectable(name string) bool {
-	switch name {
-	case "metadata.name":
-		return true
-	case "metadata.namespace":
-		return k.Namespaced
-	}
-	return slices.Contains(k.selectable, name)
+	return name == "metadata.name" || name == "metadata.namespace" && k.Namespaced
 }
 
 // plainFields are the fields of metadata, with what a server would encode them as.

@@ -15,6 +15,6 @@ limitations under the License.
 */
 
 // Package store keeps objects in memory with their history, as etcd and the watch cache of kube-apiserver do: one counter of
-// revisions for all, lists of the present or of a former revision, watches that begin at a revision, and a history that can be
+// revisions for all, lists of the present, watches that begin at a revision, and a history that can be
 // forgotten. It knows nothing of versions, schemas and HTTP.
 package store

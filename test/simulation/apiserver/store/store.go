@@ -129,8 +129,7 @@ func (s *Store) Resources() []schema.GroupResource {
 // Compact forgets the history of all tables.
 func (s *Store) Compact() {
 	for _, t := range s.tables {
-		t.forget(len(t.events))
-		t.since = s.revision
+		t.events, t.since = nil, s.revision
 	}
 }
 
@@ -161,18 +160,16 @@ func (t *Table) Len() int { return len(t.sorted) }
 func (t *Table) All() []*Object { return t.sorted }
 
 // In returns the objects of a namespace, or all if it is empty, like All.
-func (t *Table) In(namespace string) []*Object { return within(t.sorted, namespace) }
-
-func within(sorted []*Object, namespace string) []*Object {
+func (t *Table) In(namespace string) []*Object {
 	if namespace == "" {
-		return sorted
+		return t.sorted
 	}
-	from := sort.Search(len(sorted), func(i int) bool { return compare(sorted[i].Key, Key{Namespace: namespace}) >= 0 })
+	from := sort.Search(len(t.sorted), func(i int) bool { return compare(t.sorted[i].Key, Key{Namespace: namespace}) >= 0 })
 	to := from
-	for to < len(sorted) && sorted[to].Namespace == namespace {
+	for to < len(t.sorted) && t.sorted[to].Namespace == namespace {
 		to++
 	}
-	return sorted[from:to]
+	return t.sorted[from:to]
 }
 
 // Put stores an object whose revision is the newest, and tells the watches.
@@ -207,38 +204,6 @@ func (t *Table) happened(e Event) {
 	for _, w := range t.watches {
 		w.add(e)
 	}
-}
-
-func (t *Table) forget(n int) {
-	if n > 0 {
-		t.since = t.events[n-1].Revision
-		t.events = slices.Delete(t.events, 0, n)
-	}
-}
-
-// At returns the objects at a revision, like In. It returns false if that has been forgotten.
-func (t *Table) At(revision int64, namespace string) ([]*Object, bool) {
-	if revision < t.since {
-		return nil, false
-	}
-	then := t.sorted
-	for i := len(t.events) - 1; i >= 0 && t.events[i].Revision > revision; i-- {
-		then = undone(then, t.events[i])
-	}
-	return within(then, namespace), true
-}
-
-func undone(sorted []*Object, e Event) []*Object {
-	sorted = slices.Clone(sorted)
-	i, found := slices.BinarySearchFunc(sorted, e.Last.Key, func(o *Object, k Key) int { return compare(o.Key, k) })
-	switch {
-	case e.Old == nil:
-		return slices.Delete(sorted, i, i+1)
-	case found:
-		sorted[i] = e.Old
-		return sorted
-	}
-	return slices.Insert(sorted, i, e.Old)
 }
 
 // Notice is what a watch says.
