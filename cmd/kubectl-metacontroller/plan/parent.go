@@ -91,12 +91,14 @@ func printChild(p textdiff.Printer, child *v1alpha1.ChildPlan) {
 	switch child.Action {
 	case v1alpha1.ChildCreate:
 		p.Files("", name)
+		printMessage(p, child)
 		p.Whole(textdiff.Lines("", objectText(child)))
 	case v1alpha1.ChildUpdate:
 		p.Files(name, name)
 		if child.FieldManager != "" {
 			p.Notef("applied as field manager %s", child.FieldManager)
 		}
+		printMessage(p, child)
 		printChanges(p, child.Changes)
 	case v1alpha1.ChildRecreate:
 		p.Files(name, name)
@@ -117,6 +119,13 @@ func printChild(p textdiff.Printer, child *v1alpha1.ChildPlan) {
 	default:
 		p.Notef("%s %s%s", strings.ToLower(string(child.Action)), name, why(child))
 		printPlaces(p, child.Changes)
+	}
+}
+
+// printMessage prints what the server says of a child that is written: what the dry run of it warns of, for example.
+func printMessage(p textdiff.Printer, child *v1alpha1.ChildPlan) {
+	if child.Message != "" {
+		p.Notef("%s", child.Message)
 	}
 }
 

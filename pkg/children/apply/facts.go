@@ -271,8 +271,9 @@ func (a *Applier) attempt(ctx context.Context, doubt *plan.Doubt, paths []string
 }
 
 // Check asks the API server whether it would take what a plan creates and updates (dry runs), and changes nothing. It returns the errors of
-// the children that would be refused, and the children that cannot be tried: those in a namespace that the plan creates.
-func (a *Applier) Check(ctx context.Context, p plan.Plan) (refused map[children.Key]error, untried sets.Set[children.Key]) {
+// the children that would be refused, and what is to be said of others: the API server's warnings, or that one cannot be tried, because the plan
+// creates its namespace.
+func (a *Applier) Check(ctx context.Context, p plan.Plan) (refused map[children.Key]error, said map[children.Key]string) {
 	created := sets.New[string]()
 	for i := range p.Steps {
 		if step := &p.Steps[i]; step.Action == plan.Create && isNamespace(step.Key) {
@@ -280,31 +281,35 @@ func (a *Applier) Check(ctx context.Context, p plan.Plan) (refused map[children.
 		}
 	}
 	var steps []*plan.Step
-	refused, untried = map[children.Key]error{}, sets.New[children.Key]()
+	refused, said = map[children.Key]error{}, map[children.Key]string{}
 	for i := range p.Steps {
 		switch step := &p.Steps[i]; {
 		case step.Action != plan.Create && step.Action != plan.Update || step.Body == nil:
 		case created.Has(step.Namespace):
-			untried.Insert(step.Key)
+			said[step.Key] = "no dry run was made: its namespace is created first"
 		default:
 			steps = append(steps, step)
 		}
 	}
-	_, errs := side(ctx, a, len(steps), "checking a child of "+p.ParentName, func(i int) (any, error) { return nil, a.check(ctx, steps[i]) })
+	warnings, errs := side(ctx, a, len(steps), "checking a child of "+p.ParentName, func(i int) ([]string, error) { return a.check(ctx, steps[i]) })
 	for i, err := range errs {
-		if err != nil {
+		switch {
+		case err != nil:
 			refused[steps[i].Key] = err
+		case len(warnings[i]) > 0:
+			said[steps[i].Key] = "the API server warns: " + strings.Join(warnings[i], "; ")
 		}
 	}
-	return refused, untried
+	return refused, said
 }
 
-func (a *Applier) check(ctx context.Context, step *plan.Step) error {
-	_, err := request{verb: metrics.Trial}.count(a.checked(ctx, step))
+func (a *Applier) check(ctx context.Context, step *plan.Step) (warnings []string, err error) {
+	var collected client.Warnings
+	_, err = request{verb: metrics.Trial}.count(a.checked(collected.Collect(ctx), step))
 	if conflict := ownership(err); conflict != nil {
-		return conflict
+		return nil, conflict
 	}
-	return a.invalid(err, step)
+	return collected.All(), a.invalid(err, step)
 }
 
 func (a *Applier) checked(ctx context.Context, step *plan.Step) (*object.Object, error) {

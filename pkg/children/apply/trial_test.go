@@ -27,6 +27,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -353,6 +354,9 @@ func (n *namespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Has("dryRun") {
 		n.dryRuns = append(n.dryRuns, r.URL.Path)
+		if len(segments) > 1 {
+			w.Header().Set("Warning", `299 - "unknown field \"date\""`)
+		}
 	}
 	switch {
 	case len(segments) == 1: // A Namespace, which takes longer than the rest.
@@ -403,19 +407,20 @@ func TestNamespacesAreWrittenBeforeWhatIsInThem(t *testing.T) {
 	}
 }
 
-// TestWhatIsInANewNamespaceIsNotTried asks for dry runs, in which no namespace is created.
-func TestWhatIsInANewNamespaceIsNotTried(t *testing.T) {
+// TestDryRuns asks for dry runs, in which no namespace is created: what is in a new one is not tried. What the API server warns of is said.
+func TestDryRuns(t *testing.T) {
 	server := &namespaces{created: sets.New("default")}
 	p, err := plan.Make(inNewNamespace(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused, untried := against(t, server, apply.Options{}).Check(t.Context(), p)
-	want := sets.New(
-		children.Key{Kind: "ConfigMap", Namespace: "new", Name: "a"},
-		children.Key{Kind: "ConfigMap", Namespace: "new", Name: "b"},
-	)
-	if len(refused) > 0 || !untried.Equal(want) || len(server.dryRuns) != 2 {
-		t.Errorf("refused are %v, not tried are %v, and there were dry runs of %q", refused, untried.UnsortedList(), server.dryRuns)
+	refused, said := against(t, server, apply.Options{}).Check(t.Context(), p)
+	want := map[children.Key]string{
+		{Kind: "ConfigMap", Namespace: "new", Name: "a"}:     "no dry run was made: its namespace is created first",
+		{Kind: "ConfigMap", Namespace: "new", Name: "b"}:     "no dry run was made: its namespace is created first",
+		{Kind: "ConfigMap", Namespace: "default", Name: "c"}: `the API server warns: unknown field "date"`,
+	}
+	if diff := cmp.Diff(want, said); len(refused) > 0 || diff != "" || len(server.dryRuns) != 2 {
+		t.Errorf("refused are %v, there were dry runs of %q, and said is (-want +got):\n%s", refused, server.dryRuns, diff)
 	}
 }

@@ -420,9 +420,9 @@ func (n *noting) reconcile(ctx context.Context, in plan.Input) error {
 		return step.Action == plan.Recreate || step.HoldsDeletion()
 	})
 	var refused map[children.Key]error
-	var untried sets.Set[children.Key]
+	var said map[children.Key]string
 	if n.dryRun {
-		refused, untried = c.shared.Applier.Check(ctx, made)
+		refused, said = c.shared.Applier.Check(ctx, made)
 	}
 	errs := []error{err}
 	for i := range made.Steps {
@@ -441,8 +441,8 @@ func (n *noting) reconcile(ctx context.Context, in plan.Input) error {
 		case cause != nil:
 			child.Action, child.Reason, child.Message = v1alpha1.ChildRefuse, cmp.Or(child.Reason, reasonRefused), message(cause)
 			errs = append(errs, cause)
-		case untried.Has(step.Key):
-			child.Message = "no dry run was made: its namespace is created first"
+		case said[step.Key] != "":
+			child.Message = said[step.Key]
 		}
 		n.plan.Children = append(n.plan.Children, child)
 	}

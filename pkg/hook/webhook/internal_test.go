@@ -18,7 +18,6 @@ package webhook
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
