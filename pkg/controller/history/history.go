@@ -211,8 +211,6 @@ func (h *History) all(keys []parent.Key) (list []*remembered) {
 const (
 	// maxChildren is how many children of one sync are named.
 	maxChildren = 8
-	// maxPlaces is how many places of the parent, or of one child, are named.
-	maxPlaces = 8
 	// maxVersions is how many versions that a sync wrote are remembered until their events are seen.
 	maxVersions = 256
 )
@@ -250,10 +248,13 @@ func (r *Recording) Parent(over, written *object.Object) {
 	}
 	r.wrote(Version(written))
 	fields, _ := Fields(over, written)
-	for _, field := range fields {
-		if s := r.sync; len(s.Fields) < maxPlaces && !slices.Contains(s.Fields, field) {
-			s.Fields = append(s.Fields, field)
-		}
+	r.sync.Fields, _ = withFields(r.sync.Fields, fields)
+}
+
+// Dropped notes fields of the status that the API server did not store.
+func (r *Recording) Dropped(fields []string) {
+	if r.sync != nil {
+		r.sync.Dropped, _ = withFields(r.sync.Dropped, fields)
 	}
 }
 
@@ -351,8 +352,8 @@ func (r *Recording) step(step *plan.Step, action v1alpha1.ChildAction, reason st
 	if c == nil {
 		return
 	}
-	c.ChangedBackBy, c.MoreFields = cloned(by), len(step.Changed) > maxPlaces
-	for i := range min(len(step.Changed), maxPlaces) {
+	c.ChangedBackBy, c.MoreFields = cloned(by), len(step.Changed) > maxFields
+	for i := range min(len(step.Changed), maxFields) {
 		c.Fields = append(c.Fields, strings.Clone(step.Changed[i].Path))
 		r.sync.desired = append(r.sync.desired, plan.HashOf(step.Changed[i].Desired))
 	}

@@ -509,17 +509,22 @@ func TestWritesOfTheParentAreRecorded(t *testing.T) {
 	first, second := configMap(t, "a", "1", `,"status":{"a":"1"}`), configMap(t, "a", "2", `,"data":{"b":"1"},"status":{"a":"2"}`)
 	rec.Parent(first, second)
 	rec.Parent(second, configMap(t, "a", "3", `,"data":{"b":"1"},"status":{"a":"3","c":"1"}`))
+	rec.Dropped([]string{"status.x[].y", "status.x[].y"})
 	rec.Claimed(v1alpha1.ChildAdopt, "configmaps", configMap(t, "x", "1", ""))
 	rec.ChangedBackBy("kubectl-edit")
 	rec.Hook(3 * time.Millisecond)
 	rec.End(errors.New("failed").Error())
 	rec.End("twice")
 	rec.ChangedBackBy("nobody")
+	rec.Dropped([]string{"status.late"})
 	syncs, more := h.Latest([]parent.Key{key("a")}, 5)
 	if len(syncs) != 1 || more != 0 {
 		t.Fatalf("there are %d and %d more", len(syncs), more)
 	}
 	got := syncs[0]
+	if diff := cmp.Diff([]string{"status.x[].y"}, got.Dropped); diff != "" {
+		t.Errorf("dropped are (-want +got):\n%s", diff)
+	}
 	if diff := cmp.Diff([]string{"data", "status.a", "status.c"}, got.Fields); diff != "" || got.Error != "failed" || got.HookMilliseconds != 3 || got.ChangedBackBy[0] != "kubectl-edit" ||
 		text(&got) != "Adopt x" {
 		t.Errorf("it is %+v", got)

@@ -68,7 +68,7 @@ type remembered struct {
 // bytes estimates the memory of the sync. Texts that it shares with its controller, such as kinds and reasons, do not count.
 func (s *remembered) bytes() int64 {
 	n := int(unsafe.Sizeof(*s)) + len(s.Name) + len(s.Error) + sizeOf(s.desired) + sizeOf(s.Triggers) + sizeOf(s.Children)
-	n += sizeOfTexts(s.Fields) + sizeOfTexts(s.ChangedBackBy)
+	n += sizeOfTexts(s.Fields) + sizeOfTexts(s.Dropped) + sizeOfTexts(s.ChangedBackBy)
 	for i := range s.Triggers {
 		t := &s.Triggers[i]
 		if n += sizeOfTexts(t.Fields); t.Object != nil {

@@ -166,17 +166,8 @@ func (t *Trigger) join(later Trigger) {
 	if len(t.versions) <= maxStates {
 		t.versions = append(slices.Clip(t.versions), later.versions...)
 	}
-	t.MoreFields = t.MoreFields || later.MoreFields
-	for _, field := range later.Fields {
-		switch {
-		case slices.Contains(t.Fields, field):
-		case len(t.Fields) == maxFields:
-			t.MoreFields = true
-			return
-		default:
-			t.Fields = append(slices.Clip(t.Fields), field)
-		}
-	}
+	fields, more := withFields(t.Fields, later.Fields)
+	t.Fields, t.MoreFields = fields, t.MoreFields || later.MoreFields || more
 }
 
 // Begun are the triggers of a sync that begins, and how long its parent waited.
@@ -230,6 +221,20 @@ func compare(before, after []byte) (fields []string, more bool, reason v1alpha1.
 		reason = v1alpha1.SyncStatusChanged
 	}
 	return d.found, d.more, reason
+}
+
+// withFields adds places to those of a change, each once, and reports whether there are more than are kept.
+func withFields(fields, added []string) (all []string, more bool) {
+	for _, field := range added {
+		switch {
+		case slices.Contains(fields, field):
+		case len(fields) == maxFields:
+			return fields, true
+		default:
+			fields = append(slices.Clip(fields), field)
+		}
+	}
+	return fields, false
 }
 
 // differences are the places at which two values differ.

@@ -357,25 +357,24 @@ func (s *Sync) sets() (names []string) {
 	return names[:min(len(names), 3)]
 }
 
-// noticeLost says which fields of a status that was written the parents cannot have.
-func (c *Controller) noticeLost(source *Source, sent map[string]any, written *object.Object) {
+// noticeLost says which fields of a status that was written the parents cannot have, and returns those of this one.
+func (c *Controller) noticeLost(source *Source, sent map[string]any, written *object.Object) []string {
 	if sent == nil {
-		return
+		return nil
 	}
 	lost := slices.DeleteFunc(parent.LostOfStatus(sent, written), func(path string) bool {
 		return source.ReportsGeneration && path == "status."+observedGeneration // No hook returns it.
 	})
-	if lost = c.noticed.lost.news(lost); len(lost) > 0 {
-		c.shared.Recorder.Warning(c.config.Definition.Reference(), events.ReasonStatusIncomplete,
-			statusIncomplete(lost, written, source.Resource.GroupResource(), c.origin(source)))
-	}
+	c.noticeFields(lost, func(news []string) string {
+		return statusIncomplete(news, written, source.Resource.GroupResource(), c.origin(source))
+	})
+	return lost
 }
 
-// noticeUnknown says which fields of a status are those of another kind, so that nothing of it is written.
-func (c *Controller) noticeUnknown(source *Source, unknown []string, o *object.Object) {
-	if unknown = c.noticed.lost.news(unknown); len(unknown) > 0 {
-		c.shared.Recorder.Warning(c.config.Definition.Reference(), events.ReasonStatusIncomplete,
-			statusRefused(unknown, o, source.Resource.GroupResource()))
+// noticeFields says of fields of a status, each once, why they are not stored.
+func (c *Controller) noticeFields(fields []string, text func(news []string) string) {
+	if news := c.noticed.lost.news(fields); len(news) > 0 {
+		c.shared.Recorder.Warning(c.config.Definition.Reference(), events.ReasonStatusIncomplete, text(news))
 	}
 }
 

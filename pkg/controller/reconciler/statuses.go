@@ -204,7 +204,7 @@ func (s *Sync) send(ctx context.Context, changes parent.Changes, o *object.Objec
 		return s.send(ctx, changes, o)
 	case len(unknown) > 0:
 		c.notePointless(r, c.standsFor(r.key, status, o, true))
-		c.noticeUnknown(source, unknown, o)
+		c.noticeFields(unknown, func(news []string) string { return statusRefused(news, o, source.Resource.GroupResource()) })
 		changes.Status = nil
 		return changes.Write(ctx, api, t, o)
 	case written != nil && bytes.Equal(rawStatus(o), rawStatus(written)):

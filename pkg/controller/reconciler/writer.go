@@ -179,7 +179,7 @@ func (w acting) WriteParent(ctx context.Context, changes parent.Changes) error {
 		changed := written.ResourceVersion() != before.ResourceVersion() // Not if the API server left out what differed.
 		s.wrote(over, written)
 		s.wroteParent = s.wroteParent || !shown && changed
-		c.noticeLost(s.Source, changes.Status, written)
+		s.recording.Dropped(c.noticeLost(s.Source, changes.Status, written))
 		if shown {
 			c.notAsShown(s.Key, before, written, changes.Status)
 		}

@@ -309,7 +309,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ChildCounts(ref common.ReferenceCal
 					},
 					"ready": {
 						SchemaProps: spec.SchemaProps{
-							Description: "ready counts the children that are not being deleted and whose conditions Ready and Available, if they have them, are True. Absent: no child has such a condition, so that it is not known.",
+							Description: "ready counts the children that are not being deleted and whose conditions Ready and Available, if they have them, are True, and Pods that have completed. Absent: no child has such a condition, so that it is not known.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -383,7 +383,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ChildPlan(ref common.ReferenceCallb
 					},
 					"message": {
 						SchemaProps: spec.SchemaProps{
-							Description: "message says it in a sentence.",
+							Description: "message says it in a sentence, or what the dry run of a child that is written warns of.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -2144,6 +2144,25 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerSync(ref common.Reference
 						},
 						SchemaProps: spec.SchemaProps{
 							Description: "fields are the places of the parent that the sync wrote.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"dropped": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "dropped are fields of the status that the hook returned and the API server did not store, as it does with those that a schema does not declare.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -143,8 +143,8 @@ type ControllerParent struct {
 type ChildCounts struct {
 	// total counts all children.
 	Total int32 `json:"total"`
-	// ready counts the children that are not being deleted and whose conditions Ready and Available, if they have them, are True. Absent: no child
-	// has such a condition, so that it is not known.
+	// ready counts the children that are not being deleted and whose conditions Ready and Available, if they have them, are True, and Pods that have
+	// completed. Absent: no child has such a condition, so that it is not known.
 	// +optional
 	// +k8s:optional
 	Ready *int32 `json:"ready,omitempty"`
@@ -455,7 +455,7 @@ type ChildPlan struct {
 	// +optional
 	// +k8s:optional
 	Reason string `json:"reason,omitempty"`
-	// message says it in a sentence.
+	// message says it in a sentence, or what the dry run of a child that is written warns of.
 	// +optional
 	// +k8s:optional
 	Message string `json:"message,omitempty"`

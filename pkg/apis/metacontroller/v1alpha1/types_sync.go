@@ -105,6 +105,12 @@ type ControllerSync struct {
 	// +listType=atomic
 	// +k8s:listType=atomic
 	Fields []string `json:"fields,omitempty"`
+	// dropped are fields of the status that the hook returned and the API server did not store, as it does with those that a schema does not declare.
+	// +optional
+	// +k8s:optional
+	// +listType=atomic
+	// +k8s:listType=atomic
+	Dropped []string `json:"dropped,omitempty"`
 	// changedBackBy names who changed fields of the parent back after former syncs had written them: field managers, or controllers.
 	// Empty: nobody, or it is not known.
 	// +optional

@@ -978,6 +978,11 @@ func (in *ControllerSync) DeepCopyInto(out *ControllerSync) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Dropped != nil {
+		in, out := &in.Dropped, &out.Dropped
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.ChangedBackBy != nil {
 		in, out := &in.ChangedBackBy, &out.ChangedBackBy
 		*out = make([]string, len(*in))

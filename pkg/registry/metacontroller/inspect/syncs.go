@@ -187,6 +187,9 @@ func did(s *v1alpha1.ControllerSync) string {
 	if len(s.Fields) > 0 {
 		parts = append(parts, "Update parent"+places(s.Fields, false)+by(s.ChangedBackBy))
 	}
+	if len(s.Dropped) > 0 {
+		parts = append(parts, "dropped of the parent"+places(s.Dropped, false))
+	}
 	return joined(parts, s.MoreChildren)
 }
 
