@@ -45,7 +45,7 @@ const (
 
 // stateColors are those of words that stand in a cell alone.
 var stateColors = map[string]string{
-	"Synced": green, "True": green, "Running": green, "Available": green, "Complete": green,
+	"Synced": green, "True": green, "Running": green, "Available": green, "Complete": green, "Succeeded": green,
 	"Failing": red, "False": red, "Failed": red,
 	"Pending": yellow, "Syncing": yellow, "Waiting": yellow, "Held": yellow, "Paused": yellow, "being deleted": yellow,
 }

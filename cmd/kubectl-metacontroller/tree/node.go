@@ -49,6 +49,9 @@ func managers(object *unstructured.Unstructured) []string {
 	return names
 }
 
+// podCompleted is the reason of the condition Ready of a Pod that did what it was for.
+const podCompleted = "PodCompleted"
+
 // readiness is what the status of an object says: its ready replicas, its phase, or the condition that tells of readiness.
 func readiness(object *unstructured.Unstructured) string {
 	if object.GetDeletionTimestamp() != nil {
@@ -71,7 +74,7 @@ func readiness(object *unstructured.Unstructured) string {
 	for _, wanted := range []string{"Ready", "Available", "Complete", "Failed", "Established"} {
 		for _, one := range conditions {
 			condition, ok := one.(map[string]any)
-			if ok && condition["type"] == wanted {
+			if ok && condition["type"] == wanted && condition["reason"] != podCompleted {
 				if wanted == "Ready" {
 					return fmt.Sprint(condition["status"])
 				}
@@ -105,7 +108,7 @@ func reason(object *unstructured.Unstructured) string {
 	}
 	for _, one := range conditions {
 		condition, _ := one.(map[string]any)
-		wrong := condition["status"] == "False"
+		wrong := condition["status"] == "False" && condition["reason"] != podCompleted
 		switch condition["type"] {
 		case "Failed", "ReplicaFailure":
 			wrong = condition["status"] == "True"

@@ -217,16 +217,17 @@ func TestBoundsOfATree(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	for text, want := range map[string]string{
-		`{kind: Deployment, spec: {replicas: 3}, status: {readyReplicas: 2}}`:                                    "2/3",
-		`{kind: DaemonSet, status: {desiredNumberScheduled: 2, numberReady: 1}}`:                                 "1/2",
-		`{kind: Pod, status: {phase: Running, conditions: [{type: Ready, status: "True"}]}}`:                     "True",
-		`{kind: Pod, status: {phase: Pending}}`:                                                                  "Pending",
-		`{kind: Job, status: {conditions: [{type: Failed, status: "False"}, {type: Complete, status: "True"}]}}`: "Complete",
+		`{kind: Deployment, spec: {replicas: 3}, status: {readyReplicas: 2}}`:                                         "2/3",
+		`{kind: DaemonSet, status: {desiredNumberScheduled: 2, numberReady: 1}}`:                                      "1/2",
+		`{kind: Pod, status: {phase: Running, conditions: [{type: Ready, status: "True"}]}}`:                          "True",
+		`{kind: Pod, status: {phase: Pending}}`:                                                                       "Pending",
+		`{kind: Pod, status: {phase: Succeeded, conditions: [{type: Ready, status: "False", reason: PodCompleted}]}}`: "Succeeded",
+		`{kind: Job, status: {conditions: [{type: Failed, status: "False"}, {type: Complete, status: "True"}]}}`:      "Complete",
 		`{kind: ConfigMap}`: "",
 		`{kind: Pod, metadata: {deletionTimestamp: "2026-01-02T03:04:05Z"}, status: {phase: Running}}`: "being deleted",
 		`{kind: Odd, status: {conditions: 1, phase: 2}}`:                                               "",
 	} {
-		if got := readiness(parse(t, text)); got != want {
+		if got := readiness(parse(t, text)); got != want || reason(parse(t, text)) != "" {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}

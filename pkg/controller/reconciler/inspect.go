@@ -28,7 +28,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -359,25 +358,19 @@ func (c *Controller) childCounts(p *object.Object, progress progress) *v1alpha1.
 	return counts
 }
 
-// isReady reports whether no condition Ready or Available of a child is other than True, and whether it has one.
+// isReady reports whether no condition Ready or Available of a child is other than True, and whether it has one. A Pod that has completed is ready.
 func isReady(o *object.Object) (ready, reported bool) {
 	raw, ok := o.Field("status", "conditions")
 	if !ok || !bytes.Contains(raw, []byte("\"Ready\"")) && !bytes.Contains(raw, []byte("\"Available\"")) {
 		return true, false
 	}
-	// Field names are told apart by case.
-	var conditions []struct {
-		Type   string `json:"type"`
-		Status string `json:"status"`
-	}
-	if utiljson.Unmarshal(raw, &conditions) != nil {
-		return true, false
-	}
 	ready = true
-	for _, each := range conditions {
-		if each.Type == "Ready" || each.Type == "Available" {
+	list, _ := o.Value("status", "conditions").([]any)
+	for _, each := range list {
+		condition, _ := each.(map[string]any)
+		if name := condition["type"]; name == "Ready" || name == "Available" {
 			reported = true
-			ready = ready && each.Status == string(metav1.ConditionTrue)
+			ready = ready && (condition["status"] == "True" || condition["reason"] == "PodCompleted")
 		}
 	}
 	return ready, reported

@@ -30,6 +30,8 @@ func TestReadinessOfAChildIsThatOfItsConditions(t *testing.T) {
 		`[{"type":"Ready","status":"True"}]`:  {true, true},
 		`[{"type":"Ready","status":"False"}]`: {false, true},
 		`[{"type":"Available","status":"True"},{"type":"Ready","status":"Unknown"}]`: {false, true},
+		`[{"type":"Ready","status":"False","reason":"PodCompleted"}]`:                {true, true},
+		`[{"type":"Ready","status":"False","reason":"PodFailed"}]`:                   {false, true},
 		`"Ready"`: {true, false},
 	} {
 		text := `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a"}}`
