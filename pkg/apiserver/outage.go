@@ -464,6 +464,6 @@ func (e *tooLargeError) Unwrap() error { return e.error }
 
 // Status implements apierrors.APIStatus.
 func (e *tooLargeError) Status() metav1.Status {
-	return apierrors.NewRequestEntityTooLargeError("the object as it would be stored is too large for the etcd of this server, which takes 1.5 MiB unless its flag " +
-		"--max-request-bytes says otherwise, and at most 2 MiB: " + e.error.Error()).Status()
+	return apierrors.NewRequestEntityTooLargeError("the object as it would be stored is too large for the etcd of this server, which takes 1.5 MiB. Its flag " +
+		"--max-request-bytes allows up to 2 MiB: " + e.error.Error()).Status()
 }

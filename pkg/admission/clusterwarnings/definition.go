@@ -160,21 +160,20 @@ func (p *Plugin) warnLeft(ctx context.Context, d *definition, parent use) ([]str
 
 // left says what stays behind of a definition.
 func left(d *definition, parents schema.GroupResource) string {
-	text := fmt.Sprintf("the controller handles %s, of which there are some: ", parents)
-	const again = " until you create a controller for them again"
+	text := fmt.Sprintf("there are %s: ", parents)
 	if len(d.children) == 0 {
-		return text + "they are not finalized" + again
+		return text + "nobody finalizes them until you create a controller for them again"
 	}
-	what, cure := "children", fmt.Sprintf("delete the %s before the controller", parents)
+	what, cure := "children", fmt.Sprintf("delete the %s first", parents)
 	if d.kind == v1alpha1.KindDecorator {
 		// Its targets are seldom there for its sake.
-		what, cure = "attachments", "have the hook return none before you delete the controller"
+		what, cure = "attachments", "have the hook return none first"
 	}
 	text += "their " + what + " stay, and nobody updates them"
 	if d.finalizes {
-		text += ", nor are they finalized"
+		text += fmt.Sprintf(". Nobody finalizes the %s", parents)
 	}
-	return text + again + "; to have the " + what + " deleted as well, " + cure
+	return text + ". To delete the " + what + " as well, " + cure
 }
 
 // exists reports whether there is a parent of a kind that is selected. Among very many that only annotations tell apart it may miss one.

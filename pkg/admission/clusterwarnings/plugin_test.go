@@ -315,27 +315,26 @@ func TestWarningsAboutADeletion(t *testing.T) {
 		s.Resources = s.Resources[:1]
 		s.Resources[0].AnnotationSelector = &v1alpha1.AnnotationSelector{MatchAnnotations: map[string]string{"a": "b"}}
 	}
-	attachments := "spec.resources[0]: the controller handles pods, of which there are some: their attachments stay, and nobody updates them until you " +
-		"create a controller for them again; to have the attachments deleted as well, have the hook return none before you delete the controller"
+	const attachments = "spec.resources[0]: there are pods: their attachments stay, and nobody updates them. To delete the attachments as well, have the hook return " +
+		"none first"
 	for name, test := range map[string]struct {
 		world world
 		old   runtime.Object
 		want  []string
 	}{
 		"there are parents": {world{"/apis/apps/v1/deployments": some()}, deployments(), []string{
-			"spec.parentResource: the controller handles deployments.apps, of which there are some: their children stay, and nobody updates them until " +
-				"you create a controller for them again; to have the children deleted as well, delete the deployments.apps before the controller",
+			"spec.parentResource: there are deployments.apps: their children stay, and nobody updates them. To delete the children as well, delete the " +
+				"deployments.apps first",
 		}},
 		"there is a finalize hook": {world{"/apis/apps/v1/deployments": some()}, finalizing, []string{
-			"spec.parentResource: the controller handles deployments.apps, of which there are some: their children stay, and nobody updates them, " +
-				"nor are they finalized until you create a controller for them again; to have the children deleted as well, delete the deployments.apps " +
-				"before the controller",
+			"spec.parentResource: there are deployments.apps: their children stay, and nobody updates them. Nobody finalizes the deployments.apps. " +
+				"To delete the children as well, delete the deployments.apps first",
 		}},
 		"there are targets": {
 			world{"/api/v1/pods": some(), "/apis/apps/v1/deployments": &metav1.PartialObjectMetadataList{}}, decorator(attaching), []string{attachments},
 		},
 		"there are targets that are finalized": {world{"/api/v1/pods": some()}, decorator(ending), []string{
-			"spec.resources[0]: the controller handles pods, of which there are some: they are not finalized until you create a controller for them again",
+			"spec.resources[0]: there are pods: nobody finalizes them until you create a controller for them again",
 		}},
 		"there are targets without attachments": {world{"/api/v1/pods": some()}, decorator(), nil},
 		"there are parents without children": {world{"/apis/apps/v1/deployments": some()}, deployments(func(s *v1alpha1.CompositeControllerSpec) {

@@ -127,8 +127,8 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	if len(wanted) > maxReviews {
 		return admission.NewForbidden(a, fmt.Errorf("this controller would use %d rights of the server, and the cluster is asked for %d at most; "+
-			"name fewer kinds, Secrets and ConfigMaps, have the controller act as a service account with spec.serviceAccountRef, or have somebody "+
-			"write it who has the verb %s on %s", len(wanted), maxReviews, rights.Escalate, gr))
+			"name fewer kinds, Secrets and ConfigMaps, or have the controller act as a service account with spec.serviceAccountRef. "+
+			"Who has the verb %s on %s may write it as it is", len(wanted), maxReviews, rights.Escalate, gr))
 	}
 	missing, err := reviewer.Missing(ctx, subject, wanted)
 	if err != nil {

@@ -551,9 +551,9 @@ func TestAControllerThatWouldUseTooManyRights(t *testing.T) {
 	})
 	c := &cluster{may: all()}
 	err := newPlugin(t, c).Validate(t.Context(), write(object, nil, false), nil)
-	const want = "this controller would use 6011 rights of the server, and the cluster is asked for 2048 at most; name fewer kinds, Secrets and ConfigMaps, have " +
-		"the controller act as a service account with spec.serviceAccountRef, or have somebody write it who has the verb escalate on " +
-		"compositecontrollers.metacontroller.k8s.io"
+	const want = "this controller would use 6011 rights of the server, and the cluster is asked for 2048 at most; name fewer kinds, Secrets and ConfigMaps, or " +
+		"have the controller act as a service account with spec.serviceAccountRef. Who has the verb escalate on compositecontrollers.metacontroller.k8s.io " +
+		"may write it as it is"
 	if !apierrors.IsForbidden(err) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

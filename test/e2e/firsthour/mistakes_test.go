@@ -181,7 +181,7 @@ var declaring = []mistake{
 			s.awaitWarning("their children stay", "", "delete", "compositecontroller", s.name)
 			s.run("delete", "compositecontroller", s.name)
 			s.run("get", "configmap", "orphan", "-o", "jsonpath={.metadata.ownerReferences[0].name}")
-			s.says("Warning: spec.parentResource: ", "things.example.com", "their children stay", "create")
+			s.says("Warning: spec.parentResource: ", "things.example.com", "their children stay", "delete the things.example.com first")
 		},
 	},
 	{
