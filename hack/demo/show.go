@@ -107,8 +107,8 @@ func (s *stage) showNext() error {
 		fmt.Fprintln(s.out, "   ", command)
 	}
 	fmt.Fprintf(s.out, `
-Change %[1]s, or the manifests: with every file that you save, what has changed is started again or applied, every parent is synced, and a line
-here says how that went.
+Change %[1]s, or the manifests. With every file that you save, what has changed is restarted or applied, and every parent is synced. A line here
+says how that went.
 %[2]s
 The logs are in %[3]s. Ctrl-C ends everything and removes every file.
 `, s.project.hooks(), s.invitation(root), s.dir)

@@ -65,9 +65,13 @@ func TestWrongCommandLinesSayWhereToLook(t *testing.T) {
 
 // cluster has a controller with two parents.
 var cluster = connectiontest.Documents{
-	"/api":  `{"kind":"APIVersions","versions":[]}`,
-	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
-	"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers": `{"kind":"CompositeControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[{"metadata":{"name":"website"}}]}`,
+	"/api": `{"kind":"APIVersions","versions":[]}`,
+	"/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1","version":"v1"}],` +
+		`"preferredVersion":{"groupVersion":"example.com/v1","version":"v1"}}]}`,
+	"/apis/example.com/v1": `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[` +
+		`{"name":"websites","singularName":"website","namespaced":true,"kind":"Website","verbs":["get"]}]}`,
+	"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers": `{"kind":"CompositeControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[{"metadata":{"name":"website"},` +
+		`"spec":{"parentResource":{"apiVersion":"example.com/v1","resource":"websites"}}}]}`,
 	"/apis/metacontroller.k8s.io/v1alpha1/decoratorcontrollers": `{"kind":"DecoratorControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[]}`,
 	"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/website": `{"kind":"CompositeController","apiVersion":"metacontroller.k8s.io/v1alpha1","metadata":{"name":"website"},` +
 		`"spec":{"parentResource":{"apiVersion":"example.com/v1","resource":"websites"}}}`,
@@ -87,6 +91,11 @@ func TestArgumentsAreAsKubectls(t *testing.T) {
 		"of one of a kind and a name":  {"__complete syncs cc website shop/a", "shop/a\n:"},
 		"completion of a state":        {"__complete parents website --state=", "Synced\nPending\n"},
 		"completion of a format":       {"__complete tree -o ", "wide\njson\nyaml\n"},
+		"of a format of two":           {"__complete explain-loop -o ", "json\nyaml\n"},
+		"completion of a resource":     {"__complete tree web", "websites.example.com\n"},
+		"completion of a kind":         {"__complete tree Web", "Website.example.com/\n"},
+		"of an object of a kind":       {"__complete tree Website.example.com/shop/", "Website.example.com/shop/a\nWebsite.example.com/shop/b\n"},
+		"of an object of a resource":   {"__complete tree website shop/b", "shop/b\n"},
 		"of those of kubectl":          {"__complete parents -o ", "wide\nname\njson\n"},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
@@ -41,26 +42,36 @@ const most = 500
 
 // NewCommand returns the command explain-loop.
 func NewCommand(c *connection.Connection) *cobra.Command {
-	var flags subresource.Flags
+	var o options
 	cmd := &cobra.Command{
 		Use:   "explain-loop CONTROLLER NAMESPACE/PARENT",
-		Short: "Tell who changes what back and forth",
-		Long: `Tell who changes which fields of a parent and of its children back and forth, so that it is synced again and again: the controller and
-who changes back what it writes, how often, who owns the field now, and what to do. It is found in the syncs that the server remembers and in the
-managedFields of the objects.`,
+		Short: "Show who changes what back and forth",
+		Long: `Show who changes which fields of a parent and of its children back and forth, so that it is synced again and again: the controller and
+who changes back what it writes, how often, who owns the field now, and what to do. Fields of the status that the API server drops are shown
+as well. It is found in the syncs that the server remembers and in the managedFields of the objects.`,
 		Example:           `  kubectl metacontroller explain-loop cc/website shop/example`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: subresource.Complete(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return run(cmd.Context(), c, &flags, args)
+			return o.run(cmd.Context(), c, args)
 		},
 	}
-	flags.AddResource(cmd.Flags())
+	o.flags.AddResource(cmd.Flags())
+	outputformat.AddDocument(cmd.Flags(), &o.output)
 	return cmd
 }
 
-func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags, args []string) error {
-	object, selected, client, err := flags.Open(ctx, c, args)
+// options are the flags.
+type options struct {
+	flags  subresource.Flags
+	output string
+}
+
+func (o *options) run(ctx context.Context, c *connection.Connection, args []string) error {
+	if err := outputformat.CheckDocument(o.output); err != nil {
+		return err
+	}
+	object, selected, client, err := o.flags.Open(ctx, c, args)
 	if err != nil {
 		return err
 	}
@@ -99,6 +110,9 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 	r.objects, err = reader.read(ctx, r.loops)
 	if err != nil {
 		return err
+	}
+	if o.output != "" {
+		return outputformat.PrintDocument(c.Out, o.output, r.document())
 	}
 	r.print(c.Out)
 	return nil

@@ -35,7 +35,7 @@ const (
 // whole is the place of a loop whose object is created again and again.
 const whole = ""
 
-// A loop is a place of an object that syncs write again and again.
+// A loop is a place of an object that syncs write again and again, or without effect.
 type loop struct {
 	object v1alpha1.SyncObject
 	// path is the place, or whole.
@@ -47,6 +47,8 @@ type loop struct {
 	by []string
 	// flapping says that the controller leaves the object alone for a while.
 	flapping bool
+	// dropped says that the API server does not store what is written there.
+	dropped bool
 
 	// unasked counts the writes of syncs that nothing but writes of objects, timers and retries caused.
 	unasked int
@@ -60,6 +62,7 @@ func loopsOf(syncs []v1alpha1.ControllerSync, kind string) []loop {
 		parent := v1alpha1.SyncObject{Group: s.Group, Resource: s.Resource, Kind: kind, Namespace: s.Namespace, Name: s.Name}
 		// Much of a status says how the children are, so that each change of one may be written.
 		note(found, s, parent, s.Fields, s.ChangedBackBy, written{unasked: unasked(s) && !has(s, ofChildren)})
+		note(found, s, parent, s.Dropped, nil, written{dropped: true})
 		for n := range s.Children {
 			c := &s.Children[n]
 			switch c.Action {
@@ -79,7 +82,7 @@ func loopsOf(syncs []v1alpha1.ControllerSync, kind string) []loop {
 	}
 	var list []loop
 	for _, l := range found {
-		if l.flapping || len(l.by) > 0 && l.writes >= named || l.unasked >= unnamed {
+		if l.flapping || l.dropped || len(l.by) > 0 && l.writes >= named || l.unasked >= unnamed {
 			list = append(list, *l)
 		}
 	}
@@ -130,6 +133,8 @@ const reasonFlapping = "Flapping"
 type written struct {
 	// left says that it left the object alone in place of writing it.
 	left bool
+	// dropped says that the API server did not store it.
+	dropped bool
 	// unasked says that nothing but writes of objects, timers and retries caused the write.
 	unasked bool
 }
@@ -146,6 +151,7 @@ func note(found map[string]*loop, s *v1alpha1.ControllerSync, o v1alpha1.SyncObj
 		if s.Time.After(l.last) {
 			l.last = s.Time.Time
 		}
+		l.dropped = l.dropped || w.dropped
 		if w.left {
 			l.flapping = true
 		} else {

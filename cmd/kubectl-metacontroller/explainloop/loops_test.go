@@ -63,6 +63,8 @@ func TestLoopsAreFoundInSyncs(t *testing.T) {
 		}
 		return s
 	}
+	dropping := syncOf(1, v1alpha1.SyncSpecChanged, "x")
+	dropping.Children, dropping.Dropped = nil, []string{"status.x[].y"}
 	timer, status, gone := v1alpha1.SyncTimer, v1alpha1.SyncStatusChanged, v1alpha1.SyncChildDeleted
 	flapping := syncOf(1, v1alpha1.SyncTimer, "spec.replicas")
 	flapping.Children[0].Action, flapping.Children[0].Reason = v1alpha1.ChildLeave, reasonFlapping
@@ -105,6 +107,7 @@ func TestLoopsAreFoundInSyncs(t *testing.T) {
 			[]v1alpha1.ControllerSync{of(status), of(timer), of(v1alpha1.SyncChildChanged), of(status)},
 			[]string{"Thing shop/a status.ready 4 "},
 		},
+		"a field that is dropped":             {"The API server does not store it.", []v1alpha1.ControllerSync{dropping}, []string{"Thing shop/a status.x[].y 1 "}},
 		"a child that is left":                {"It was written too often before.", []v1alpha1.ControllerSync{flapping}, []string{"Deployment shop/web spec.replicas 0 "}},
 		"a child that is not to be updated":   {"Nothing is written.", []v1alpha1.ControllerSync{onDelete, onDelete, onDelete}, nil},
 		"a child that somebody deletes":       {"Nobody is known.", []v1alpha1.ControllerSync{created, created, created}, []string{"Deployment shop/web  3 "}},
@@ -166,6 +169,8 @@ func managed(managers ...string) *unstructured.Unstructured {
 
 func TestBothSidesOfALoopAreNamed(t *testing.T) {
 	child := v1alpha1.SyncChildChanged
+	dropping := syncOf(1, child, "x")
+	dropping.Children, dropping.Dropped = nil, []string{"status.phase"}
 	created, missing := syncOf(1, v1alpha1.SyncChildDeleted, "x"), syncOf(1, v1alpha1.SyncChildDeleted, "x")
 	created.Children[0].Action, created.Children[0].Fields = v1alpha1.ChildCreate, nil
 	missing.Children[0].Action, missing.Children[0].Fields, missing.Children[0].Reason = v1alpha1.ChildLeave, nil, reasonFlapping
@@ -207,6 +212,12 @@ func TestBothSidesOfALoopAreNamed(t *testing.T) {
 				"does not create Deployment shop/web for a while", "The API server's audit log says who deletes it",
 			},
 		},
+		"a field that is dropped": {
+			[]v1alpha1.ControllerSync{dropping}, nil, []string{
+				"status.phase of Thing shop/a is not stored: the API server drops it.", "CompositeController web wrote it in 1 of the last 1 sync, the last time 1s ago.",
+				"Declare it in the schema of things.example.com, or have the hook not return it.",
+			},
+		},
 		"no loop": {
 			[]v1alpha1.ControllerSync{syncOf(1, child, "spec.replicas")},
 			nil,
@@ -224,6 +235,15 @@ func TestBothSidesOfALoopAreNamed(t *testing.T) {
 			for _, part := range tc.want {
 				if !strings.Contains(out.String(), part) {
 					t.Errorf("no %q in\n%s", part, out.String())
+				}
+			}
+			d := r.document()
+			if d.Controller != "cc/web" || d.Parent != "shop/a" || d.Syncs != len(tc.syncs) || len(d.Loops) != len(r.loops) {
+				t.Errorf("the document is %+v", d)
+			}
+			for _, l := range d.Loops {
+				if !strings.Contains(out.String(), l.Advice) || !strings.Contains(out.String(), l.Field) || l.Writes == 0 && !l.LeftAlone {
+					t.Errorf("%+v is not what is printed:\n%s", l, out.String())
 				}
 			}
 		})

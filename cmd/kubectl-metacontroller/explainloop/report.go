@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
@@ -64,7 +65,11 @@ func (r *report) print(out io.Writer) {
 }
 
 func (r *report) printLoop(out io.Writer, l *loop) {
-	if l.path == whole {
+	switch {
+	case l.dropped:
+		r.printDropped(out, l)
+		return
+	case l.path == whole:
 		r.printCreations(out, l)
 		return
 	}
@@ -81,7 +86,15 @@ func (r *report) printLoop(out io.Writer, l *loop) {
 	if l.flapping {
 		fmt.Fprintf(out, "  The controller leaves %s alone for a while, because that happened too often.\n", nameOf(l.object))
 	}
-	fmt.Fprintf(out, "  %s\n", r.advice(others))
+	fmt.Fprintf(out, "  %s\n", r.advice(l))
+}
+
+// printDropped prints the paragraph of a field of the status that the API server does not store.
+func (r *report) printDropped(out io.Writer, l *loop) {
+	fmt.Fprintf(out, "%s of %s is not stored: the API server drops it.\n", l.path, nameOf(l.object))
+	fmt.Fprintf(out, "  %s %s wrote it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
+		times(r.syncs, "sync"), outputformat.Duration(r.now.Sub(l.last)))
+	fmt.Fprintf(out, "  %s\n", r.advice(l))
 }
 
 // printCreations prints the paragraph of a child that somebody deletes each time.
@@ -92,7 +105,42 @@ func (r *report) printCreations(out io.Writer, l *loop) {
 	if l.flapping {
 		fmt.Fprintf(out, "  The controller does not create %s for a while, because that happened too often.\n", nameOf(l.object))
 	}
-	fmt.Fprintln(out, "  The API server's audit log says who deletes it: stop that, or leave it out of the hook's response.")
+	fmt.Fprintf(out, "  %s\n", r.advice(l))
+}
+
+// document is a report for programs.
+type document struct {
+	Controller string `json:"controller"`
+	Parent     string `json:"parent"`
+	// Syncs is how many syncs of the parent the server remembers.
+	Syncs int            `json:"syncs"`
+	Loops []documentLoop `json:"loops"`
+}
+
+type documentLoop struct {
+	Object v1alpha1.SyncObject `json:"object"`
+	// Field is empty if the object as a whole is created again and again.
+	Field         string    `json:"field,omitempty"`
+	Writes        int       `json:"writes"`
+	LastTime      time.Time `json:"lastTime"`
+	ChangedBackBy []string  `json:"changedBackBy,omitempty"`
+	FieldManagers []string  `json:"fieldManagers,omitempty"`
+	// LeftAlone is true while the controller does not write the object, Dropped if the API server does not store the field.
+	LeftAlone bool   `json:"leftAlone,omitempty"`
+	Dropped   bool   `json:"dropped,omitempty"`
+	Advice    string `json:"advice"`
+}
+
+func (r *report) document() document {
+	d := document{Controller: r.controller.Argument(), Parent: r.parent, Syncs: r.syncs, Loops: []documentLoop{}}
+	for i := range r.loops {
+		l := &r.loops[i]
+		d.Loops = append(d.Loops, documentLoop{
+			Object: l.object, Field: l.path, Writes: l.writes, LastTime: l.last, ChangedBackBy: r.others(l), FieldManagers: r.managers(l),
+			LeftAlone: l.flapping, Dropped: l.dropped, Advice: r.advice(l),
+		})
+	}
+	return d
 }
 
 // others names who changes a place back: who is known from the syncs, or else the other field managers that own it.
@@ -106,7 +154,7 @@ func (r *report) others(l *loop) []string {
 // managers are the field managers of a place, the latest first.
 func (r *report) managers(l *loop) []string {
 	o := r.objects[l.object]
-	if o == nil {
+	if o == nil || l.path == whole || l.dropped {
 		return nil
 	}
 	encoded, err := json.Marshal(o.GetManagedFields())
@@ -121,15 +169,22 @@ func (r *report) managers(l *loop) []string {
 }
 
 // advice says what to do.
-func (r *report) advice(others []string) string {
+func (r *report) advice(l *loop) string {
+	switch {
+	case l.dropped:
+		return fmt.Sprintf("Declare it in the schema of %s, or have the hook not return it.", schema.GroupResource{Group: l.object.Group, Resource: l.object.Resource})
+	case l.path == whole:
+		return "The API server's audit log says who deletes it: stop that, or leave it out of the hook's response."
+	}
+	others := r.others(l)
 	record := fmt.Sprintf("'%s record %s %s -o DIRECTORY'", connection.Program, r.controller.Argument(), r.parent)
 	if len(others) == 0 {
 		return "Nobody else is known to write it. Either the hook returns something else each time: record a response twice with " + record +
 			" and compare; or an admission webhook or a default of the API server changes what is written: return it as it is stored."
 	}
 	if slices.ContainsFunc(others, isController) {
-		return "Let only one of the two controllers write it: leave the field out of the response of one of the hooks, or exclude the object " +
-			"by a labelSelector in the spec of one of the controllers."
+		return "Let only one of the two controllers write it: leave the field out of the response of one hook, or exclude the object " +
+			"by the labelSelector of one controller."
 	}
 	if slices.ContainsFunc(others, func(name string) bool { return name == "kubectl" || strings.HasPrefix(name, "kubectl-") }) {
 		return "Change the parent in place of the object, so that the hook returns what is wanted; or leave the field out of the hook's response, so " +

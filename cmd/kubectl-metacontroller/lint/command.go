@@ -17,14 +17,13 @@ limitations under the License.
 package lint
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"sigs.k8s.io/yaml"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
@@ -41,8 +40,8 @@ func NewCommand(streams genericiooptions.IOStreams, kinds Kinds) *cobra.Command 
 	o := options{kinds: kinds}
 	cmd := &cobra.Command{
 		Use:   "lint [FILE...]",
-		Short: "Say what the server would say of manifests, without a server",
-		Long: `Say what the server would say of manifests, without a server: what it would refuse, and what it would warn of. The manifests are those of
+		Short: "Print what the server would say of manifests, without a server",
+		Long: `Print what the server would say of manifests, without a server: what it would refuse, and what it would warn of. The manifests are those of
 files, of folders and the folders in them, or without arguments of the working directory. A CustomResourceDefinition among them is
 compared with the controllers of its objects. Objects of other API groups are left out, and so are warnings that need to know the cluster.
 The exit status is 1 if something would be refused.`,
@@ -64,13 +63,13 @@ The exit status is 1 if something would be refused.`,
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&o.filenames, "filename", "f", nil, "files and folders with manifests as YAML or JSON; - is the standard input")
 	flags.BoolVarP(&o.recursive, "recursive", "R", false, "look into folders of folders, too")
-	flags.StringVarP(&o.output, "output", "o", "", "output format: json or yaml")
+	outputformat.AddDocument(flags, &o.output)
 	return cmd
 }
 
 func (o *options) run(cmd *cobra.Command, streams genericiooptions.IOStreams, args []string) error {
-	if o.output != "" && o.output != "json" && o.output != "yaml" {
-		return fmt.Errorf("--output: %q is not known: use json or yaml", o.output)
+	if err := outputformat.CheckDocument(o.output); err != nil {
+		return err
 	}
 	sources, err := open(o.filenames, o.recursive, streams.In)
 	if err != nil {
@@ -97,18 +96,8 @@ func (o *options) run(cmd *cobra.Command, streams genericiooptions.IOStreams, ar
 }
 
 func write(out io.Writer, format string, findings []finding) error {
-	if format == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(findings)
-	}
-	if format == "yaml" {
-		text, err := yaml.Marshal(findings)
-		if err == nil {
-			_, err = out.Write(text)
-		}
-		return err
+	if format != "" {
+		return outputformat.PrintDocument(out, format, findings)
 	}
 	for _, f := range findings {
 		if _, err := fmt.Fprintln(out, f); err != nil {

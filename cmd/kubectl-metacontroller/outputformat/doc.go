@@ -15,6 +15,6 @@ limitations under the License.
 */
 
 // Package outputformat has the flags --output and --template of commands that print objects of the API, as kubectl has them, and the formats
-// that these commands print themselves, durations among them. It reads what is asked for; the commands status, parents, syncs, pause, resume and
-// explain-loop call it and print.
+// that these commands print themselves, tables and durations among them; and the flag of commands that print documents of their own. Those
+// commands call it and print.
 package outputformat

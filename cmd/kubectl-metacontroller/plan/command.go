@@ -29,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -46,15 +47,15 @@ type Output struct {
 
 // Add adds the flags to those of a command.
 func (o *Output) Add(flags *pflag.FlagSet) {
-	flags.StringVarP(&o.Format, "output", "o", "", "output format: json or yaml")
+	outputformat.AddDocument(flags, &o.Format)
 	flags.StringVar(&o.color, "color", "auto", "color the difference: auto (on a terminal), always or never")
 	flags.BoolVar(&o.Check, "check", false, "have the API server check each child that would be written, by a dry run")
 }
 
 // Report returns a report with the flags.
 func (o *Output) Report(c *connection.Connection) (*Report, error) {
-	if o.Format != "" && o.Format != formatJSON && o.Format != formatYAML {
-		return nil, fmt.Errorf("--output: %q is not known: use json or yaml", o.Format)
+	if err := outputformat.CheckDocument(o.Format); err != nil {
+		return nil, err
 	}
 	color, err := textdiff.WantsColor(o.color, c.Out)
 	if err != nil {
@@ -84,7 +85,8 @@ calls the hooks and writes nothing. The parents are one, those of the namespace,
 With -f, the definition in the file is taken in place of the stored one. It has to pass a dry run of its write, so that it takes the
 rights to write it. Its hooks are called at the address of --hook; or, if those of the stored one are on the machine of the server, there.
 
-The exit status is 0 if nothing would change, 1 if something would, or waits for the deletion guard, and greater if that could not be found out, or if a sync would fail.
+The exit status is 0 if nothing would change, and 1 if something would, or waits for the deletion guard. It is greater if that could not be found
+out, or if a sync would fail.
 Parents that you may not get are left out, which is said on the error stream.`,
 		Example: `  # What would a change of the definition do to all parents?
   kubectl metacontroller plan -f controller.yaml --all

@@ -17,24 +17,17 @@ limitations under the License.
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
-)
-
-const (
-	formatJSON = "json"
-	formatYAML = "yaml"
 )
 
 // Report prints a plan that comes in parts. It is for one goroutine.
@@ -100,17 +93,7 @@ func (r *Report) encode() error {
 	}
 	plan := &v1alpha1.ControllerPlan{Status: r.all}
 	plan.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ControllerPlan"))
-	if r.Format == formatYAML {
-		text, err := yaml.Marshal(plan)
-		if err == nil {
-			_, err = r.printer.Out.Write(text)
-		}
-		return err
-	}
-	encoder := json.NewEncoder(r.printer.Out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(plan)
+	return outputformat.PrintDocument(r.printer.Out, r.Format, plan)
 }
 
 func add(sum *v1alpha1.PlanSummary, part v1alpha1.PlanSummary) {

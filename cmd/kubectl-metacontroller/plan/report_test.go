@@ -35,6 +35,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -79,7 +80,8 @@ func TestWhatIsPrintedOfAParent(t *testing.T) {
 		}, ""},
 		"create": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Deployment", v1alpha1.ChildCreate, func(c *v1alpha1.ChildPlan) {
 			c.Object = &runtime.RawExtension{Raw: []byte(`{"kind":"Deployment","spec":{"replicas":2}}`)}
-		})}}, name + "--- /dev/null\n+++ apps.v1.Deployment.shop.a\n+kind: Deployment\n+spec:\n+  replicas: 2\n"},
+			c.Message = `the API server warns: unknown field "spec.replica"`
+		})}}, name + "--- /dev/null\n+++ apps.v1.Deployment.shop.a\n# the API server warns: unknown field \"spec.replica\"\n+kind: Deployment\n+spec:\n+  replicas: 2\n"},
 		"update": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Deployment", v1alpha1.ChildUpdate, func(c *v1alpha1.ChildPlan) {
 			c.FieldManager = "metacontroller.website"
 			c.Changes = []v1alpha1.FieldChange{
@@ -208,7 +210,7 @@ func TestStatusAndSummary(t *testing.T) {
 }
 
 func TestPlansForProgramsAreWhole(t *testing.T) {
-	for _, format := range []string{formatJSON, formatYAML} {
+	for _, format := range []string{outputformat.JSON, outputformat.YAML} {
 		var out bytes.Buffer
 		r := &Report{Format: format, printer: textdiff.Printer{Out: &out}, errOut: io.Discard}
 		for range 2 {
@@ -233,7 +235,7 @@ func TestPlansForProgramsAreWhole(t *testing.T) {
 
 // What is said of a plan for programs is not among what they read.
 func TestAPlanOfNoParentsIsADocument(t *testing.T) {
-	for _, format := range []string{formatJSON, formatYAML} {
+	for _, format := range []string{outputformat.JSON, outputformat.YAML} {
 		for what, tc := range map[string]struct {
 			hidden int64
 			status int

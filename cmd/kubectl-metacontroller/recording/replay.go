@@ -40,7 +40,7 @@ func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Long: `Send the recorded requests in a folder to a hook on this machine, and compare what it returns with the recorded responses. No cluster is
 asked. HOOK.request.json and HOOK-TEXT.request.json go to the hook of that name. A value of a Secret that was recorded as hidden is equal to any other one.
 
-The exit status is 0 if all responses are the recorded ones, 1 if one is not, and greater if that could not be found out, or if the hook failed.`,
+The exit status is 0 if all responses are the recorded ones, and 1 if one is not. It is greater if that could not be found out, or if the hook failed.`,
 		Example: `  kubectl metacontroller replay testdata --hook http://localhost:8080/sync
   kubectl metacontroller replay testdata --exec 'python3 hook.py' --watch`,
 		Args: cobra.ExactArgs(1),

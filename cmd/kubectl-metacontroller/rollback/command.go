@@ -43,8 +43,8 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 		Use:   "rollback CONTROLLER NAMESPACE/PARENT",
 		Short: "Give a parent the fields of a former revision back",
 		Long: `Give a parent of a CompositeController the fields of a former revision back, during a rolling update that does not go well. Its children
-follow, one by one, as in every rolling update. Ten former revisions are kept, or as many as revisionHistory.limit says. It takes the right to update the parent;
-whoever applies the parent from elsewhere, such as from a Git repository, has to be told as well.`,
+follow, one by one, as in every rolling update. Ten former revisions are kept, or as many as revisionHistory.limit says. It takes the right to update the parent.
+Whoever applies the parent from elsewhere, such as from a Git repository, writes the later fields again.`,
 		Example: `  # What would change
   kubectl metacontroller rollback cc/website shop/example --dry-run
   kubectl metacontroller rollback cc/website shop/example

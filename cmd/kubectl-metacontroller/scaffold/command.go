@@ -47,8 +47,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init NAME --parent KIND.GROUP --child RESOURCE,...",
 		Short: "Write a folder with a controller that works, to begin with",
-		Long: `Write a folder with a controller that works, to begin with: the CustomResourceDefinition, the controller, its hook with an endpoint
-for readiness probes, a recorded request and a test that replays it, a container file, manifests, and a README that tells how to go on. The
+		Long: `Write a folder with a controller that works, to begin with: the CustomResourceDefinition, the controller, and its hook with an endpoint
+for readiness probes. A test replays a recorded request. There are a container file, manifests, and a README that says how to go on. The
 folder is complete: nothing is downloaded to run the hook.
 
 With --decorator the parent is a kind that exists, whose objects get the children when they have the annotation NAME=enabled.`,

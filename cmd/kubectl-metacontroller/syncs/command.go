@@ -55,11 +55,11 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
 		Use:   "syncs CONTROLLER [NAMESPACE/PARENT]",
-		Short: "Tell what the recent syncs of a controller did, and why",
-		Long: `Tell what the recent syncs of a controller did, the latest first: of one parent, those of the namespace, or with --all those of all
+		Short: "Show what the recent syncs of a controller did, and why",
+		Long: `Show what the recent syncs of a controller did, the latest first: of one parent, those of the namespace, or with --all those of all
 namespaces. TRIGGER is why the parent was synced, HOOK how long the calls of hooks took, and RESULT what was written, or could not be.
-Syncs in a row that did nothing are one line. With -o wide they are not, texts are whole, and WAIT is how long the parent waited for the
-sync. It is read from the memory of the server, which forgets the oldest syncs.`,
+Syncs in a row that did nothing, or failed in the same way, are one line, with the time of the first one. With -o wide they are not, texts
+are whole, and WAIT is how long the parent waited for the sync. It is read from the memory of the server, which forgets the oldest syncs.`,
 		Example: `  # Why a parent is synced again and again
   kubectl metacontroller syncs cc/website shop/example
   # The fields that changed, too

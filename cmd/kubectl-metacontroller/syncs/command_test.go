@@ -157,20 +157,20 @@ func TestTable(t *testing.T) {
 		}
 	}
 	list = append(list, idle("b", v1alpha1.SyncOwnWrite, 4000), idle("a", v1alpha1.SyncTimer, 4001), idle("b", v1alpha1.SyncOwnWrite, 4002))
-	list[0].Fields = []string{"status.ready"}
+	list[0].Fields, list[0].Dropped = []string{"status.ready"}, []string{"status.phase"}
 	for what, tc := range map[string]struct {
 		t    subresource.Table
 		want string
 	}{
 		"one namespace": {subresource.Table{}, `
 TIME           PARENT   TRIGGER                        HOOK   RESULT
-03:04:00.000   a        SpecChang… Service/a, 2 more   12ms   Update Service/a ch…rvice/a (Conflict); wrote status.ready
+03:04:00.000   a        SpecChang… Service/a, 2 more   12ms   Update Service/a ch…y; the API server dropped status.phase
 02:04:05.000   n        RelatedChanged                 0s     no luck xxxxxxxxxxx…` + strings.Repeat("x", 26) + `: the reason
 01:57:23.000   -        OwnWrite, Timer                -      3 syncs did nothing since then
 `},
 		"all namespaces, wide": {subresource.Table{Namespace: true, Resource: true, Wide: true}, `
 TIME           NAMESPACE   RESOURCE               PARENT   TRIGGER                                       WAIT   HOOK   RESULT
-03:04:00.000   shop        websites.example.com   a        SpecChanged, ChildChanged Service/a, 2 more   3ms    12ms   Update Service/a changed back by kubectl-edit, Refuse Service/a (Conflict); wrote status.ready
+03:04:00.000   shop        websites.example.com   a        SpecChanged, ChildChanged Service/a, 2 more   3ms    12ms   Update Service/a changed back by kubectl-edit, Refuse Service/a (Conflict); wrote status.ready; the API server dropped status.phase
 02:04:05.000   -           nodes                  n        RelatedChanged                                0s     0s     9 more; no luck ` + strings.Repeat("x", 200) + `: the reason
 01:57:25.000   shop        websites.example.com   b        OwnWrite                                      0s     0s     -
 01:57:24.000   shop        websites.example.com   a        Timer                                         0s     0s     -
@@ -186,6 +186,37 @@ TIME           NAMESPACE   RESOURCE               PARENT   TRIGGER              
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// A hook that does not answer makes twenty equal rows a minute of each parent, which are one row.
+func TestSyncsThatFailAlikeAreOneRow(t *testing.T) {
+	failed := func(name string, reason v1alpha1.SyncReason, seconds int, text string) v1alpha1.ControllerSync {
+		return v1alpha1.ControllerSync{
+			ParentReference: parent(name), Time: metav1.NewMicroTime(now.Add(-time.Duration(seconds) * time.Second)),
+			Triggers: []v1alpha1.SyncTrigger{{Reason: reason}}, HookMilliseconds: 7, Error: text,
+		}
+	}
+	const retry = v1alpha1.SyncRetry
+	list := []v1alpha1.ControllerSync{
+		failed("a", retry, 1, "refused"), failed("b", retry, 2, "refused"), failed("a", retry, 3, "refused"), failed("a", retry, 4, "no such host"),
+		failed("b", retry, 5, "refused"), failed("a", v1alpha1.SyncSpecChanged, 6, "refused"),
+		{ParentReference: parent("b"), Time: metav1.NewMicroTime(now.Add(-7 * time.Second)), Fields: []string{"status"}}, failed("a", retry, 8, "refused"),
+	}
+	var out bytes.Buffer
+	if err := (table{}).print(&out, list, false); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+03:04:02.000   a   Retry         -     2 times since then: refused
+03:04:00.000   b   Retry         -     2 times since then: refused
+03:04:01.000   a   Retry         7ms   no such host
+03:03:59.000   a   SpecChanged   7ms   refused
+03:03:58.000   b   -             0s    wrote status
+03:03:57.000   a   Retry         7ms   refused
+`
+	if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), out.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -38,33 +38,65 @@ const clock = "15:04:05.000"
 // table prints syncs.
 type table struct{ subresource.Table }
 
-// print writes a row for each sync, and one for several in a row that did nothing unless the table is wide.
+// print writes a row for each sync, and one for several that did nothing, or failed alike, unless the table is wide.
 func (t table) print(out io.Writer, syncs []v1alpha1.ControllerSync, headers bool) error {
 	var rows [][]string
 	if headers {
 		rows = append(rows, t.row("TIME", "NAMESPACE", "RESOURCE", "PARENT", "TRIGGER", "WAIT", "HOOK", "RESULT"))
 	}
-	for i := 0; i < len(syncs); i++ {
-		s := &syncs[i]
-		idle := 1
-		for !t.Wide && i+idle < len(syncs) && nothing(s) && nothing(&syncs[i+idle]) {
-			idle++
+	if t.Wide {
+		for i := range syncs {
+			rows = append(rows, t.rowOf(syncs[i:i+1]))
 		}
-		if idle > 1 {
-			from := syncs[i+idle-1].Time.Local().Format(clock)
-			rows = append(rows, t.row(from, subresource.None, subresource.None, subresource.None, reasons(syncs[i:i+idle]), subresource.None, subresource.None,
-				fmt.Sprintf("%d syncs did nothing since then", idle)))
-			i += idle - 1
-			continue
+	} else {
+		for _, group := range groups(syncs) {
+			rows = append(rows, t.rowOf(group))
 		}
-		why, result := subresource.OneLine(triggers(s)), subresource.OneLine(result(s, t.Wide))
-		if !t.Wide {
-			why = outputformat.Middle(why, maxTriggers)
-		}
-		rows = append(rows, t.row(s.Time.Local().Format(clock), cmp.Or(s.Namespace, subresource.None), subresource.ResourceOf(s.ParentReference), s.Name,
-			why, milliseconds(s.WaitMilliseconds), milliseconds(s.HookMilliseconds), result))
 	}
 	return (&outputformat.Table{Out: out, Wide: t.Wide}).Print(rows...)
+}
+
+// rowOf returns the row of syncs that are alike, the latest first.
+func (t table) rowOf(syncs []v1alpha1.ControllerSync) []string {
+	const none = subresource.None
+	s, n := &syncs[0], len(syncs)
+	oldest := syncs[n-1].Time.Local().Format(clock)
+	if n > 1 && nothing(s) {
+		return t.row(oldest, none, none, none, reasons(syncs), none, none, fmt.Sprintf("%d syncs did nothing since then", n))
+	}
+	why, took, result := subresource.OneLine(triggers(s)), milliseconds(s.HookMilliseconds), subresource.OneLine(result(s, t.Wide))
+	if !t.Wide {
+		why = outputformat.Middle(why, maxTriggers)
+	}
+	if n > 1 {
+		took, result = none, fmt.Sprintf("%d times since then: %s", n, result)
+	}
+	return t.row(oldest, cmp.Or(s.Namespace, none), subresource.ResourceOf(s.ParentReference), s.Name, why, milliseconds(s.WaitMilliseconds), took, result)
+}
+
+// groups puts syncs together that follow each other and did nothing, and those that failed alike with nothing but failures between them. Their
+// order stays.
+func groups(syncs []v1alpha1.ControllerSync) [][]v1alpha1.ControllerSync {
+	var found [][]v1alpha1.ControllerSync
+	run := 0 // Where the groups begin that the next sync may join.
+	for i := range syncs {
+		s := &syncs[i]
+		if i > 0 && (nothing(s) != nothing(&syncs[i-1]) || (s.Error == "") != (syncs[i-1].Error == "")) {
+			run = len(found)
+		}
+		at := slices.IndexFunc(found[run:], func(group []v1alpha1.ControllerSync) bool { return alike(&group[0], s) })
+		if at < 0 {
+			found = append(found, nil)
+			at = len(found) - 1 - run
+		}
+		found[run+at] = append(found[run+at], *s)
+	}
+	return found
+}
+
+// alike tells whether two syncs did nothing, or failed with one error of one parent after the same triggers.
+func alike(a, b *v1alpha1.ControllerSync) bool {
+	return nothing(a) && nothing(b) || a.Error != "" && a.Error == b.Error && a.ParentReference == b.ParentReference && triggers(a) == triggers(b)
 }
 
 // row returns the cells that the table has: how long a parent waited is in a wide one.
@@ -77,7 +109,7 @@ func (t table) row(cells ...string) []string {
 
 // nothing tells whether a sync found nothing to do.
 func nothing(s *v1alpha1.ControllerSync) bool {
-	return s.Error == "" && len(s.Fields) == 0 && len(s.Children) == 0 && s.MoreChildren == 0 && !s.Abridged
+	return s.Error == "" && len(s.Fields)+len(s.Dropped) == 0 && len(s.Children) == 0 && s.MoreChildren == 0 && !s.Abridged
 }
 
 // reasons returns the triggers of several syncs, each reason once.
@@ -104,6 +136,9 @@ func result(s *v1alpha1.ControllerSync, all bool) string {
 	}
 	if len(s.Fields) > 0 {
 		parts = append(parts, "wrote "+strings.Join(s.Fields, ", "))
+	}
+	if len(s.Dropped) > 0 {
+		parts = append(parts, "the API server dropped "+strings.Join(s.Dropped, ", "))
 	}
 	if s.Error != "" {
 		parts = append(parts, s.Error)

@@ -19,10 +19,8 @@ package tree
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,7 +29,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
@@ -53,12 +50,13 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 		Use:   "tree (KIND[.GROUP]/[NAMESPACE/]NAME | RESOURCE [NAMESPACE/]NAME)",
 		Short: "Print an object with its children, how they are and why, and their revisions",
 		Long: `Print an object with its children, by their owner references: those that controllers declare and those that Kubernetes' own controllers
-create, their children, and so on. STATE is what the status of an object says, as far as its kind says it, or how controllers are doing with a
-parent, and REASON why it is not ready; REVISION is that of a rolling update. With -o wide names of revisions are whole, and FIELD MANAGERS
+create, their children, and so on. STATE is what the status of an object says, or how controllers are doing with a parent. REASON is why it
+is not ready, and REVISION that of a rolling update. With -o wide names of revisions are whole, and FIELD MANAGERS
 have set fields of an object, except in its status.`,
 		Example: `  kubectl metacontroller tree Website.example.com/shop
   kubectl metacontroller -n shop tree deployment web`,
-		Args: cobra.RangeArgs(1, 2),
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: complete(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd.Context(), c, args)
 		},
@@ -66,13 +64,16 @@ have set fields of an object, except in its status.`,
 	flags := cmd.Flags()
 	flags.IntVar(&o.depth, "depth", 5, "how many generations of children to print")
 	flags.IntVar(&o.limit, "limit", 500, "how many objects to print")
-	flags.StringVarP(&o.output, "output", "o", "", "output format: wide, json or yaml")
+	outputformat.AddDocument(flags, &o.output, outputformat.Wide)
 	return cmd
 }
 
 func (o *options) run(ctx context.Context, c *connection.Connection, args []string) error {
 	if o.depth < 1 || o.limit < 1 {
 		return errors.New("--depth and --limit must be at least 1")
+	}
+	if err := outputformat.CheckDocument(o.output, outputformat.Wide); err != nil {
+		return err
 	}
 	client, err := c.Objects()
 	if err != nil {
@@ -113,10 +114,7 @@ func parentState(ctx context.Context, c *connection.Connection, root *node, mapp
 	asked := v1alpha1.ControllerParentOptions{Resource: mapping.Resource.GroupResource().String(), Namespace: root.Namespace, Name: root.Name}
 	var states, reasons []string
 	for _, object := range controllers {
-		if !slices.ContainsFunc(object.Parents(), func(r v1alpha1.ResourceRule) bool {
-			resource, ok := resourceOf(r)
-			return ok && resource.GroupResource() == mapping.Resource.GroupResource()
-		}) {
+		if !hasParents(object, mapping.Resource.GroupResource()) {
 			continue
 		}
 		client, err := subresource.New(c, object)
@@ -173,20 +171,8 @@ func (o *options) print(c *connection.Connection, root *node, notes []string) er
 	for _, note := range notes {
 		fmt.Fprintln(c.ErrOut, note)
 	}
-	switch o.output {
-	case "", outputformat.Wide:
+	if o.output == "" || o.output == outputformat.Wide {
 		return printTable(c.Out, root, o.output == outputformat.Wide)
-	case "json":
-		encoder := json.NewEncoder(c.Out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(root)
-	case "yaml":
-		text, err := yaml.Marshal(root)
-		if err != nil {
-			return fmt.Errorf("writing the tree: %w", err)
-		}
-		_, err = c.Out.Write(text)
-		return err
 	}
-	return fmt.Errorf("--output: %q is not known: use wide, json or yaml", o.output)
+	return outputformat.PrintDocument(c.Out, o.output, root)
 }

@@ -43,7 +43,7 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 		Use:   "try CONTROLLER [NAMESPACE/PARENT] [--hook URL] [--exec COMMAND]",
 		Short: "Show what a hook on this machine would do to live parents, without doing it",
 		Long: `Show what a hook on this machine would do to the live parents of a controller, without doing it. The server gives the requests that its
-hooks would get now, the hook on this machine responds to them, and the server works out what would be done with these responses. Nothing
+hooks would get now. The hook on this machine responds to them, and the server plans with these responses. Nothing
 in the cluster changes, and the cluster needs no way to the hook. In requests, values of Secrets are hidden; one that the hook returns in a Secret
 counts as the value that there is.
 
@@ -52,7 +52,7 @@ Related objects are those that the customize hook of the running controller sele
 With --exec the hook is started, and it is used when it listens; with --watch it is started again, and everything is shown again, when a file
 in its folder changes. What it prints goes to the standard error.
 
-The exit status is 0 if nothing would change, 1 if something would, and greater if that could not be found out, or if a sync would fail.`,
+The exit status is 0 if nothing would change, and 1 if something would. It is greater if that could not be found out, or if a sync would fail.`,
 		Example: `  # What would the hook in this folder do to one parent? Again after every change of a file.
   kubectl metacontroller try cc/website shop/example --exec 'python3 hook.py' --watch
 

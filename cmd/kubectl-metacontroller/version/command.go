@@ -18,16 +18,15 @@ package version
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/version"
 	build "k8s.io/component-base/version"
-	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
@@ -58,7 +57,7 @@ func NewCommand(c *connection.Connection) *cobra.Command {
 			return errors.Join(v.print(c, output, client), err)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "output format: json or yaml")
+	outputformat.AddDocument(cmd.Flags(), &output)
 	cmd.Flags().BoolVar(&client, "client", false, "print the version of the plugin only, and ask no cluster")
 	return cmd
 }
@@ -80,21 +79,11 @@ func (v *versions) ask(ctx context.Context, c *connection.Connection) error {
 }
 
 func (v *versions) print(c *connection.Connection, output string, clientOnly bool) error {
-	switch output {
-	case "json":
-		encoder := json.NewEncoder(c.Out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(v)
-	case "yaml":
-		text, err := yaml.Marshal(v)
-		if err != nil {
-			return fmt.Errorf("writing the versions: %w", err)
-		}
-		_, err = c.Out.Write(text)
+	if err := outputformat.CheckDocument(output); err != nil {
 		return err
-	case "":
-	default:
-		return fmt.Errorf("--output: %q is not known: use json or yaml", output)
+	}
+	if output != "" {
+		return outputformat.PrintDocument(c.Out, output, v)
 	}
 	fmt.Fprintf(c.Out, "Plugin: %s\n", v.Plugin.GitVersion)
 	if clientOnly {
