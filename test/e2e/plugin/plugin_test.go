@@ -27,9 +27,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
@@ -49,6 +53,31 @@ func TestPlugin(t *testing.T) {
 	t.Run("Try", func(t *testing.T) { tryAHook(t, c) })
 	t.Run("Init", func(t *testing.T) { begin(t, c) })
 	t.Run("InitADecorator", func(t *testing.T) { beginADecorator(t, c) })
+}
+
+// transcript is a command of which a table or a difference is printed, and what it prints.
+var transcript = regexp.MustCompile("(?s)```console\n\\$ kubectl metacontroller (status cc|parents|syncs|tree|plan)\\b[^\n]*\n(.*?)```")
+
+// Lines of tables and differences are as long as a terminal is wide at most. Errors are not cut.
+func TestTranscriptsFitATerminal(t *testing.T) {
+	commands := sets.New[string]()
+	for _, page := range []string{"docs/kubectl-plugin.md", "docs/tutorial.md", "test/e2e/plugin/testdata/more.md"} {
+		text, err := os.ReadFile(filepath.Join(cluster.Root(), filepath.FromSlash(page)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range transcript.FindAllStringSubmatch(string(text), -1) {
+			commands.Insert(found[1])
+			for line := range strings.Lines(found[2]) {
+				if n := utf8.RuneCountInString(line); n > 121 && !strings.HasPrefix(line, "Error: ") {
+					t.Errorf("%s: %s: %d characters: %s", page, found[1], n, line)
+				}
+			}
+		}
+	}
+	if len(commands) != 5 {
+		t.Errorf("there are transcripts of %v", sets.List(commands))
+	}
 }
 
 // playPage runs the page docs/kubectl-plugin.md from its top to its end, and then what is too long for it.
