@@ -136,15 +136,10 @@ func explain(dataDir string, err error) error {
 	case errors.Is(err, embeddedetcd.ErrNotRunning):
 		return fmt.Errorf("no server with an embedded store runs on data directory %s: start it, or copy the directory while it is stopped; "+
 			"of a store that --etcd-servers names, etcdctl saves snapshots", dataDir)
-	case isPermission(err):
+	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w: only the user of the server may save its store", err)
 	}
 	return err
-}
-
-// hasCertificates reports whether the server on a data directory goes on with certificates of its own.
-func hasCertificates(dataDir string) bool {
-	return exists(servingcert.FilesIn(servingcert.Directory(dataDir)).CAFile)
 }
 
 // save saves the store of the server on dataDir, and says so on notes.
@@ -187,7 +182,7 @@ func restore(r etcdsnapshot.Restoring, dataDir string, in io.Reader, out io.Writ
 	}
 	fmt.Fprintf(out, "Restored %s into %s. Revisions go on after %d.\n", inWords(status.Keys), dataDir, uint64(status.Revision)+r.Bump) //nolint:gosec // Revisions are positive.
 	fmt.Fprintf(out, "Start the server with --data-dir %s", dataDir)
-	if !hasCertificates(dataDir) {
+	if _, err := os.Stat(servingcert.FilesIn(servingcert.Directory(dataDir)).CAFile); err != nil {
 		fmt.Fprint(out, ". It will make certificates of a new authority, since there are none: register it again, unless it has --tls-cert-file")
 	}
 	fmt.Fprintln(out, ".")
@@ -259,11 +254,4 @@ func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, c
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took longer than %s", timeout))
-}
-
-func isPermission(err error) bool { return errors.Is(err, os.ErrPermission) }
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }
