@@ -81,7 +81,7 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 
 // resolveChildren finds the kinds of the children, and how those that roll do so. Of two rules for one kind the last one counts.
 func (k *kind) resolveChildren(ctx context.Context, r *reconciler.Resolver) error {
-	rolling := map[schema.GroupKind]rollout.Rule{}
+	rolling := map[schema.GroupKind]v1alpha1.CompositeControllerChildUpdateStrategy{}
 	var missing []schema.GroupVersionResource
 	for i := range k.spec.ChildResources {
 		declared := &k.spec.ChildResources[i]
@@ -90,16 +90,16 @@ func (k *kind) resolveChildren(ctx context.Context, r *reconciler.Resolver) erro
 		if err != nil {
 			return fmt.Errorf("child resource: %w", err)
 		}
-		rolls, ok := rollout.RuleOf(declared.UpdateStrategy)
+		rolls := rollout.Rolls(strategy.Method)
 		if !found {
-			if version, err := schema.ParseGroupVersion(declared.APIVersion); err == nil && ok {
+			if version, err := schema.ParseGroupVersion(declared.APIVersion); err == nil && rolls {
 				missing = append(missing, version.WithResource(declared.Resource))
 			}
 			continue
 		}
 		delete(rolling, rule.Kind.GroupKind())
-		if ok {
-			rolling[rule.Kind.GroupKind()] = rolls
+		if rolls {
+			rolling[rule.Kind.GroupKind()] = strategy
 		}
 	}
 	config := rollout.Config{

@@ -134,7 +134,7 @@ func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions
 	}
 	k := &kind{
 		generates: true, shared: shared,
-		planner:  rollout.New(rollout.Config{Rules: map[schema.GroupKind]rollout.Rule{{Kind: "Pod"}: {}}}),
+		planner:  rollout.New(rollout.Config{Rules: map[schema.GroupKind]v1alpha1.CompositeControllerChildUpdateStrategy{{Kind: "Pod"}: {}}}),
 		resource: discovery.Resource{GroupVersionResource: schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "things"}, Kind: "Thing"},
 	}
 	var decides reconciler.Kind = k

@@ -35,34 +35,17 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
-// Rule says how children of one kind roll.
-type Rule struct {
-	// InPlace is true for RollingInPlace, and false for RollingRecreate.
-	InPlace bool
-	// Conditions that an updated child must have before the next child moves.
-	Conditions []v1alpha1.StatusConditionCheck
-	// MaxUnavailable is how many children of the kind may be in work at the same time: a number, or a percentage of the
-	// children of the kind that the hook desires, rounded down. At least 1, which is also what nil means.
-	MaxUnavailable *intstr.IntOrString
+// Rolls reports whether children with an update method roll.
+func Rolls(method v1alpha1.ChildUpdateMethod) bool {
+	return method == v1alpha1.ChildUpdateRollingInPlace || method == v1alpha1.ChildUpdateRollingRecreate
 }
 
-// RuleOf returns the rule of an update strategy; false when it does not roll. The strategy may be nil.
-func RuleOf(s *v1alpha1.CompositeControllerChildUpdateStrategy) (Rule, bool) {
-	if s == nil || (s.Method != v1alpha1.ChildUpdateRollingInPlace && s.Method != v1alpha1.ChildUpdateRollingRecreate) {
-		return Rule{}, false
-	}
-	return Rule{
-		InPlace:        s.Method == v1alpha1.ChildUpdateRollingInPlace,
-		Conditions:     s.StatusChecks.Conditions,
-		MaxUnavailable: s.MaxUnavailable,
-	}, true
-}
-
-// limit is how many of the given number of children may be in work. A value that is neither number nor percentage counts as 1.
-func (r Rule) limit(children int) int {
+// limit is how many of the given number of children of a kind may be in work: a number, or a percentage rounded down, at least 1. A value that is
+// neither counts as 1, as does none.
+func limit(maxUnavailable *intstr.IntOrString, children int) int {
 	n := 1
-	if r.MaxUnavailable != nil {
-		n, _ = intstr.GetScaledValueFromIntOrPercent(r.MaxUnavailable, children, false)
+	if maxUnavailable != nil {
+		n, _ = intstr.GetScaledValueFromIntOrPercent(maxUnavailable, children, false)
 	}
 	return max(1, n)
 }
@@ -83,8 +66,8 @@ type Config struct {
 	GenerateSelector bool
 	// Namespace of the revisions of cluster-scoped parents: the server's own.
 	Namespace string
-	// Rules of the child kinds that roll.
-	Rules map[schema.GroupKind]Rule
+	// Rules are how the child kinds roll that do.
+	Rules map[schema.GroupKind]v1alpha1.CompositeControllerChildUpdateStrategy
 	// Unserved reports whether a kind without a rule may be one that rolls and that the cluster does not serve at present: which kind that
 	// is cannot be known then. Nil: there is none.
 	Unserved func(schema.GroupKind) bool
@@ -270,7 +253,7 @@ func (r *run) advance() Condition {
 		if r.claims[key] == 0 {
 			continue
 		}
-		if all > busy[gk] || busy[gk] >= r.planner.config.Rules[gk].limit(total[gk]) {
+		if all > busy[gk] || busy[gk] >= limit(r.planner.config.Rules[gk].MaxUnavailable, total[gk]) {
 			break
 		}
 		r.claims[key], r.moved = 0, append(r.moved, key)
@@ -426,13 +409,13 @@ func (r *run) notReady(key children.Key) string {
 		return "child " + name + " has not been updated to the latest revision"
 	}
 	rule := r.planner.config.Rules[key.GroupKind()]
-	if rule.InPlace {
+	if rule.Method == v1alpha1.ChildUpdateRollingInPlace {
 		if seen, _ := child.Value("status", "observedGeneration").(int64); seen > 0 && seen < child.Generation() {
 			return fmt.Sprintf("child %s has not observed its latest change: status.observedGeneration is %d, metadata.generation is %d",
 				name, seen, child.Generation())
 		}
 	}
-	for _, check := range rule.Conditions {
+	for _, check := range rule.StatusChecks.Conditions {
 		if reason := unmet(child, check); reason != "" {
 			return "child " + name + ": " + reason
 		}

@@ -49,7 +49,7 @@ func decode(t *testing.T, s string) map[string]any {
 func plannerOf(paths ...string) *Planner {
 	return New(Config{
 		Resource:   schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "sets"},
-		FieldPaths: paths, Namespace: "server", Rules: map[schema.GroupKind]Rule{pods: {}},
+		FieldPaths: paths, Namespace: "server", Rules: map[schema.GroupKind]strategy{pods: {}},
 	})
 }
 
@@ -618,7 +618,7 @@ func TestFormerRevisionsAreKeptUpToTheLimit(t *testing.T) {
 		"back and forth between two of them": {2, []string{"v2", "v1", "v2", "v1"}, []string{"v1", "v2"}, "v2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSimulation(t, "home", Rule{InPlace: true}, 3)
+			s := newSimulation(t, "home", strategy{Method: inPlace}, 3)
 			s.planner.config.HistoryLimit = tc.limit
 			for _, version := range append([]string{"v1"}, tc.versions...) {
 				s.set("spec.template.version", version)

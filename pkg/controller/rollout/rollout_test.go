@@ -37,14 +37,14 @@ func TestRolloutGoesOneByOneInTheHooksOrderAndFinishes(t *testing.T) {
 	cases := map[string]struct {
 		reason    string
 		namespace string
-		rule      Rule
+		rule      strategy
 		lingering bool
 	}{
-		"InPlaceNamespaced":      {"The usual case.", "home", Rule{InPlace: true}, false},
-		"InPlaceClusterScoped":   {"Children of cluster-scoped parents are named with their namespace.", "", Rule{InPlace: true}, false},
-		"RecreateNamespaced":     {"The child is missing for a while.", "home", Rule{}, false},
-		"RecreateClusterScoped":  {"The child is missing for a while.", "", Rule{}, false},
-		"RecreateGracePeriod":    {"The child is being deleted for a while.", "home", Rule{}, true},
+		"InPlaceNamespaced":      {"The usual case.", "home", strategy{Method: inPlace}, false},
+		"InPlaceClusterScoped":   {"Children of cluster-scoped parents are named with their namespace.", "", strategy{Method: inPlace}, false},
+		"RecreateNamespaced":     {"The child is missing for a while.", "home", strategy{Method: recreate}, false},
+		"RecreateClusterScoped":  {"The child is missing for a while.", "", strategy{Method: recreate}, false},
+		"RecreateGracePeriod":    {"The child is being deleted for a while.", "home", strategy{Method: recreate}, true},
 		"MaxUnavailableZero":     {"Less than one counts as one.", "home", limitOf(intstr.FromInt32(0)), false},
 		"MaxUnavailableTooSmall": {"A percentage that is less than one child counts as one.", "home", limitOf(intstr.FromString("4%")), false},
 	}
@@ -99,7 +99,7 @@ func (*Plan) latest(s *simulation) string {
 }
 
 func TestFirstSyncPutsAllChildrenOnTheLatestRevision(t *testing.T) {
-	s := newSimulation(t, "home", Rule{InPlace: true}, 3)
+	s := newSimulation(t, "home", strategy{Method: inPlace}, 3)
 	if diff := cmp.Diff(map[string][]string{"v1": {"web-0", "web-1", "web-2"}}, s.claimed()); diff != "" {
 		t.Errorf("claims (-want +got):\n%s", diff)
 	}
@@ -111,7 +111,7 @@ func TestFirstSyncPutsAllChildrenOnTheLatestRevision(t *testing.T) {
 func TestRolloutWaitsForTheChildThatIsNeverReadyAndNamesIt(t *testing.T) {
 	for name, namespace := range map[string]string{"home": "home", "cluster": ""} {
 		t.Run(name, func(t *testing.T) {
-			s := newSimulation(t, namespace, Rule{InPlace: true}, 5)
+			s := newSimulation(t, namespace, strategy{Method: inPlace}, 5)
 			s.stuck["web-3"] = true
 			s.set("spec.template.version", "v2")
 			moved, last := s.run()
@@ -189,8 +189,8 @@ func TestRolloutFollowsChangesInTheMiddle(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			for _, inPlace := range []bool{true, false} {
-				s := newSimulation(t, "home", Rule{InPlace: inPlace}, 6)
+			for _, method := range []v1alpha1.ChildUpdateMethod{inPlace, recreate} {
+				s := newSimulation(t, "home", strategy{Method: method}, 6)
 				s.set("spec.template.version", "v2")
 				s.sync()
 				s.waitForOne("web-5", true)
@@ -199,7 +199,7 @@ func TestRolloutFollowsChangesInTheMiddle(t *testing.T) {
 				tc.change(s)
 				first := s.sync()
 				if diff := cmp.Diff(tc.between, s.claimed()); diff != "" {
-					t.Errorf("%s\nclaims after the change, in place %t (-want +got):\n%s", tc.reason, inPlace, diff)
+					t.Errorf("%s\nclaims after the change, by %s (-want +got):\n%s", tc.reason, method, diff)
 				}
 				s.settle()
 				moved, last := s.run()
@@ -207,10 +207,10 @@ func TestRolloutFollowsChangesInTheMiddle(t *testing.T) {
 					moved = slices.Insert(moved, n, key.Name)
 				}
 				if diff := cmp.Diff(tc.moved, moved); diff != "" {
-					t.Errorf("%s\nmoved, in place %t (-want +got):\n%s", tc.reason, inPlace, diff)
+					t.Errorf("%s\nmoved, by %s (-want +got):\n%s", tc.reason, method, diff)
 				}
 				if diff := cmp.Diff(tc.want, s.versions()); diff != "" {
-					t.Errorf("%s\nat the end, in place %t (-want +got):\n%s", tc.reason, inPlace, diff)
+					t.Errorf("%s\nat the end, by %s (-want +got):\n%s", tc.reason, method, diff)
 				}
 				if last.Updated.Status != metav1.ConditionTrue || len(s.revisions) != 1 {
 					t.Errorf("%s\nat the end: %v, %d revisions; want True and one", tc.reason, last.Updated, len(s.revisions))
@@ -223,7 +223,7 @@ func TestRolloutFollowsChangesInTheMiddle(t *testing.T) {
 func TestMaxUnavailableMovesMoreThanOne(t *testing.T) {
 	cases := map[string]struct {
 		reason string
-		rule   Rule
+		rule   strategy
 		first  []string
 		stuck  []string
 		second []string
@@ -266,7 +266,7 @@ func TestMaxUnavailableMovesMoreThanOne(t *testing.T) {
 }
 
 func TestUnchangedChildrenMoveAtOnce(t *testing.T) {
-	s := newSimulation(t, "home", Rule{InPlace: true}, 4)
+	s := newSimulation(t, "home", strategy{Method: inPlace}, 4)
 	s.set("spec.template.version", "v2")
 	for _, p := range s.pods {
 		p.version = "v2"
@@ -279,9 +279,9 @@ func TestUnchangedChildrenMoveAtOnce(t *testing.T) {
 
 func TestOtherKindsInWorkAreWaitedFor(t *testing.T) {
 	three := intstr.FromInt32(3)
-	s := newSimulation(t, "home", Rule{InPlace: true, MaxUnavailable: &three}, 1)
+	s := newSimulation(t, "home", strategy{Method: inPlace, MaxUnavailable: &three}, 1)
 	maps := children.Key{Kind: "ConfigMap", Namespace: "home", Name: "m"}
-	s.planner.config.Rules[maps.GroupKind()] = Rule{InPlace: true, MaxUnavailable: &three}
+	s.planner.config.Rules[maps.GroupKind()] = strategy{Method: inPlace, MaxUnavailable: &three}
 	pod0, pod1 := s.key("web-0"), s.key("web-1")
 	order := Response{Desired: []children.Desired{{Key: pod0}, {Key: maps}, {Key: pod1}}}
 	plan := func(unchanged ...children.Key) *Plan {
@@ -310,7 +310,7 @@ func TestOtherKindsInWorkAreWaitedFor(t *testing.T) {
 }
 
 func TestChildUnknownToItsRevisionIsKeptUntilItsTurn(t *testing.T) {
-	s := newSimulation(t, "home", Rule{InPlace: true}, 3)
+	s := newSimulation(t, "home", strategy{Method: inPlace}, 3)
 	s.set("spec.template.version", "v2")
 	revisions, err := s.planner.Revisions(s.parent, s.candidates())
 	if err != nil {
@@ -334,7 +334,7 @@ func TestChildUnknownToItsRevisionIsKeptUntilItsTurn(t *testing.T) {
 }
 
 func TestResponsesAreCombined(t *testing.T) {
-	s := newSimulation(t, "home", Rule{InPlace: true}, 0)
+	s := newSimulation(t, "home", strategy{Method: inPlace}, 0)
 	revisions, err := s.planner.Revisions(s.parent, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -418,7 +418,9 @@ func TestRandomRollouts(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 7))
 			limit := 1 + random.IntN(4)
 			rule := limitOf(intstr.FromInt32(int32(limit)))
-			rule.InPlace = random.IntN(2) == 0
+			if random.IntN(2) != 0 {
+				rule.Method = recreate
+			}
 			s := newSimulation(t, []string{"home", ""}[random.IntN(2)], rule, 8)
 			s.planner.config.HistoryLimit = random.IntN(3)
 			s.lingering = random.IntN(2) == 0
@@ -481,7 +483,7 @@ func (s *simulation) inWork() int {
 			continue
 		}
 		p := s.pods[d.Key]
-		if p == nil || p.deleting || p.version != d.APIVersion || !p.ready || (s.rule.InPlace && p.observed < p.generation && p.observed > 0) {
+		if p == nil || p.deleting || p.version != d.APIVersion || !p.ready || (s.rule.Method == inPlace && p.observed < p.generation && p.observed > 0) {
 			n++
 		}
 	}
@@ -491,7 +493,7 @@ func (s *simulation) inWork() int {
 // underWay prepares a sync in the middle of a rolling update of so many children, which waits for the first one.
 func underWay(tb testing.TB, n int) func() {
 	tb.Helper()
-	s := newSimulation(tb, "home", Rule{InPlace: true}, int64(n))
+	s := newSimulation(tb, "home", strategy{Method: inPlace}, int64(n))
 	s.stuck[fmt.Sprint("web-", n-1)] = true
 	s.set("spec.template.version", "v2")
 	s.sync()
@@ -583,34 +585,34 @@ func TestReadiness(t *testing.T) {
 	ready := v1alpha1.StatusConditionCheck{Type: "Ready", Status: text("True")}
 	cases := map[string]struct {
 		reason  string
-		inPlace bool
+		method  v1alpha1.ChildUpdateMethod
 		checks  []v1alpha1.StatusConditionCheck
 		child   string
 		changed bool
 		want    string
 	}{
-		"NoChecks":           {"Without checks an updated child is enough.", true, nil, `{"metadata":{}}`, false, ""},
-		"Missing":            {"A child must be there.", true, nil, ``, false, "missing child Pod a"},
-		"Deleting":           {"A child that goes away is not there to stay.", true, nil, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`, false, "child Pod a is being deleted"},
-		"NotUpdated":         {"A child must have the latest version.", true, nil, `{"metadata":{}}`, true, "child Pod a has not been updated to the latest revision"},
-		"GenerationOld":      {"The child's own controller must have seen the change.", true, nil, `{"metadata":{"generation":3},"status":{"observedGeneration":2}}`, false, "child Pod a has not observed its latest change: status.observedGeneration is 2, metadata.generation is 3"},
-		"GenerationSeen":     {"It has.", true, nil, `{"metadata":{"generation":3},"status":{"observedGeneration":3}}`, false, ""},
-		"GenerationZero":     {"Zero says nothing.", true, nil, `{"metadata":{"generation":3},"status":{"observedGeneration":0}}`, false, ""},
-		"GenerationMissing":  {"Nor does nothing.", true, nil, `{"metadata":{"generation":3},"status":{}}`, false, ""},
-		"GenerationStrange":  {"Nor does what is no number.", true, nil, `{"metadata":{"generation":3},"status":{"observedGeneration":"2"}}`, false, ""},
-		"GenerationRecreate": {"A child that is made anew has no old generation.", false, nil, `{"metadata":{"generation":3},"status":{"observedGeneration":2}}`, false, ""},
-		"NoStatus":           {"A condition must exist.", true, []v1alpha1.StatusConditionCheck{{Type: "Ready"}}, `{"metadata":{}}`, false, `child Pod a: it has no condition "Ready"`},
-		"ConditionsNoList":   {"A condition must exist in a list.", true, []v1alpha1.StatusConditionCheck{{Type: "Ready"}}, `{"status":{"conditions":{"type":"Ready"}}}`, false, `child Pod a: it has no condition "Ready"`},
-		"ConditionStrange":   {"Entries that are no conditions do not hide those that are.", true, []v1alpha1.StatusConditionCheck{ready}, `{"status":{"conditions":[7,{"type":["Ready"]},{"type":"Ready","status":"True"}]}}`, false, ""},
-		"TypeOnly":           {"Without a value any will do.", true, []v1alpha1.StatusConditionCheck{{Type: "Ready"}}, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, false, ""},
-		"Status":             {"The status must be right.", true, []v1alpha1.StatusConditionCheck{ready}, `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`, false, `child Pod a: condition "Ready" has status "Unknown", want "True"`},
-		"Reason":             {"The reason must be right.", true, []v1alpha1.StatusConditionCheck{{Type: "Ready", Reason: text("Good")}}, `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"Bad"}]}}`, false, `child Pod a: condition "Ready" has reason "Bad", want "Good"`},
-		"All":                {"Every check must pass.", true, []v1alpha1.StatusConditionCheck{ready, {Type: "Synced"}}, `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, false, `child Pod a: it has no condition "Synced"`},
+		"NoChecks":           {"Without checks an updated child is enough.", inPlace, nil, `{"metadata":{}}`, false, ""},
+		"Missing":            {"A child must be there.", inPlace, nil, ``, false, "missing child Pod a"},
+		"Deleting":           {"A child that goes away is not there to stay.", inPlace, nil, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"}}`, false, "child Pod a is being deleted"},
+		"NotUpdated":         {"A child must have the latest version.", inPlace, nil, `{"metadata":{}}`, true, "child Pod a has not been updated to the latest revision"},
+		"GenerationOld":      {"The child's own controller must have seen the change.", inPlace, nil, `{"metadata":{"generation":3},"status":{"observedGeneration":2}}`, false, "child Pod a has not observed its latest change: status.observedGeneration is 2, metadata.generation is 3"},
+		"GenerationSeen":     {"It has.", inPlace, nil, `{"metadata":{"generation":3},"status":{"observedGeneration":3}}`, false, ""},
+		"GenerationZero":     {"Zero says nothing.", inPlace, nil, `{"metadata":{"generation":3},"status":{"observedGeneration":0}}`, false, ""},
+		"GenerationMissing":  {"Nor does nothing.", inPlace, nil, `{"metadata":{"generation":3},"status":{}}`, false, ""},
+		"GenerationStrange":  {"Nor does what is no number.", inPlace, nil, `{"metadata":{"generation":3},"status":{"observedGeneration":"2"}}`, false, ""},
+		"GenerationRecreate": {"A child that is made anew has no old generation.", recreate, nil, `{"metadata":{"generation":3},"status":{"observedGeneration":2}}`, false, ""},
+		"NoStatus":           {"A condition must exist.", inPlace, []v1alpha1.StatusConditionCheck{{Type: "Ready"}}, `{"metadata":{}}`, false, `child Pod a: it has no condition "Ready"`},
+		"ConditionsNoList":   {"A condition must exist in a list.", inPlace, []v1alpha1.StatusConditionCheck{{Type: "Ready"}}, `{"status":{"conditions":{"type":"Ready"}}}`, false, `child Pod a: it has no condition "Ready"`},
+		"ConditionStrange":   {"Entries that are no conditions do not hide those that are.", inPlace, []v1alpha1.StatusConditionCheck{ready}, `{"status":{"conditions":[7,{"type":["Ready"]},{"type":"Ready","status":"True"}]}}`, false, ""},
+		"TypeOnly":           {"Without a value any will do.", inPlace, []v1alpha1.StatusConditionCheck{{Type: "Ready"}}, `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, false, ""},
+		"Status":             {"The status must be right.", inPlace, []v1alpha1.StatusConditionCheck{ready}, `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`, false, `child Pod a: condition "Ready" has status "Unknown", want "True"`},
+		"Reason":             {"The reason must be right.", inPlace, []v1alpha1.StatusConditionCheck{{Type: "Ready", Reason: text("Good")}}, `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"Bad"}]}}`, false, `child Pod a: condition "Ready" has reason "Bad", want "Good"`},
+		"All":                {"Every check must pass.", inPlace, []v1alpha1.StatusConditionCheck{ready, {Type: "Synced"}}, `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, false, `child Pod a: it has no condition "Synced"`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := plannerOf()
-			p.config.Rules[pods] = Rule{InPlace: tc.inPlace, Conditions: tc.checks}
+			p.config.Rules[pods] = strategy{Method: tc.method, StatusChecks: v1alpha1.ChildUpdateStatusChecks{Conditions: tc.checks}}
 			r := &run{planner: p, namespace: "home", returned: map[children.Key]bool{}, in: Input{
 				Observed: func(children.Key) (Child, bool) {
 					if tc.child == "" {
@@ -627,22 +629,13 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-func TestRuleOf(t *testing.T) {
-	cases := map[string]struct {
-		strategy *v1alpha1.CompositeControllerChildUpdateStrategy
-		inPlace  bool
-		rolls    bool
-	}{
-		"None":            {nil, false, false},
-		"Empty":           {&v1alpha1.CompositeControllerChildUpdateStrategy{}, false, false},
-		"InPlace":         {&v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateInPlace}, false, false},
-		"Recreate":        {&v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateRecreate}, false, false},
-		"RollingInPlace":  {&v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateRollingInPlace}, true, true},
-		"RollingRecreate": {&v1alpha1.CompositeControllerChildUpdateStrategy{Method: v1alpha1.ChildUpdateRollingRecreate}, false, true},
-	}
-	for name, tc := range cases {
-		if rule, rolls := RuleOf(tc.strategy); rolls != tc.rolls || rule.InPlace != tc.inPlace {
-			t.Errorf("%s: rolls %t in place %t, want %t and %t", name, rolls, rule.InPlace, tc.rolls, tc.inPlace)
+func TestAPlannerIsActiveWhenAKindRolls(t *testing.T) {
+	for method, want := range map[v1alpha1.ChildUpdateMethod]bool{
+		"": false, v1alpha1.ChildUpdateOnDelete: false, v1alpha1.ChildUpdateInPlace: false, v1alpha1.ChildUpdateRecreate: false,
+		v1alpha1.ChildUpdateRollingInPlace: true, v1alpha1.ChildUpdateRollingRecreate: true,
+	} {
+		if Rolls(method) != want {
+			t.Errorf("%q rolls: %t", method, !want)
 		}
 	}
 	if plannerOf().Active() != true || New(Config{}).Active() {

@@ -34,6 +34,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 )
 
+type strategy = v1alpha1.CompositeControllerChildUpdateStrategy
+
+const (
+	inPlace  = v1alpha1.ChildUpdateRollingInPlace
+	recreate = v1alpha1.ChildUpdateRollingRecreate
+)
+
 var (
 	pods       = schema.GroupKind{Kind: "Pod"}
 	configMaps = schema.GroupKind{Kind: "ConfigMap"}
@@ -70,7 +77,7 @@ func (p *pod) Value(path ...string) any {
 type simulation struct {
 	t         testing.TB
 	planner   *Planner
-	rule      Rule
+	rule      strategy
 	parent    map[string]any
 	revisions map[string]*v1alpha1.ControllerRevision
 	pods      map[children.Key]*pod
@@ -92,10 +99,10 @@ type simulation struct {
 	now  time.Time
 }
 
-func newSimulation(t testing.TB, namespace string, rule Rule, replicas int64) *simulation {
+func newSimulation(t testing.TB, namespace string, rule strategy, replicas int64) *simulation {
 	t.Helper()
 	ready := "True"
-	rule.Conditions = []v1alpha1.StatusConditionCheck{{Type: "Ready", Status: &ready}}
+	rule.StatusChecks.Conditions = []v1alpha1.StatusConditionCheck{{Type: "Ready", Status: &ready}}
 	metadata := map[string]any{"name": "web", "uid": "uid-1"}
 	if namespace != "" {
 		metadata["namespace"] = namespace
@@ -105,7 +112,7 @@ func newSimulation(t testing.TB, namespace string, rule Rule, replicas int64) *s
 		rule: rule,
 		planner: New(Config{
 			Resource:   schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "sets"},
-			FieldPaths: []string{"spec.template"}, Namespace: "server", Rules: map[schema.GroupKind]Rule{pods: rule},
+			FieldPaths: []string{"spec.template"}, Namespace: "server", Rules: map[schema.GroupKind]strategy{pods: rule},
 		}),
 		parent: map[string]any{
 			"apiVersion": "example.com/v1", "kind": "Set", "metadata": metadata,
@@ -233,7 +240,7 @@ func (s *simulation) apply(plan *Plan) {
 		case exists && (p.deleting || p.version == d.APIVersion):
 		case !exists:
 			s.pods[d.Key] = &pod{version: d.APIVersion, generation: 1}
-		case s.rule.InPlace:
+		case s.rule.Method == inPlace:
 			p.version, p.generation, p.ready = d.APIVersion, p.generation+1, false
 		default:
 			s.remove(d.Key)
@@ -318,12 +325,14 @@ func names(from, to int) []string {
 	return out
 }
 
-func limitOf(value intstr.IntOrString) Rule { return Rule{InPlace: true, MaxUnavailable: &value} }
+func limitOf(value intstr.IntOrString) strategy {
+	return strategy{Method: inPlace, MaxUnavailable: &value}
+}
 
 // newSimulationOfTwo has two pods and four ConfigMaps, which all roll one by one. The change to v2 has reached the pods and m0.
 func newSimulationOfTwo(t *testing.T, namespace string) *simulation {
 	t.Helper()
-	s := newSimulation(t, namespace, Rule{InPlace: true}, 2)
+	s := newSimulation(t, namespace, strategy{Method: inPlace}, 2)
 	s.serve(true)
 	for n := range 4 {
 		s.more = append(s.more, children.Key{Kind: configMaps.Kind, Namespace: s.key("").Namespace, Name: fmt.Sprint("m", n)})
