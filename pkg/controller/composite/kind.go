@@ -75,7 +75,8 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 		label = rollout.LabelControllerUID
 	}
 	return reconciler.New(reconciler.Config{
-		Dependencies: shared, Definition: d, Kind: k, Selectors: related.NewSelectors(label), Sources: r.Sources, Children: r.Children, Missing: r.Missing, Fingerprint: r.Fingerprint,
+		Dependencies: shared, Definition: d, Kind: k, Selectors: related.NewSelectors(label),
+		Sources: r.Sources, Children: r.Children, Missing: r.Missing, Fingerprint: r.Fingerprint,
 	})
 }
 
