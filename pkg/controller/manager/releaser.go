@@ -162,36 +162,28 @@ func paused(d reconciler.Definition) bool { return d.Paused && d.Meta.DeletionTi
 
 // claim gives resources to an instance, in place of those claimed before. When it returns nothing of them is being released.
 func (r *releaser) claim(resources []schema.GroupResource) {
-	r.mu.Lock()
-	r.claimed = resources
-	r.claims++
-	interrupted := r.interrupt()
-	r.mu.Unlock()
-	poke(r.wake)
+	interrupted := r.update(func() {
+		r.claimed = resources
+		r.claims++
+	})
 	if interrupted != nil {
 		<-interrupted
 	}
 }
 
 // redefined takes note of a change of the latest definition.
-func (r *releaser) redefined() {
-	r.mu.Lock()
-	r.interrupt()
-	r.mu.Unlock()
-	poke(r.wake)
-}
+func (r *releaser) redefined() { r.update(func() {}) }
 
 // retry asks for an attempt at resources that could not be listed.
-func (r *releaser) retry() {
-	r.mu.Lock()
-	r.again = true
-	r.mu.Unlock()
-	poke(r.wake)
-}
+func (r *releaser) retry() { r.update(func() { r.again = true }) }
 
-// interrupt cancels the release of a resource that is no target any more. The channel, nil if there is no such release, is
-// closed when it has ended. It is called with the lock held.
-func (r *releaser) interrupt() <-chan struct{} {
+// update changes what is to be done, and cancels the release of a resource that is no target any more. The channel, nil if there is no such release,
+// is closed when it has ended.
+func (r *releaser) update(change func()) (interrupted <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+	poke(r.wake)
 	if r.current == nil || slices.Contains(r.targets(), r.current.resource) {
 		return nil
 	}
