@@ -354,7 +354,6 @@ func TestASyncHookIsNotBlamedForAParentThatIsFinalized(t *testing.T) {
 // panicking is a transport that panics.
 type panicking struct{}
 
-// RoundTrip implements http.RoundTripper.
 func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("a hole in the transport") }
 
 func TestASpanOfACallThatPanicsHasAnError(t *testing.T) {

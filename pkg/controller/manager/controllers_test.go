@@ -205,7 +205,6 @@ func (v *server) runs() []types.UID {
 	return slices.Clone(v.instances)
 }
 
-// Build implements Builder.
 func (v *server) Build(_ context.Context, d reconciler.Definition) (Instance, []string, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -213,27 +212,20 @@ func (v *server) Build(_ context.Context, d reconciler.Definition) (Instance, []
 	return &idle{server: v, uid: d.Meta.UID}, nil, nil
 }
 
-// Fingerprint implements Builder.
 func (*server) Fingerprint(context.Context, reconciler.Definition) []string { return nil }
 
-// Warning implements Recorder.
 func (*server) Warning(*corev1.ObjectReference, string, string) {}
 
-// WarningOfParent implements Recorder.
 func (*server) WarningOfParent(_, _ *corev1.ObjectReference, _, _ string) {}
 
-// Lifecycle implements Recorder.
 func (*server) Lifecycle(*corev1.ObjectReference, string, string) {}
 
-// PublishStatus implements Objects.
 func (v *server) PublishStatus(_ context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
 	return v.publish(v.name+" runs", d, version, status)
 }
 
-// SetFinalizers implements Objects.
 func (*server) SetFinalizers(context.Context, reconciler.Definition, []string) error { return nil }
 
-// Finalized implements supervisorConfig.Finalized.
 func (*server) Finalized(context.Context, schema.GroupResource, reconciler.Definition) ([]FinalizedParent, error) {
 	return nil, nil
 }
@@ -244,7 +236,6 @@ type idle struct {
 	uid    types.UID
 }
 
-// Run implements Instance.
 func (i *idle) Run(ctx context.Context) {
 	v := i.server
 	v.mu.Lock()
@@ -261,29 +252,22 @@ func (i *idle) Run(ctx context.Context) {
 	v.causes = append(v.causes, context.Cause(ctx))
 }
 
-// Started implements Instance.
 func (*idle) Started() <-chan struct{} {
 	started := make(chan struct{})
 	close(started)
 	return started
 }
 
-// Activity implements Instance.
 func (*idle) Activity() <-chan struct{} { return nil }
 
-// Health implements Instance.
 func (*idle) Health() reconciler.State { return reconciler.State{Started: true} }
 
-// Redefine implements Instance.
 func (*idle) Redefine(context.Context, reconciler.Definition) error { return nil }
 
-// Counters implements Instance.
 func (*idle) Counters() *v1alpha1.ControllerCounters { return &v1alpha1.ControllerCounters{} }
 
-// Hooks implements Instance.
 func (*idle) Hooks() []v1alpha1.HookStatus { return nil }
 
-// LastErrors implements Instance.
 func (*idle) LastErrors() []v1alpha1.ParentError { return nil }
 
 func TestAControllerRunsWhileItIsSelected(t *testing.T) {

@@ -417,19 +417,15 @@ func TestAnotherAccountReleasesAtOnce(t *testing.T) {
 // lists counts the lists of parents, none of which carries the finalizer.
 type lists struct{ n int }
 
-// Finalized implements supervisorConfig.Finalized.
 func (l *lists) Finalized(context.Context, schema.GroupResource, reconciler.Definition) ([]FinalizedParent, error) {
 	l.n++
 	return nil, nil
 }
 
-// Warning implements Recorder.
 func (*lists) Warning(*corev1.ObjectReference, string, string) {}
 
-// WarningOfParent implements Recorder.
 func (*lists) WarningOfParent(_, _ *corev1.ObjectReference, _, _ string) {}
 
-// Lifecycle implements Recorder.
 func (*lists) Lifecycle(*corev1.ObjectReference, string, string) {}
 
 // An instance may run for a moment between the end of a release and the wait for the next one.

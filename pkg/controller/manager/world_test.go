@@ -236,14 +236,12 @@ func (w *world) took(prefix string) []string {
 	return list
 }
 
-// Warning implements Recorder.
 func (w *world) Warning(_ *corev1.ObjectReference, reason, message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.warnings = append(w.warnings, reason+": "+message)
 }
 
-// WarningOfParent implements Recorder.
 func (w *world) WarningOfParent(subject, object *corev1.ObjectReference, reason, message string) {
 	if object.Kind != v1alpha1.KindDecorator {
 		w.t.Errorf("the controller object is a %s", object.Kind)
@@ -251,10 +249,8 @@ func (w *world) WarningOfParent(subject, object *corev1.ObjectReference, reason,
 	w.Warning(subject, reason, message)
 }
 
-// Lifecycle implements Recorder.
 func (w *world) Lifecycle(*corev1.ObjectReference, string, string) {}
 
-// PublishStatus implements Objects.
 func (w *world) PublishStatus(_ context.Context, d reconciler.Definition, _ string, status *v1alpha1.ControllerStatus) error {
 	w.mu.Lock()
 	err := w.refused
@@ -272,7 +268,6 @@ func (w *world) PublishStatus(_ context.Context, d reconciler.Definition, _ stri
 	return nil
 }
 
-// SetFinalizers implements Objects.
 func (w *world) SetFinalizers(_ context.Context, d reconciler.Definition, finalizers []string) error {
 	w.mu.Lock()
 	stale, gone := d.Meta.ResourceVersion != w.controller.ResourceVersion, w.gone
@@ -288,7 +283,6 @@ func (w *world) SetFinalizers(_ context.Context, d reconciler.Definition, finali
 	return nil
 }
 
-// Finalized implements supervisorConfig.Finalized.
 func (w *world) Finalized(_ context.Context, r schema.GroupResource, d reconciler.Definition) ([]FinalizedParent, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -389,7 +383,6 @@ func (w *world) Build(_ context.Context, d reconciler.Definition) (Instance, []s
 	return i, w.fingerprint(d), nil
 }
 
-// Fingerprint implements Builder.
 func (w *world) Fingerprint(ctx context.Context, d reconciler.Definition) []string {
 	w.mu.Lock()
 	asked := w.asked
@@ -504,7 +497,6 @@ type instance struct {
 	errors    []v1alpha1.ParentError
 }
 
-// Run implements Instance.
 func (i *instance) Run(ctx context.Context) {
 	w := i.world
 	w.mu.Lock()
@@ -533,13 +525,10 @@ func (i *instance) Run(ctx context.Context) {
 	}
 }
 
-// Started implements Instance.
 func (i *instance) Started() <-chan struct{} { return i.started }
 
-// Activity implements Instance.
 func (i *instance) Activity() <-chan struct{} { return i.activity }
 
-// Health implements Instance.
 func (i *instance) Health() reconciler.State {
 	i.reads.Add(1)
 	i.world.mu.Lock()
@@ -557,7 +546,6 @@ func (i *instance) Health() reconciler.State {
 	return state
 }
 
-// Redefine implements Instance.
 func (i *instance) Redefine(_ context.Context, d reconciler.Definition) error {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -566,7 +554,6 @@ func (i *instance) Redefine(_ context.Context, d reconciler.Definition) error {
 	return nil
 }
 
-// Counters implements Instance.
 func (i *instance) Counters() *v1alpha1.ControllerCounters {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
@@ -576,14 +563,12 @@ func (i *instance) Counters() *v1alpha1.ControllerCounters {
 	return i.counters.DeepCopy()
 }
 
-// Hooks implements Instance.
 func (i *instance) Hooks() []v1alpha1.HookStatus {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
 	return slices.Clone(i.hooks)
 }
 
-// LastErrors implements Instance.
 func (i *instance) LastErrors() []v1alpha1.ParentError {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
