@@ -29,7 +29,7 @@ long 2 "${tests:-.}" ./test/faults/engine ./test/faults/storage
 long 1 "${tests:-.}" ./test/integration/replicas ./test/integration/certificates
 long 1 "${tests:-^TestANodeIsLost\$}" ./test/e2e/rescue
 long 1 "${tests:-^TestFiftyHostileHooks\$}" ./test/conformance/hostile
-long 1 "${tests:-^TestAPanicAtEveryRequest\$}" ./test/simulation/history
+long 1 "${tests:-^TestAPanicAtEveryRequest\$}" ./test/simulation/world
 
 go run ./hack/fault-table "${FAULTS_REPORT}" test/faults/measured.md
 finish faults

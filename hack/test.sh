@@ -25,7 +25,7 @@ mapfile -t unit_packages < <(go list ./... | grep -v -e /pkg/generated/ -e '/tes
 # Packages under test/ that start no program but their own: go test knows all that their results depend on.
 alone=(./test/{bench/report,process,server})
 # The engine in a simulated cluster, where one goroutine runs at a time.
-simulated=(./test/simulation ./test/simulation/{history,mutants})
+simulated=(./test/simulation ./test/simulation/{history,mutants,world})
 mapfile -t control_plane_packages < <(
     go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./test/... |
         grep -vxF -f <(go list "${alone[@]}" "${simulated[@]}")

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/history"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
 )
 
 // prefix begins the lines that a worker tells the fleet.
@@ -38,15 +39,17 @@ const prefix = "@simulation "
 
 // message is what a worker tells.
 type message struct {
-	Seed      uint64 `json:"seed"`
-	Begin     bool   `json:"begin,omitempty"`
-	Decisions int    `json:"decisions,omitempty"`
-	Calls     int    `json:"calls,omitempty"`
-	Writes    int    `json:"writes,omitempty"`
-	Invariant string `json:"invariant,omitempty"`
-	Text      string `json:"text,omitempty"`
-	Steps     int    `json:"steps,omitempty"`
-	Table     string `json:"table,omitempty"`
+	Seed      uint64        `json:"seed"`
+	Begin     bool          `json:"begin,omitempty"`
+	Decisions int           `json:"decisions,omitempty"`
+	Calls     int           `json:"calls,omitempty"`
+	Writes    int           `json:"writes,omitempty"`
+	Invariant string        `json:"invariant,omitempty"`
+	Text      string        `json:"text,omitempty"`
+	Steps     int           `json:"steps,omitempty"`
+	Table     string        `json:"table,omitempty"`
+	Pairs     history.Pairs `json:"pairs,omitempty"`
+	Draws     history.Draws `json:"draws,omitempty"`
 }
 
 func send(m message) {
@@ -73,10 +76,12 @@ type fleet struct {
 	// found has the first violation of each invariant, counts how often it was violated.
 	found  map[string]message
 	counts map[string]int
+	pairs  history.Pairs
+	draws  history.Draws
 }
 
 func newFleet(t *testing.T, workers int) *fleet {
-	return &fleet{t: t, workers: workers, began: time.Now(), found: map[string]message{}, counts: map[string]int{}}
+	return &fleet{t: t, workers: workers, began: time.Now(), found: map[string]message{}, counts: map[string]int{}, pairs: history.Pairs{}, draws: history.Draws{}}
 }
 
 // run runs the workers until they end.
@@ -164,6 +169,11 @@ func (f *fleet) process(work string, take func(message)) (last uint64, ended boo
 func (f *fleet) take(m message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if m.Pairs != nil {
+		f.pairs.Merge(m.Pairs)
+		f.draws.Merge(m.Draws)
+		return
+	}
 	if m.Invariant == "" && m.Decisions < history.Length {
 		f.short++
 		return
@@ -201,6 +211,8 @@ func (f *fleet) state() string {
 // report shrinks the first history of each violation, and prints what was found.
 func (f *fleet) report() {
 	f.t.Log(f.state())
+	f.t.Log("\n" + f.pairs.Table())
+	f.t.Log("Drawn were:\n" + f.draws.Table())
 	for _, invariant := range slices.Sorted(maps.Keys(f.found)) {
 		m := f.found[invariant]
 		shrunk := ""
@@ -247,7 +259,7 @@ func (f *fleet) shrink(found message) string {
 	file := filepath.Join(f.t.TempDir(), "candidate.json")
 	first := f.runAlone(h, file)
 	if first.Invariant != found.Invariant {
-		return "It violates nothing in a process that has run no other history.\n"
+		return f.shrinkElsewhere(found.Seed)
 	}
 	h = h.Until(first.Steps)
 	last := first
@@ -276,6 +288,45 @@ func (f *fleet) runAlone(h history.History, file string) message {
 	var result message
 	_, _, _ = f.process(once+file, func(m message) { result = m })
 	return result
+}
+
+// shrinkElsewhere shrinks a history that violates nothing in a process that has run no other, in one that runs all candidates.
+func (f *fleet) shrinkElsewhere(seed uint64) string {
+	printed := ""
+	if _, ended, output := f.process(fmt.Sprintf("shrink %d", seed), func(m message) { printed = m.Table }); !ended {
+		printed += output
+	}
+	return printed
+}
+
+// again runs a history until it violates something. The history that is returned has the steps that were done until then.
+func again(t *testing.T, h history.History) (history.History, *invariant.Violation) {
+	t.Helper()
+	for range 5 * *attempts {
+		if r := run(t, h, false); r.Violation != nil {
+			return h.Until(r.Steps), r.Violation
+		}
+	}
+	return h, nil
+}
+
+// shrinkHere shrinks a history in this process, prints it, and keeps it if that was asked for.
+func shrinkHere(t *testing.T, h history.History) {
+	t.Helper()
+	h, v := again(t, h)
+	if v == nil {
+		t.Fatalf("seed %d violates nothing when it is run again", h.Seed)
+	}
+	small := shrinkInTime(h, func(candidate history.History) bool {
+		found := run(t, candidate, false).Violation
+		return found != nil && found.Invariant == v.Invariant
+	})
+	result := run(t, small, true)
+	text := table(small, result)
+	if result.Violation == nil {
+		text += "It violated this after other histories in the same process, and did not when it was printed.\n"
+	}
+	send(message{Seed: h.Seed, Table: text + kept(t, small, v.Invariant, len(h.Steps))})
 }
 
 // kept stores a shrunk history, and returns how to replay it.

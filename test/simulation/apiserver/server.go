@@ -59,6 +59,8 @@ type Options struct {
 	Admit func(Admission) AdmissionResult
 	// Authorize reports whether a user may do what he asks for. Nil: everybody may do everything.
 	Authorize func(Attributes) bool
+	// Policies has admission policies served, which nothing follows.
+	Policies bool
 }
 
 // Attributes say what a request asks for. Name is empty for lists and creations, Namespace for cluster-scoped kinds.
@@ -108,6 +110,11 @@ func New(o Options) *Server {
 	s := &Server{options: o, store: store.New(), kinds: map[schema.GroupResource]*kinds.Kind{}, watches: map[*Watch]struct{}{}}
 	for _, k := range kinds.Builtin() {
 		s.kinds[k.GroupResource()] = k
+	}
+	if o.Policies {
+		for _, k := range kinds.Policies() {
+			s.kinds[k.GroupResource()] = k
+		}
 	}
 	k := s.kinds[namespaces]
 	for _, name := range []string{"default", "kube-node-lease", "kube-public", "kube-system"} {

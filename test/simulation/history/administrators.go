@@ -190,6 +190,7 @@ func (r *runner) start() {
 		r.follow()
 		r.tracker.Starts(r.world.Now())
 		r.engine = r.world.Start()
+		r.happened()
 	}
 }
 
@@ -200,6 +201,7 @@ func (r *runner) killEngine(Step) {
 		r.world.Kill(r.engine)
 		r.engine = none
 		r.notef("world", "the engine is killed")
+		r.happened()
 	}
 }
 
@@ -219,6 +221,7 @@ func (r *runner) killLate(s Step) {
 	r.world.KillLate(r.engine)
 	r.engine, r.late = none, true
 	r.notef("world", "the engine is killed, and what it writes last arrives late")
+	r.happened()
 	r.pass(Step{Millis: s.Millis})
 	r.start()
 	r.decisions(s.Count, nil)
@@ -235,6 +238,7 @@ func (r *runner) stopEngine(Step) {
 	r.follow()
 	r.engine = none
 	r.notef("world", "the engine is stopped")
+	r.happened()
 }
 
 func (r *runner) behave(s Step) {
@@ -326,6 +330,7 @@ func (r *runner) allowWrites(s Step) {
 	if p := placeOf(s.Kind, s.On); r.denied[p] {
 		delete(r.denied, p)
 		r.notef("admin", "writes of %s are denied no more", p.path())
+		r.happened()
 	}
 }
 
@@ -338,6 +343,7 @@ func (r *runner) denies(a apiserver.Admission) bool {
 	if p.kind < 0 || !r.denied[p] {
 		return false
 	}
+	r.took(DenyWrites)
 	// A write of what is there no more in that state is a conflict once it is allowed, and may be that of a sync whose parent has left.
 	outdated := a.Old != nil && hooks.Meta(a.Object, "resourceVersion") != hooks.Meta(a.Old, "resourceVersion")
 	if _, before := r.refused[p]; !before && !outdated {
@@ -362,6 +368,7 @@ func (r *runner) injected(a apiserver.Admission) []byte {
 	if kind < 0 || !r.injecting[kind] || a.User != world.ClusterUser || a.Object == nil || a.Subresource != "" || !invariant.IsChild(written) {
 		return nil
 	}
+	r.took(Inject)
 	o := value.Shallow(a.Object)
 	meta := value.Shallow(value.Map(o, "metadata"))
 	labels := value.Shallow(value.Map(o, "metadata", "labels"))
@@ -393,12 +400,17 @@ func (r *runner) grant(Step) {
 	if len(r.revoked) > 0 {
 		clear(r.revoked)
 		r.notef("admin", "the engine may do everything again")
+		r.happened()
 	}
 }
 
 // authorize reports whether a user may do something.
 func (r *runner) authorize(a apiserver.Attributes) bool {
-	return a.User != world.ClusterUser || !r.revoked[right{hooks.ByResource(a.Group, a.Resource), a.Verb}]
+	if a.User != world.ClusterUser || !r.revoked[right{hooks.ByResource(a.Group, a.Resource), a.Verb}] {
+		return true
+	}
+	r.took(Revoke)
+	return false
 }
 
 // endure lets everything happen for a while, in which what is denied is tried again and again, and checks that edits of controllers have
@@ -410,10 +422,10 @@ func (r *runner) endure() {
 	if r.check() || r.engine == none {
 		return
 	}
-	r.result.Violation = r.tracker.EditsSeen(r.world.Now())
+	r.result.Violation = r.reportable(r.tracker.EditsSeen(r.world.Now()))
 	for _, p := range slices.SortedFunc(maps.Keys(r.refused), place.compare) {
 		if since := r.refused[p]; r.result.Violation == nil && r.world.Now()-since > told {
-			r.result.Violation = r.tracker.ErrorTold(r.world.Now(), since, p.kind, p.namespace, p.name)
+			r.result.Violation = r.reportable(r.tracker.ErrorTold(r.world.Now(), since, p.kind, p.namespace, p.name))
 		}
 	}
 }

@@ -17,9 +17,13 @@ limitations under the License.
 package history
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
@@ -329,6 +333,13 @@ func (o Options) choices() []choice {
 			return Step{Do: do, On: g.IntN(relatedObjects), Kind: g.IntN(len(hooks.Namespaces))}
 		}})
 	}
+	if o.Admission {
+		all = append(all, choice{weight: 16, essential: true, make: func(g *generator) Step {
+			s := onAny(Configure, hooks.Gadget, hooks.ConfigMap)(g)
+			s.How, s.Count = configurations[g.IntN(len(configurations))], g.IntN(2)
+			return s
+		}})
+	}
 	if o.Restless {
 		pause := func(g *generator) int64 { return int64(math.Exp(9 + g.Float64()*3)) } // 8 s to 160 s.
 		all = append(all,
@@ -488,11 +499,73 @@ func faultChoices() []choice {
 	}
 }
 
+// Draws counts what was drawn: what it is about, and which variant of it.
+type Draws map[string]map[string]int
+
+// What draws are about.
+const (
+	ofChildren       = "children"
+	ofRelated        = "related objects"
+	ofConfigurations = "webhook configurations and policies"
+	// ofConfigurationsAtRest are those of which it is checked what the engine does about them.
+	ofConfigurationsAtRest = "webhook configurations and policies at rest"
+	ofPauses               = "ends of pauses"
+	ofTurns                = "one after the other"
+)
+
+// drew counts a draw. It is one of the history's own.
+func (r *runner) drew(what string, variant any) {
+	if r.step == none {
+		return
+	}
+	if r.result.Draws == nil {
+		r.result.Draws = Draws{}
+	}
+	r.result.Draws.add(what, fmt.Sprint(variant), 1)
+}
+
+func (d Draws) add(what, variant string, n int) {
+	if d[what] == nil {
+		d[what] = map[string]int{}
+	}
+	d[what][variant] += n
+}
+
+// Merge adds the counts of others.
+func (d Draws) Merge(others Draws) {
+	for what, variants := range others {
+		for variant, n := range variants {
+			d.add(what, variant, n)
+		}
+	}
+}
+
+// Table says how many of each variant there were, numbers in their order.
+func (d Draws) Table() string {
+	var b strings.Builder
+	for _, what := range slices.Sorted(maps.Keys(d)) {
+		variants := slices.SortedFunc(maps.Keys(d[what]), func(x, y string) int {
+			m, first := strconv.Atoi(x)
+			n, second := strconv.Atoi(y)
+			if first == nil && second == nil {
+				return m - n
+			}
+			return strings.Compare(x, y)
+		})
+		for i, variant := range variants {
+			variants[i] = fmt.Sprintf("%s: %d", variant, d[what][variant])
+		}
+		fmt.Fprintf(&b, "%s: %s\n", what, strings.Join(variants, ", "))
+	}
+	return b.String()
+}
+
 // Of so many histories, manyOnes have one of the numbers of children in many, and as many one of related objects.
 const (
 	drawn        = 400
 	mostOnes     = 3
 	manyOnes     = 16
+	admittedOnes = drawn / 10
 	restlessOnes = drawn / 10
 )
 
@@ -509,6 +582,7 @@ func (o Options) drawing(seed uint64) Options {
 		return 0
 	}
 	o.Many, o.Related = many(), many()
+	o.Admission = r.IntN(drawn) < admittedOnes
 	o.Restless = r.IntN(drawn) < restlessOnes
 	return o
 }

@@ -20,7 +20,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -68,6 +71,8 @@ type Options struct {
 	Many int `json:"many,omitempty"`
 	// Related is the number of objects that a step with related objects is about. 0: one.
 	Related int `json:"related,omitempty"`
+	// Admission has webhook configurations and policies come and go.
+	Admission bool `json:"admission,omitempty"`
 	// Restless has hooks return something new with each call for a while.
 	Restless bool `json:"restless,omitempty"`
 }
@@ -192,6 +197,9 @@ const (
 	// Revoke takes a right on a kind, which How names, from the engine, and Grant gives all rights back.
 	Revoke Action = "revoke"
 	Grant  Action = "grant"
+	// Configure creates, changes or deletes a webhook configuration or a policy, which How names; with a Count at rest, where it is checked
+	// what the engine does about it.
+	Configure Action = "configure"
 
 	// CreateRelated creates or replaces a related object, and DeleteRelated deletes it.
 	CreateRelated Action = "create-related"
@@ -310,3 +318,53 @@ func Table(out io.Writer, h History, r Result) {
 
 // PrintTrace prints what the world did.
 func PrintTrace(out io.Writer, r Result) { world.PrintTrace(out, r.Trace) }
+
+// Pairs counts which action followed which.
+type Pairs map[string]int
+
+// Add adds the actions of a history.
+func (p Pairs) Add(happened []Action) {
+	for i := 1; i < len(happened); i++ {
+		p[string(happened[i-1])+" "+string(happened[i])]++
+	}
+}
+
+// Merge adds the counts of others.
+func (p Pairs) Merge(others Pairs) {
+	for pair, n := range others {
+		p[pair] += n
+	}
+}
+
+// Table says how many pairs there were, and which were not.
+func (p Pairs) Table() string {
+	var b strings.Builder
+	var absent []string
+	actions := acting()
+	for _, first := range actions {
+		for _, second := range actions {
+			if first != second && p[string(first)+" "+string(second)] == 0 {
+				absent = append(absent, string(first)+" → "+string(second))
+			}
+		}
+	}
+	all := len(actions) * (len(actions) - 1)
+	fmt.Fprintf(&b, "%d of %d pairs of different actions followed each other.", all-len(absent), all)
+	if len(absent) > 0 {
+		fmt.Fprintf(&b, " Not: %s", strings.Join(absent[:min(len(absent), 20)], ", "))
+	}
+	return b.String()
+}
+
+// acting are the actions that are not the scheduler's.
+func acting() []Action {
+	var all []Action
+	for _, a := range slices.Sorted(maps.Keys(actions)) {
+		switch a {
+		case RunOn, Pass, Rest:
+		default:
+			all = append(all, a)
+		}
+	}
+	return all
+}

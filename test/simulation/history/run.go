@@ -58,6 +58,10 @@ type Result struct {
 	// Log has what the steps did, if it was asked for, and Trace what the world did.
 	Log   []Done
 	Trace []world.Entry
+	// Happened are the actions that had an effect, in their order.
+	Happened []Action
+	// Draws counts what was drawn, by what it is about.
+	Draws Draws
 	// Steps counts the steps that were done.
 	Steps int
 	// Decisions, Calls and Writes count what happened.
@@ -69,14 +73,8 @@ type Result struct {
 // Run lets a history happen and checks the invariants. With logged it keeps what happened.
 func Run(t *testing.T, h History, logged bool) (result Result) {
 	t.Helper()
-	return run(t, h, logged, nil)
-}
-
-func run(t *testing.T, h History, logged bool, d *defect) (result Result) {
-	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		r := newRunner(h, logged)
-		r.defect = d
 		defer func() {
 			r.finish()
 			result = r.result
@@ -100,6 +98,8 @@ type runner struct {
 	// step is the number of the step, and random its source of chance.
 	step   int
 	random *rand.Rand
+	// acting is the action that is under way.
+	acting Action
 
 	engine      int
 	definitions [Controllers]*definition
@@ -109,8 +109,6 @@ type runner struct {
 	events   int
 	editions []hooks.Edition
 	faults   faults
-	// defect is where the engine panics, nil for nowhere.
-	defect *defect
 	// tried says that at the end all that fails was tried again.
 	tried bool
 	// resynced is when the last period of resyncs began.
@@ -135,8 +133,12 @@ type runner struct {
 	arriving int
 	// latecomers are the revisions that engines created which were gone by then, by UID.
 	latecomers map[string]bool
-	// calls counts the calls of sync and finalize hooks by controller and parent, and reads the requests of engines for one object, by resource.
-	calls, reads map[string]int
+	// calls counts the calls of sync and finalize hooks by controller and parent, and reads and dryRuns the requests of engines for one
+	// object and those that change nothing, by resource.
+	calls, reads, dryRuns map[string]int
+	// configured are the webhook configurations and policies that there are, by their paths, and configurations counts their changes.
+	configured     map[string]bool
+	configurations int
 	// provoked says that parents may be held back, since a hook returned something new with each call.
 	provoked bool
 	// weights are how likely what is pending is chosen, by what it is.
@@ -147,18 +149,19 @@ func newRunner(h History, logged bool) *runner {
 	r := &runner{
 		history: h, logged: logged, engine: none, arriving: none, held: map[string]bool{}, weights: map[string]float64{},
 		denied: map[place]bool{}, refused: map[place]time.Duration{}, injecting: map[int]bool{}, revoked: map[right]bool{},
-		asked: map[uint64]string{}, latecomers: map[string]bool{}, calls: map[string]int{}, reads: map[string]int{},
+		asked: map[uint64]string{}, latecomers: map[string]bool{}, configured: map[string]bool{},
+		calls: map[string]int{}, reads: map[string]int{}, dryRuns: map[string]int{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
-	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported})
+	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
 	r.world = world.New(world.Options{
 		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Requests: r.restless(), Arrived: r.arrived,
-		API:    apiserver.Options{Now: time.Now, Admit: r.admit, Authorize: r.authorize},
+		API:    apiserver.Options{Now: time.Now, Admit: r.admit, Authorize: r.authorize, Policies: h.Options.Admission},
 		Engine: reconciler.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1, CacheFlushInterval: resyncs, KindsRecheck: resyncs},
 	})
 	r.seed(0)
 	r.prepare()
-	r.result.Log = nil
+	r.result.Log, r.result.Happened, r.result.Draws = nil, nil, Draws{}
 	return r
 }
 
@@ -206,7 +209,7 @@ func (r *runner) steps() {
 			break
 		}
 		r.result.Steps++
-		r.step = i
+		r.step, r.acting = i, s.Do
 		r.seed(s.Seed)
 		r.do(s)
 		if r.check() {
@@ -239,7 +242,7 @@ func (r *runner) follow() {
 // violatedf notes a violation that the tracker does not see.
 func (r *runner) violatedf(name, format string, args ...any) {
 	if r.result.Violation == nil {
-		r.result.Violation = invariant.New(name, r.world.Now(), format, args...)
+		r.result.Violation = r.reportable(invariant.New(name, r.world.Now(), format, args...))
 	}
 }
 
@@ -278,6 +281,7 @@ func (r *runner) hook(c world.HookCall) world.HookResponse {
 	}
 	reply := r.behaviors[index].reply(hook.Name(c.Hook), request)
 	if !reply.pure {
+		r.took(Behave)
 		r.provoked = r.provoked || slices.Contains(restlessBehaviors, r.behaviors[index].how)
 	}
 	call := &invariant.Call{
@@ -349,6 +353,20 @@ func (r *runner) notef(who, format string, args ...any) {
 	}
 }
 
+// happened says that the action that is under way had an effect.
+func (r *runner) happened() {
+	if r.acting != "" {
+		r.took(r.acting)
+	}
+}
+
+// took says that an action had an effect now, be it one that was prepared before.
+func (r *runner) took(a Action) {
+	if n := len(r.result.Happened); r.step != none && (n == 0 || r.result.Happened[n-1] != a) {
+		r.result.Happened = append(r.result.Happened, a)
+	}
+}
+
 // do does a step.
 func (r *runner) do(s Step) {
 	if act, ok := actions[s.Do]; ok {
@@ -366,7 +384,7 @@ func init() { //nolint:gochecknoinits // The functions refer to each other.
 		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, ReplaceObject: (*runner).replaceObject,
 		EditStatus:      (*runner).editStatus,
 		StripFinalizers: (*runner).stripFinalizers, DenyWrites: (*runner).denyWrites, AllowWrites: (*runner).allowWrites,
-		Inject: (*runner).inject, Revoke: (*runner).revoke, Grant: (*runner).grant,
+		Inject: (*runner).inject, Configure: (*runner).configure, Revoke: (*runner).revoke, Grant: (*runner).grant,
 		HoldObject: (*runner).holdObject, FreeObject: (*runner).freeObject,
 		EditChild: (*runner).editChild, ContestChild: (*runner).contestChild, ApplyChild: (*runner).applyChild, RelabelChild: (*runner).relabelChild,
 		OrphanChild: (*runner).orphanChild, StealChild: (*runner).stealChild, DeleteChild: (*runner).deleteChild,
@@ -393,6 +411,9 @@ func (r *runner) request(q apiserver.Request) apiserver.Response {
 	response := r.world.Do(user, q)
 	if q.Method != http.MethodGet {
 		r.notef(user, "%s %s → %d", q.Method, q.Path, response.Code)
+		if response.Code < 300 {
+			r.happened()
+		}
 	}
 	return response
 }

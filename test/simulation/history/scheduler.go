@@ -50,22 +50,6 @@ type faults struct {
 	how   string
 }
 
-// defect has the engine panic at one request or response.
-type defect struct {
-	// kinds are what it may panic at, at which of them it does, and seen how many there were.
-	kinds    []world.Kind
-	at, seen int
-}
-
-// hits counts what is released, and reports whether the engine panics at it.
-func (d *defect) hits(p world.Pending) bool {
-	if d == nil || !slices.Contains(d.kinds, p.Kind) {
-		return false
-	}
-	d.seen++
-	return d.seen == d.at+1
-}
-
 var refusals = map[string]world.FaultKind{
 	"429": world.TooManyRequests, "500": world.InternalError, "503": world.Unavailable, "409": world.Disconnect,
 	"conflict": world.Conflict, "403": world.Forbidden,
@@ -159,13 +143,12 @@ func (r *runner) choose(ready []world.Pending) world.Pending {
 
 func (r *runner) faultFor(p world.Pending) world.Fault {
 	switch {
-	case r.defect.hits(p):
-		return world.Fault{Kind: world.Panic}
 	case r.faults.hooks > 0 && (p.Kind == world.Call || p.Kind == world.CallResponse):
 		return r.hookFault(p)
 	case p.Kind != world.Request || p.Abandoned:
 	case r.faults.lose > 0 && writes(p):
 		r.faults.lose--
+		r.took(LoseResponse)
 		if r.faults.failed {
 			r.notef("fault", "%s is done, and the response says that it failed", p)
 			return world.Fault{Kind: world.Fail}
@@ -174,10 +157,12 @@ func (r *runner) faultFor(p world.Pending) world.Fault {
 		return world.Fault{Kind: world.Lose}
 	case r.faults.refuse > 0 && p.Resource != "" && (r.faults.as != world.Conflict || writes(p)):
 		r.faults.refuse--
+		r.took(Refuse)
 		r.notef("fault", "%s is refused", p)
 		return world.Fault{Kind: r.faults.as}
 	case r.faults.hang > 0 && p.Resource != "":
 		r.faults.hang--
+		r.took(Hang)
 		r.notef("fault", "%s hangs", p)
 		return world.Fault{Kind: world.Hang}
 	}
@@ -200,6 +185,7 @@ func (r *runner) hookFault(p world.Pending) world.Fault {
 		return world.Fault{} // A call that comes late would be about a former state.
 	}
 	r.faults.hooks--
+	r.took(FaultyHooks)
 	r.notef("fault", "%s: %s", p, fault)
 	return fault
 }
@@ -256,7 +242,10 @@ func (r *runner) restless() int {
 
 // arrived counts a request of an engine.
 func (r *runner) arrived(p world.Pending) {
-	if p.Verb == "get" && p.Resource != "" && p.Subresource == "" {
+	switch {
+	case p.DryRun:
+		r.dryRuns[p.Resource]++
+	case p.Verb == "get" && p.Resource != "" && p.Subresource == "":
 		r.reads[p.Resource]++
 	}
 }
@@ -271,7 +260,7 @@ func (r *runner) rest(Step) {
 	r.forgive()
 	r.endPauses()
 	if r.settle() && r.restful() {
-		if r.result.Violation = r.tracker.AtRest(r.cluster()); r.result.Violation == nil {
+		if r.result.Violation = r.reportable(r.tracker.AtRest(r.cluster())); r.result.Violation == nil {
 			r.upgraded()
 		}
 	}
@@ -338,6 +327,7 @@ func (r *runner) watches(kind int, f func(world.Pending)) {
 	for _, p := range r.world.Pending() {
 		if p.Kind == world.Event && p.Resource == hooks.Kinds[kind].Resource {
 			f(p)
+			r.happened()
 		}
 	}
 	r.follow()
@@ -361,12 +351,14 @@ func (r *runner) holdWatch(s Step) {
 	resource := hooks.Kinds[s.Kind].Resource
 	r.held[resource] = true
 	r.notef("fault", "events of %s are held back", resource)
+	r.happened()
 }
 
 func (r *runner) freeWatches(Step) {
 	if len(r.held) > 0 {
 		clear(r.held)
 		r.notef("fault", "events are held back no more")
+		r.happened()
 	}
 }
 
@@ -405,6 +397,7 @@ func (r *runner) refuseWrite(s Step) {
 	if p, ok := r.aboutToWrite(ofKind(s.Kind)); ok {
 		r.notef("fault", "%s is refused as a conflict", p)
 		r.world.Release(p, world.Fault{Kind: world.Conflict})
+		r.happened()
 		r.rest(s)
 	}
 }
@@ -455,6 +448,7 @@ func (r *runner) doubtRevision(s Step) {
 	r.held[revisions] = true
 	r.notef("fault", "the response to %s is lost, and events of %s are held back", p, revisions)
 	r.deliver(p, world.Fault{Kind: world.Lose})
+	r.happened()
 	switch s.How {
 	case "select":
 		r.selectAt(parent)

@@ -87,6 +87,7 @@ func simplify(h History, holds func(History) bool) History {
 		func(o *Options) { o.Many = 0 },
 		func(o *Options) { o.Many = min(o.Many, 30) },
 		func(o *Options) { o.Related = 0 },
+		func(o *Options) { o.Admission = false },
 		func(o *Options) { o.Restless = false },
 	} {
 		candidate := h

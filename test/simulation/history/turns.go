@@ -75,6 +75,8 @@ func (r *runner) inTurn(s Step) {
 	} else if s.How == "roll" {
 		shape |= hooks.InOtherVersion
 	}
+	r.drew(ofTurns, s.How)
+	r.drew(ofChildren, many)
 	if !want(map[string]any{"children": many, "inTurn": s.How == "up", "ordered": false, "shape": shape, "memory": false}) {
 		return
 	}
@@ -200,6 +202,7 @@ func (r *runner) holdBack(s Step) {
 	if call = r.tracker.LastCall(r.engine, call.Controller, uid); r.check() || call == nil || call.At < began || !r.endPause(s, call, child) {
 		return
 	}
+	r.drew(ofPauses, s.How)
 	r.pass(Step{Millis: atOnce.Milliseconds()})
 	last := r.tracker.LastCall(r.engine, call.Controller, uid)
 	if there := r.tracker.Object(uid); !r.check() && there != nil && last.At < since {
@@ -250,6 +253,7 @@ func (r *runner) alternate(s Step) {
 	}
 	clear(r.calls)
 	r.misbehave(call, "alternate", s.Time())
+	r.drew(ofPauses, "alternating")
 	for of, times := range r.calls {
 		if most := alternations + alternationsPerChild*r.history.Options.Many; times > most && r.result.Violation == nil {
 			r.violatedf(invariant.ComesToRest, "hooks were asked %d times (%s) within %v, while they failed with every other call",

@@ -202,6 +202,7 @@ func (r *runner) createAt(p place) {
 		o["spec"] = map[string]any{"color": w.Color, "level": w.Level, "size": w.Children}
 	default:
 		spec := w.Spec()
+		r.drew(ofChildren, w.Children)
 		if p.kind == hooks.Thing {
 			spec["selector"] = map[string]any{"matchLabels": map[string]any{"app": p.name}}
 		}
@@ -223,6 +224,7 @@ func (r *runner) editAt(p place) {
 		spec["level"] = w.Level
 	case 3:
 		spec["children"] = w.Children
+		r.drew(ofChildren, w.Children)
 	case 4:
 		spec["shape"] = w.Shape
 	case 5:
@@ -329,6 +331,7 @@ func (r *runner) relatedPlaces(s Step) []place {
 	if slices.ContainsFunc(r.definitions[:], func(d *definition) bool { return d != nil && d.handles(hooks.ConfigMap) }) {
 		number = min(number, few) // Each of them is a parent then, with children of its own.
 	}
+	r.drew(ofRelated, int64(number))
 	var all []place
 	for range number {
 		all = append(all, relatedPlace(s))

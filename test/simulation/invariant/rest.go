@@ -56,13 +56,13 @@ func (c Cluster) serves(kind int, version string) bool {
 func (t *Tracker) AtRest(c Cluster) *Violation {
 	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
 		if d := t.definition(name); d != nil {
-			if v := t.controllerAtRest(c, name, d); v != nil {
+			if v := t.controllerAtRest(c, name, d); v != nil && t.reports(v) {
 				return v
 			}
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(t.objects)) {
-		if v := t.finalizersAtRest(c, t.objects[uid]); v != nil {
+		if v := t.finalizersAtRest(c, t.objects[uid]); v != nil && t.reports(v) {
 			return v
 		}
 	}
@@ -493,7 +493,7 @@ func (t *Tracker) Upgraded(c Cluster) *Violation {
 		for _, rule := range c.runs(d) {
 			group, _ := split(text(rule["apiVersion"]))
 			for _, o := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
-				if v := t.upgradedAtRest(c, name, d, rule, o); v != nil {
+				if v := t.upgradedAtRest(c, name, d, rule, o); v != nil && t.reports(v) {
 					return v
 				}
 			}

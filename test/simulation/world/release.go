@@ -58,6 +58,8 @@ const (
 	// Hang lets nothing happen to a Request, Response, Call or CallResponse any more. Its sender waits until its deadline, or until the
 	// connection is given up after 45 s.
 	Hang
+	// Late breaks the connection of a Request or Call, which stays pending, abandoned, and arrives when it is released again.
+	Late
 	// Delay makes anything but an Event pending again, but not before the Duration.
 	Delay
 	// Break ends a watch; the events that wait are lost.
@@ -78,7 +80,7 @@ const (
 func (f Fault) String() string {
 	text := [...]string{
 		"", "refused with 429", "refused with 500", "refused with 503", "expired", "connection broken before", "connection broken after", "hangs",
-		"delayed", "broken", "delivered at once", "refused with 403", "refused with 409",
+		"arrives late", "delayed", "broken", "delivered at once", "refused with 403", "refused with 409",
 		"failed with 503 after", "its sender panics",
 	}[f.Kind]
 	switch f.Kind {
@@ -246,6 +248,11 @@ func (w *World) releaseRequest(i *item, f Fault) string {
 		x.failure = errDisconnected
 		w.again(i, i.Kind+1, hangs)
 		return ""
+	case Late:
+		x.fail(errDisconnected)
+		i.Abandoned = true
+		w.again(i, i.Kind, 0)
+		return ""
 	case Delay:
 		w.again(i, i.Kind, f.Duration)
 		return ""
@@ -275,7 +282,7 @@ func (w *World) releaseRequest(i *item, f Fault) string {
 		x.respond(r)
 		return outcome
 	}
-	w.again(i, i.Kind+1, 0)
+	w.again(i, i.Kind+1, x.latency)
 	return outcome
 }
 
@@ -298,9 +305,6 @@ func (w *World) releaseResponse(i *item, f Fault) {
 	case f.Kind == Lose:
 		x.drop()
 	case f.Kind == Panic:
-		w.mu.Lock()
-		w.unhear(i)
-		w.mu.Unlock()
 		if x.watch != nil {
 			x.watch.Close()
 		}

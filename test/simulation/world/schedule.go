@@ -79,7 +79,7 @@ func (w *World) idle(limit time.Duration, stop bool) bool {
 }
 
 // Settle releases all that is pending, without faults, collects garbage, and lets time pass, until nothing has become pending for
-// quiet, or until the limit if no more happens than retries of errors that last. The error, an [ErrRestless], says that this
+// [Options.Quiet], or until the limit if no more happens than retries of errors that last. The error, an [ErrRestless], says that this
 // took longer, or more than [Options.Requests].
 func (w *World) Settle(limit time.Duration) error {
 	end, requests := w.Now()+limit, w.requests
@@ -95,7 +95,7 @@ func (w *World) Settle(limit time.Duration) error {
 			}
 			continue
 		}
-		if !w.Idle(quiet) {
+		if !w.Idle(w.options.Quiet) {
 			return nil
 		}
 		if w.Now() > end {
@@ -144,7 +144,7 @@ type Pending struct {
 	Kind Kind
 	// Engine is the number of the engine that it comes from or goes to.
 	Engine int
-	// Abandoned says of a request that its sender does not wait for it any more, see [World.KillLate].
+	// Abandoned says of a request that its sender does not wait for it any more, see [Late].
 	Abandoned bool
 	// Verb is that of RBAC, such as list and patch, apply for a server-side apply, and get for what is not a resource. Empty for hooks.
 	Verb string
@@ -153,6 +153,8 @@ type Pending struct {
 	Group, Version, Resource, Subresource, Namespace, Name string
 	// Controller and Hook are those of [HookCall].
 	Controller, Hook string
+	// DryRun says of a request that it changes nothing.
+	DryRun bool
 	// Events is how many events of a watch wait. None wait when it is to end.
 	Events int
 	// Since is when it became pending, from the start of the world.
@@ -267,7 +269,7 @@ func describe(p *Pending, method, path string, query url.Values, contentType str
 	if len(parts) > 2 {
 		p.Subresource = parts[2]
 	}
-	p.Verb = verb(method, p.Name != "", query, contentType)
+	p.Verb, p.DryRun = verb(method, p.Name != "", query, contentType), query.Get("dryRun") != ""
 }
 
 func verb(method string, named bool, query url.Values, contentType string) string {

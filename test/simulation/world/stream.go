@@ -27,6 +27,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 )
@@ -193,6 +194,8 @@ type exchange struct {
 	response *http.Response
 	watch    *apiserver.Watch
 	failure  error
+	// latency is how long a hook takes.
+	latency time.Duration
 	// done gets the outcome. It has room for it.
 	done chan outcome
 }
@@ -395,4 +398,5 @@ func (x *exchange) arriveAtHook(w *World) {
 		header.Set("Content-Type", "application/json")
 	}
 	x.response = httpResponse(x.http, r.Code, header, r.Body) //nolint:bodyclose // As above.
+	x.latency = r.Latency
 }

@@ -87,8 +87,9 @@ type LogEntry struct {
 	At time.Duration
 	// Engine is the number of the engine.
 	Engine int
-	// Text is the message with its values.
+	// Text is the message with its values, Err the error, which may be nil.
 	Text string
+	Err  error
 }
 
 // recovered is the message with which package recovery logs a panic.
@@ -101,7 +102,7 @@ var silence = sync.OnceFunc(func() {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // It is made for that.
 })
 
-// sink keeps the panics that an engine logs. It is safe for concurrent use.
+// sink keeps the errors that an engine logs. It is safe for concurrent use.
 type sink struct {
 	engine *engine
 	values string
@@ -112,20 +113,15 @@ var _ logr.LogSink = sink{}
 // Init implements logr.LogSink.
 func (s sink) Init(logr.RuntimeInfo) {}
 
-// Enabled implements logr.LogSink.
+// Enabled implements logr.LogSink: only errors are kept.
 func (s sink) Enabled(int) bool { return false }
 
 // Info implements logr.LogSink.
 func (s sink) Info(int, string, ...any) {}
 
 // Error implements logr.LogSink.
-func (s sink) Error(_ error, message string, values ...any) {
-	if strings.HasPrefix(message, recovered) {
-		w := s.engine.world
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.panics = append(w.panics, LogEntry{w.Now(), s.engine.number, message + s.values + text(values)})
-	}
+func (s sink) Error(err error, message string, values ...any) {
+	s.engine.log(LogEntry{Text: message + s.values + text(values), Err: err})
 }
 
 // WithValues implements logr.LogSink.
@@ -143,6 +139,25 @@ func text(values []any) string {
 		fmt.Fprintf(&b, " %v=%v", values[i], values[i+1])
 	}
 	return b.String()
+}
+
+// log keeps an entry. What an engine logs after it was killed nobody would have seen.
+func (e *engine) log(l LogEntry) {
+	e.world.mu.Lock()
+	defer e.world.mu.Unlock()
+	l.At, l.Engine = e.world.Now(), e.number
+	if strings.HasPrefix(l.Text, recovered) {
+		e.world.panics = append(e.world.panics, l)
+	} else if !e.dead {
+		e.world.logs = append(e.world.logs, l)
+	}
+}
+
+// Logs returns the errors that engines have logged, oldest first.
+func (w *World) Logs() []LogEntry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.logs
 }
 
 // Panics returns the panics from which engines have recovered, those of killed engines among them.

@@ -45,9 +45,6 @@ const (
 	LoopbackUser = "system:apiserver"
 	// userAgent is how an engine presents itself.
 	userAgent = "metacontroller-apiserver/simulated"
-	// quiet is how long nothing may become pending until the world is at rest, see [World.Settle]: longer than every period of an engine but those
-	// of resyncs.
-	quiet = 90 * time.Second
 	// gone is how long an engine may take to end after its requests have begun to fail.
 	gone = 2 * time.Minute
 )
@@ -75,6 +72,7 @@ type World struct {
 	orders  uint64
 	// unheard are the writes of [World.Unheard].
 	unheard []int
+	logs    []LogEntry
 	panics  []LogEntry
 }
 
@@ -234,6 +232,19 @@ func (w *World) Ended(number int) bool {
 	}
 }
 
+// Running returns the numbers of the engines that were neither killed nor stopped.
+func (w *World) Running() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var numbers []int
+	for _, e := range w.engines {
+		if !e.dead {
+			numbers = append(numbers, e.number)
+		}
+	}
+	return numbers
+}
+
 // Close kills the engines that run and waits until everything of them has ended. The error has the panics from which engines have
 // recovered, and the engines that did not end. What else is left in the bubble makes synctest fail.
 func (w *World) Close() error {
@@ -291,6 +302,9 @@ type Options struct {
 	Collect func() bool
 	// Trace keeps the entries that [World.Trace] returns.
 	Trace bool
+	// Quiet is how long nothing may become pending until the world is at rest, see [World.Settle]. Default 90 s, which is longer than
+	// every period of an engine but those of resyncs.
+	Quiet time.Duration
 	// Requests bounds the requests and hook calls of one [World.Settle]: more are a loop without end. Default 20,000.
 	Requests int
 }
@@ -298,6 +312,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.API.Now == nil {
 		o.API.Now = time.Now
+	}
+	if o.Quiet == 0 {
+		o.Quiet = 90 * time.Second
 	}
 	if o.Requests == 0 {
 		o.Requests = 20000
@@ -332,6 +349,8 @@ type HookResponse struct {
 	Body []byte
 	// Err, if not nil, is a failure of the connection in place of a response.
 	Err error
+	// Latency is how long the response takes at least.
+	Latency time.Duration
 }
 
 // Repeatable reports whether the runtime is that of hack/repeatable-runtime, where each bubble has the same random numbers.

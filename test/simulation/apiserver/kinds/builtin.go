@@ -48,6 +48,20 @@ var Builtin = sync.OnceValue(func() []*Kind {
 	return served(slices.Concat(coreKinds(), workloadKinds(), []*Kind{definitions1()}, metacontrollerKinds(), otherKinds()))
 })
 
+// Policies returns the kinds of admission policies, which older servers do not have.
+var Policies = sync.OnceValue(func() []*Kind {
+	return served([]*Kind{
+		registration("MutatingAdmissionPolicy", "mutatingadmissionpolicies",
+			func() runtime.Object { return &admissionregistrationv1.MutatingAdmissionPolicy{} }),
+		registration("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings",
+			func() runtime.Object { return &admissionregistrationv1.MutatingAdmissionPolicyBinding{} }),
+		registration("ValidatingAdmissionPolicy", "validatingadmissionpolicies",
+			func() runtime.Object { return &admissionregistrationv1.ValidatingAdmissionPolicy{} }),
+		registration("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
+			func() runtime.Object { return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{} }),
+	})
+})
+
 // served completes kinds that are served in all their versions.
 func served(all []*Kind) []*Kind {
 	for _, k := range all {
