@@ -45,6 +45,8 @@ FUZZTIME ?= 30s
 CHURNTIME ?= 10m
 # How many changes `make pairs` makes for each of the four combinations of two controllers.
 CHANGES ?= 500
+# How many children `make ordered` has, separated by commas.
+CHILDREN ?= 150,1000,5000
 # How many histories `make simulate` runs, and the seed of the first one.
 SEEDS ?= 1000
 FIRST ?= 1
@@ -139,7 +141,7 @@ control-plane-build: ## Build the local control plane's programs where they are 
 ##@ Test
 
 # They take the control plane's program from here, instead of building it again, as hack/test.sh does.
-churn pairs bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
+churn pairs ordered bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
 
 .PHONY: test
 test: build build-race demo-build control-plane-build ## Run every test, with the race detector where much happens at once; RACE=all: everywhere.
@@ -164,6 +166,11 @@ churn: build-race control-plane-build ## Create, change and delete parents and c
 .PHONY: pairs
 pairs: build-race control-plane-build ## Run two controllers on the same parents, with CHANGES changes for each combination of their kinds: each must be seen.
 	@go test -race -count=1 -v -timeout 60m ./test/conformance/pairs -pairs.changes $(CHANGES)
+
+.PHONY: ordered
+ordered: build control-plane-build ## Have hooks delete their children one by one, CHILDREN of them: none is slowed down.
+	@METACONTROLLER_APISERVER='$(CURDIR)/$(SERVER)' go test -count=1 -v -timeout 60m -run '^TestBrakes$$/^InOrder$$' ./test/conformance/brakes \
+		-ordered.children '$(CHILDREN)'
 
 .PHONY: faults
 faults: build control-plane-build ## Run the long forms of all faults, or of those that FAULT matches, and write test/faults/measured.md.

@@ -44,6 +44,7 @@ func TestBrakes(t *testing.T) {
 	e := fixture.SetUp(t, fixture.Options{Limit: limit})
 	t.Run("DeletionGuard", func(t *testing.T) { deletionGuard(t, e) })
 	t.Run("Pause", func(t *testing.T) { pauses(t, e) })
+	t.Run("InOrder", func(t *testing.T) { inOrder(t, e) })
 	t.Run("Fights", func(t *testing.T) { fights(t, e) })
 }
 
