@@ -189,9 +189,9 @@ func (f *fleet) take(m message) {
 	if m.Invariant == "" {
 		return
 	}
+	fmt.Fprintf(os.Stderr, "seed %d: %s\n", m.Seed, m.Text)
 	if f.counts[m.Invariant]++; f.counts[m.Invariant] == 1 {
 		f.found[m.Invariant] = m
-		fmt.Fprintf(os.Stderr, "seed %d: %s\n", m.Seed, m.Text)
 	}
 }
 
