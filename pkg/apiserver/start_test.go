@@ -262,65 +262,6 @@ func compositeJSON(name, fields string) string {
 		`"spec":{"parentResource":{"apiVersion":"example.com/v1","resource":"foos"}` + fields + `}}`
 }
 
-// TestAServerIsNotReadyWhileWhatIsStoredCannotBeRead has something under the key of an object that is none.
-func TestAServerIsNotReadyWhileWhatIsStoredCannotBeRead(t *testing.T) {
-	etcd, err := embeddedetcd.Start(t.Context(), embeddedetcd.Options{Dir: t.TempDir(), UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := etcd.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	store, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint()}, Logger: zap.NewNop()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	const key = "/test/metacontroller.k8s.io/compositecontrollers/garbage"
-	if _, err := store.Put(t.Context(), key, "garbage"); err != nil {
-		t.Fatal(err)
-	}
-	config := serveFrom(t, etcd.Endpoint())
-
-	await(t, config, http.StatusInternalServerError, "[+]poststarthook/storage-readiness ok", "[-]watch-caches failed")
-	if _, err := store.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	await(t, config, http.StatusOK, "[+]watch-caches ok")
-}
-
-// serveFrom runs a server until the end of the test that gives up the wait for its watch caches at once.
-func serveFrom(t *testing.T, endpoint string) *rest.Config {
-	t.Helper()
-	config, err := newConfig(t.Context(), endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ProcessMetrics = false
-	config.Generic.StorageInitializationTimeout = time.Millisecond
-	loopback := config.Generic.LoopbackClientConfig
-	server, err := config.Complete().New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- server.Generic.PrepareRun().RunWithContext(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-	return loopback
-}
-
 // await waits until /readyz has a code and lines.
 func await(t *testing.T, config *rest.Config, code int, lines ...string) {
 	t.Helper()
@@ -707,4 +648,64 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 		t.Errorf("only %d fields were found", checked)
 	}
 	ask(t, http.MethodGet, "/openapi/v2", "").must(t, http.StatusOK)
+}
+
+// TestAServerIsNotReadyWhileWhatIsStoredCannotBeRead has something under the key of an object that is none.
+// The process asks the etcd of the server that was made last for its size: the test of metrics stands before this one.
+func TestAServerIsNotReadyWhileWhatIsStoredCannotBeRead(t *testing.T) {
+	etcd, err := embeddedetcd.Start(t.Context(), embeddedetcd.Options{Dir: t.TempDir(), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := etcd.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	store, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint()}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	const key = "/test/metacontroller.k8s.io/compositecontrollers/garbage"
+	if _, err := store.Put(t.Context(), key, "garbage"); err != nil {
+		t.Fatal(err)
+	}
+	config := serveFrom(t, etcd.Endpoint())
+
+	await(t, config, http.StatusInternalServerError, "[+]poststarthook/storage-readiness ok", "[-]watch-caches failed")
+	if _, err := store.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	await(t, config, http.StatusOK, "[+]watch-caches ok")
+}
+
+// serveFrom runs a server until the end of the test that gives up the wait for its watch caches at once.
+func serveFrom(t *testing.T, endpoint string) *rest.Config {
+	t.Helper()
+	config, err := newConfig(t.Context(), endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ProcessMetrics = false
+	config.Generic.StorageInitializationTimeout = time.Millisecond
+	loopback := config.Generic.LoopbackClientConfig
+	server, err := config.Complete().New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Generic.PrepareRun().RunWithContext(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return loopback
 }
