@@ -21,7 +21,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,12 +34,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/rest"
 
 	engine "github.com/metacontroller/metacontroller-apiserver/pkg/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/credentials"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 )
@@ -138,10 +142,8 @@ func TestCachedObjectsAreWhatTheServerHas(t *testing.T) {
 				if diff := cmp.Diff(want.Object, got); diff != "" {
 					t.Errorf("%s (-want +got)\n%s", o, diff)
 				}
-				view := o.GetObjectMeta()
-				if view.GetUID() != want.GetUID() || !cmp.Equal(view.GetLabels(), want.GetLabels()) ||
-					!cmp.Equal(view.GetAnnotations(), want.GetAnnotations()) || !cmp.Equal(view.GetOwnerReferences(), want.GetOwnerReferences()) ||
-					view.GetCreationTimestamp().UTC() != want.GetCreationTimestamp().UTC() {
+				if o.UID() != want.GetUID() || !maps.Equal(o.Labels(), want.GetLabels()) || !maps.Equal(o.Annotations(), want.GetAnnotations()) ||
+					!slices.EqualFunc(o.OwnerReferences(), want.GetOwnerReferences(), sameOwner) || !o.CreationTime().Equal(want.GetCreationTimestamp().Time) {
 					t.Errorf("metadata of %s differ", o)
 				}
 			}
@@ -149,6 +151,13 @@ func TestCachedObjectsAreWhatTheServerHas(t *testing.T) {
 				t.Error("nothing could be compared")
 			}
 		})
+	}
+}
+
+func sameOwner(got object.OwnerReference, want metav1.OwnerReference) bool {
+	return got == object.OwnerReference{
+		APIVersion: want.APIVersion, Kind: want.Kind, Name: want.Name, UID: want.UID,
+		Controller: ptr.Deref(want.Controller, false), BlockOwnerDeletion: ptr.Deref(want.BlockOwnerDeletion, false),
 	}
 }
 
