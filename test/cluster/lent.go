@@ -88,7 +88,7 @@ func lockFolder(folder string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock of a control plane: %w", err)
 	}
-	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) //nolint:gosec // A descriptor is small.
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {
 		return lock, nil
 	}
@@ -118,7 +118,10 @@ func lentIn(folder string) (*Cluster, error) {
 	if err := c.use(info); err != nil {
 		return nil, err
 	}
-	return c, c.renew(before)
+	if err := c.renew(before); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // startIn starts a control plane that stays when this process ends.

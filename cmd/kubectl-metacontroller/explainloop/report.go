@@ -51,7 +51,7 @@ type report struct {
 func (r *report) print(out io.Writer) {
 	name := r.controller.Argument()
 	if len(r.loops) == 0 {
-		fmt.Fprintf(out, "No field is changed back and forth, and no child is deleted and created again, by what the server remembers: %s of %s.\n", times(r.syncs, "sync"), r.parent)
+		fmt.Fprintf(out, "No field is changed back and forth, and no child is deleted and created again, by what the server remembers: %s of %s.\n", syncs(r.syncs), r.parent)
 		fmt.Fprintf(out, "See what they did with: %s syncs %s %s\n", connection.Program, name, r.parent)
 		return
 	}
@@ -75,7 +75,7 @@ func (r *report) printLoop(out io.Writer, l *loop) {
 	}
 	fmt.Fprintf(out, "%s of %s is changed back and forth.\n", l.path, nameOf(l.object))
 	fmt.Fprintf(out, "  %s %s wrote it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
-		times(r.syncs, "sync"), outputformat.Duration(r.now.Sub(l.last)))
+		syncs(r.syncs), outputformat.Duration(r.now.Sub(l.last)))
 	others := r.others(l)
 	for _, other := range others {
 		fmt.Fprintf(out, "  %s changes it back.\n", sentence(other))
@@ -93,7 +93,7 @@ func (r *report) printLoop(out io.Writer, l *loop) {
 func (r *report) printDropped(out io.Writer, l *loop) {
 	fmt.Fprintf(out, "%s of %s is not stored: the API server drops it.\n", l.path, nameOf(l.object))
 	fmt.Fprintf(out, "  %s %s wrote it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
-		times(r.syncs, "sync"), outputformat.Duration(r.now.Sub(l.last)))
+		syncs(r.syncs), outputformat.Duration(r.now.Sub(l.last)))
 	fmt.Fprintf(out, "  %s\n", r.advice(l))
 }
 
@@ -101,7 +101,7 @@ func (r *report) printDropped(out io.Writer, l *loop) {
 func (r *report) printCreations(out io.Writer, l *loop) {
 	fmt.Fprintf(out, "%s is deleted by somebody else and created again.\n", nameOf(l.object))
 	fmt.Fprintf(out, "  %s %s created it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
-		times(r.syncs, "sync"), outputformat.Duration(r.now.Sub(l.last)))
+		syncs(r.syncs), outputformat.Duration(r.now.Sub(l.last)))
 	if l.flapping {
 		fmt.Fprintf(out, "  The controller does not create %s for a while, because that happened too often.\n", nameOf(l.object))
 	}
@@ -217,10 +217,10 @@ func nameOf(o v1alpha1.SyncObject) string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// times counts something.
-func times(n int, what string) string {
+// syncs counts syncs.
+func syncs(n int) string {
 	if n == 1 {
-		return "1 " + what
+		return "1 sync"
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d syncs", n)
 }

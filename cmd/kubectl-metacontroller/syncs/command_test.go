@@ -201,7 +201,8 @@ func TestSyncsThatFailAlikeAreOneRow(t *testing.T) {
 	list := []v1alpha1.ControllerSync{
 		failed("a", retry, 1, "refused"), failed("b", retry, 2, "refused"), failed("a", retry, 3, "refused"), failed("a", retry, 4, "no such host"),
 		failed("b", retry, 5, "refused"), failed("a", v1alpha1.SyncSpecChanged, 6, "refused"),
-		{ParentReference: parent("b"), Time: metav1.NewMicroTime(now.Add(-7 * time.Second)), Fields: []string{"status"}}, failed("a", retry, 8, "refused"),
+		{ParentReference: parent("b"), Time: metav1.NewMicroTime(now.Add(-7 * time.Second)), Fields: []string{"status"}},
+		failed("a", retry, 8, "refused"),
 	}
 	var out bytes.Buffer
 	if err := (table{}).print(&out, list, false); err != nil {

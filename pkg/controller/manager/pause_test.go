@@ -39,7 +39,7 @@ func (w *world) locked(change func()) {
 }
 
 func TestAPauseIsShownAtOnceAndUntilTheControllerGoesOn(t *testing.T) {
-	play(t, finalizing("services"), func(t *testing.T, w *world) {
+	play(t, finalizing("services"), func(_ *testing.T, w *world) {
 		after(time.Minute)
 		w.wantShows(v1alpha1.ConditionPaused, "none")
 		w.is(func(s *reconciler.State) { s.UnderWay = 2 })

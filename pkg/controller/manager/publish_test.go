@@ -106,7 +106,7 @@ func TestEveryConditionIsAboutTheLatestGeneration(t *testing.T) {
 }
 
 func TestFailuresOfHooksAreToldWithinTwoSeconds(t *testing.T) {
-	play(t, unfinalized, func(t *testing.T, w *world) {
+	play(t, unfinalized, func(_ *testing.T, w *world) {
 		after(time.Minute)
 		w.wantShows(v1alpha1.ConditionHooksHealthy, "Unknown NotCalled")
 		dead := reconciler.FailingHook{Name: "sync", Since: time.Now(), Cause: "connection refused", Blocking: true}
@@ -254,7 +254,7 @@ func TestNumbersArePublishedWithin30Seconds(t *testing.T) {
 }
 
 func TestAControllerThatDoesNotRunSaysSoEverywhere(t *testing.T) {
-	play(t, finalizing("services"), func(t *testing.T, w *world) {
+	play(t, finalizing("services"), func(_ *testing.T, w *world) {
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
 		w.serve(func() { w.missing["services"] = true })
 		w.wantShows(v1alpha1.ConditionReady, "False ResourceNotFound")
@@ -267,7 +267,7 @@ func TestAControllerThatDoesNotRunSaysSoEverywhere(t *testing.T) {
 // TestADeletedControllerComplainsOfNoMissingResource deletes a controller while the cluster does not serve what it needs, and keeps its finalizer
 // from being taken off.
 func TestADeletedControllerComplainsOfNoMissingResource(t *testing.T) {
-	play(t, finalizing("services"), func(t *testing.T, w *world) {
+	play(t, finalizing("services"), func(_ *testing.T, w *world) {
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
 		w.breaks("services/ns/a", errors.New("refused"))
 		w.declare("configmaps")
@@ -281,7 +281,7 @@ func TestADeletedControllerComplainsOfNoMissingResource(t *testing.T) {
 
 // TestADeletedControllerDoesNotSayWhatIsServed keeps the finalizer from being taken off, so that the controller object stays.
 func TestADeletedControllerDoesNotSayWhatIsServed(t *testing.T) {
-	play(t, finalizing("services"), func(t *testing.T, w *world) {
+	play(t, finalizing("services"), func(_ *testing.T, w *world) {
 		w.wantShows(v1alpha1.ConditionResourcesServed, "True Served")
 		w.breaks("services/ns/a", errors.New("refused"))
 		w.delete()
@@ -291,7 +291,7 @@ func TestADeletedControllerDoesNotSayWhatIsServed(t *testing.T) {
 }
 
 func TestProgressingTellsOfTheRelease(t *testing.T) {
-	play(t, finalizing("services"), func(t *testing.T, w *world) {
+	play(t, finalizing("services"), func(_ *testing.T, w *world) {
 		w.breaks("services/ns/a", errors.New("refused"))
 		w.declare("configmaps")
 		w.wantShows(v1alpha1.ConditionProgressing, "True Releasing", "services/ns/a: refused")

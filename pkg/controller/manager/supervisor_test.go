@@ -100,7 +100,7 @@ func TestTheBrakesDoNotWaitForTheCluster(t *testing.T) {
 }
 
 func TestResourcesThatAreNotServed(t *testing.T) {
-	play(t, finalizing("services", "configmaps"), func(t *testing.T, w *world) {
+	play(t, finalizing("services", "configmaps"), func(_ *testing.T, w *world) {
 		w.wantShows(v1alpha1.ConditionResourcesServed, "True Served")
 		w.serve(func() { w.missing["services"] = true })
 		w.wantShows(v1alpha1.ConditionReady, "True Running")

@@ -40,7 +40,7 @@ import (
 
 // Writer is what a sync does beside deciding. Two implement it: acting asks hooks, writes and remembers; noting notes what that would do, and leaves
 // no trace. No phase asks which of them it has.
-type Writer interface {
+type Writer interface { //nolint:interfacebloat // It is all that a sync does, in one place on purpose.
 	// Remember calls do, which remembers or reports what the sync has found out.
 	Remember(do func())
 	// RemoveFinalizer takes the controller's finalizer off the parent.

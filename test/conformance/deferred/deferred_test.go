@@ -54,9 +54,14 @@ func TestDeferredStatuses(t *testing.T) {
 		kind fixture.Kind
 		run  func(*stage)
 	}{
-		{"HooksFindWhatTheyNoted", fixture.Composite, hooksFindWhatTheyNoted}, {"HooksFindWhatTheyNotedOnATarget", fixture.Decorator, hooksFindWhatTheyNoted},
-		{"SlowCall", fixture.Composite, slowCall}, {"HangingCall", fixture.Composite, hangingCall}, {"DeletionGuard", fixture.Composite, deletionGuard},
-		{"Finalizing", fixture.Composite, finalizing}, {"Rollout", fixture.Composite, rollout}, {"LabelsOfATarget", fixture.Decorator, labels},
+		{"HooksFindWhatTheyNoted", fixture.Composite, hooksFindWhatTheyNoted},
+		{"HooksFindWhatTheyNotedOnATarget", fixture.Decorator, hooksFindWhatTheyNoted},
+		{"SlowCall", fixture.Composite, slowCall},
+		{"HangingCall", fixture.Composite, hangingCall},
+		{"DeletionGuard", fixture.Composite, deletionGuard},
+		{"Finalizing", fixture.Composite, finalizing},
+		{"Rollout", fixture.Composite, rollout},
+		{"LabelsOfATarget", fixture.Decorator, labels},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()

@@ -110,6 +110,20 @@ func AgeColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: "Age", Type: text, Description: "Time since the object was created."}
 }
 
+// Controller is what is printed of a controller, of either kind.
+type Controller struct {
+	// Cells are those of the kind's own columns.
+	Cells []any
+	// Status is the controller's.
+	Status v1alpha1.ControllerStatus
+	// Sync, Finalize and Customize are the hooks, nil where the definition has none.
+	Sync, Finalize, Customize *v1alpha1.Hook
+	// Methods are how existing children are updated, for each child resource; an empty one is the default.
+	Methods []v1alpha1.ChildUpdateMethod
+	// Account is the service account as which the controller acts, nil for the server's own.
+	Account *v1alpha1.ServiceAccountReference
+}
+
 // hooks returns the names of the hooks that are called, and where these are.
 func (c *Controller) hooks() (called, addresses string) {
 	var names, places []string
@@ -157,20 +171,6 @@ func strategies(methods []v1alpha1.ChildUpdateMethod) string {
 		}
 	}
 	return List(different)
-}
-
-// Controller is what is printed of a controller, of either kind.
-type Controller struct {
-	// Cells are those of the kind's own columns.
-	Cells []any
-	// Status is the controller's.
-	Status v1alpha1.ControllerStatus
-	// Sync, Finalize and Customize are the hooks, nil where the definition has none.
-	Sync, Finalize, Customize *v1alpha1.Hook
-	// Methods are how existing children are updated, for each child resource; an empty one is the default.
-	Methods []v1alpha1.ChildUpdateMethod
-	// Account is the service account as which the controller acts, nil for the server's own.
-	Account *v1alpha1.ServiceAccountReference
 }
 
 // OfControllers returns the columns of one kind of controllers: own are those that only this kind has, and printed says what is in the
