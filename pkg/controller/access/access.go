@@ -14,15 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package access knows what the service account of one controller may do.
-//
-// The caches are filled with the rights of the server and shared by all controllers. Access stands between them and the hooks of one
-// controller: it reviews, at the start and again and again, whether the controller's account may list and watch what the hooks would be
-// shown, and the controller is held while it may not. It also takes note of the writes that were refused, until they are allowed or not
-// tried any more. What is missing is the State, from which the condition Permitted is made.
-//
-// Access decides nothing about single objects and makes no request itself: Cluster does, which OfCluster makes. A controller without a
-// service account has a nil Access, which permits everything.
 package access
 
 import (
