@@ -89,11 +89,18 @@ type pendingVersion struct {
 
 // deletion is an object that is to be shown as deleted.
 type deletion struct {
-	// of is the parent that waits for it.
+	namespace, name string
+	// of is the parent that waits for it; nil for one that the informer shows without its event, which has the version of the deletion.
 	of *expecting
 	// whole says that it must be gone: that it is being deleted was known before.
 	whole   bool
 	written time.Time
+}
+
+// due reports whether an informer shows the object of the UID as it was before its deletion.
+func (d *deletion) due(informer *cache.Informer, uid types.UID) bool {
+	shown, ok := informer.Get(d.namespace, d.name)
+	return ok && shown.UID() == uid && (d.whole || !shown.Deleting())
 }
 
 // New returns empty expectations. release is called, without a lock, for every parent that was not Satisfied once it is, or once
@@ -121,7 +128,7 @@ func (e *Expectations) Wrote(key parent.Key, informer *cache.Informer, o *object
 		return
 	}
 	e.made(key, history.Deleted(o))
-	e.expectDeletion(key, informer, o, true)
+	e.expectDeletion(key, informer, o, true, false)
 }
 
 // WroteVersion is Wrote for an object of which the version alone is known. Versions that are no numbers have no order and
@@ -155,34 +162,42 @@ func (e *Expectations) wroteVersion(key parent.Key, informer *cache.Informer, ve
 // Deleted expects an object that a sync of the parent key deleted to be gone or being deleted.
 func (e *Expectations) Deleted(key parent.Key, informer *cache.Informer, o *object.Object) {
 	e.made(key, history.Deleted(o))
-	e.expectDeletion(key, informer, o, false)
+	e.expectDeletion(key, informer, o, false, false)
 }
 
 // Gone is Deleted for an object of which the response says that it is gone, unless the informer takes that over at once ([cache.Informer.Gone]),
 // whose handlers are called then. It is the object in the version that was deleted.
 func (e *Expectations) Gone(key parent.Key, informer *cache.Informer, o *object.Object) {
 	e.made(key, history.Deleted(o)) // Before handlers are called with it.
-	informer.Gone(o)
-	e.expectDeletion(key, informer, o, false)
+	e.expectDeletion(key, informer, o, false, informer.Gone(o))
 }
 
-// expectDeletion expects an object to be gone if the informer shows it, or to be being deleted at least, unless it has to be gone as a whole.
-func (e *Expectations) expectDeletion(key parent.Key, informer *cache.Informer, o *object.Object, whole bool) {
+// expectDeletion expects an object to be gone if the informer shows it, or to be being deleted at least, unless it has to be gone as a whole. One
+// that the informer has taken over is expected for no parent: the controller that follows may have an informer that shows the object still.
+func (e *Expectations) expectDeletion(key parent.Key, informer *cache.Informer, o *object.Object, whole, taken bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	w := e.watching(informer)
-	shown, ok := informer.Get(o.Namespace(), o.Name())
-	if w == nil || !ok || shown.UID() != o.UID() || !whole && shown.Deleting() {
+	if w == nil {
 		return
 	}
-	d, ok := w.deletes[o.UID()]
+	d, known := w.deletes[o.UID()]
+	d.namespace, d.name, d.whole, d.written = o.Namespace(), o.Name(), whole, w.written
+	due := d.due(informer, o.UID())
+	if !due && !taken {
+		return
+	}
 	// A parent that waited in vain before does not count any more.
-	if !ok || e.parents[d.of.key] != d.of {
+	if due && (d.of == nil || e.parents[d.of.key] != d.of) {
 		d.of = e.expect(key)
 	}
-	d.whole, d.written = whole, w.written
-	// The text of a UID is a part of the object's JSON, which a key must not keep in memory.
-	w.deletes[types.UID(strings.Clone(string(o.UID())))] = d
+	uid := o.UID()
+	if !known {
+		uid = types.UID(strings.Clone(string(uid)))
+	}
+	// These texts are parts of the object's JSON, which must not be kept in memory.
+	d.namespace, d.name = strings.Clone(d.namespace), strings.Clone(d.name)
+	w.deletes[uid] = d
 }
 
 // Satisfied reports whether the informers show everything that the parent's syncs wrote. If not, the parent is released when
@@ -315,11 +330,8 @@ func (e *Expectations) Observe(informer *cache.Informer) (cancel func()) {
 	w.observer = informer.Observe(func(version string, event cache.Event) { e.progress(w, version, event) })
 	e.change(func() []parent.Key {
 		e.watched[informer] = w
-		w.observer.Wake()
-		e.expectFormer(w)
 		return nil
 	})
-	e.progress(w, informer.LastSyncedVersion(), cache.Event{})
 	return sync.OnceFunc(func() {
 		w.observer.Close()
 		e.unobserve(informer, w)

@@ -19,12 +19,14 @@ package expectations
 import (
 	"context"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
@@ -158,6 +160,8 @@ func recent(writes map[schema.GroupResource]write, now time.Time) map[schema.Gro
 	kept := map[schema.GroupResource]write{}
 	for resource, w := range writes {
 		if now.Sub(w.at) < Limit {
+			w.deletes = maps.Clone(w.deletes)
+			maps.DeleteFunc(w.deletes, func(_ types.UID, d deletion) bool { return now.Sub(d.written) >= Limit })
 			kept[resource] = w
 		}
 	}
@@ -168,6 +172,8 @@ func recent(writes map[schema.GroupResource]write, now time.Time) map[schema.Gro
 type write struct {
 	version uint64
 	at      time.Time
+	// deletes are the deletions whose events had not come: their responses have no version.
+	deletes map[types.UID]deletion
 }
 
 // wrote notes, for the controller that follows, what an informer has shown, or was to show, once something was written. It is called with the lock held.
@@ -184,14 +190,23 @@ func (e *Expectations) wrote(informer *cache.Informer, w *watched) {
 	if w.written.After(last.at) {
 		last.at = w.written
 	}
+	if last.deletes == nil {
+		last.deletes = map[types.UID]deletion{}
+	}
+	for uid, d := range w.deletes {
+		d.of = nil
+		last.deletes[uid] = d
+	}
 	e.written[w.resource] = last
 }
 
 // formerWrites is in the place of the parent for which the controllers before this one wrote something.
 var formerWrites = parent.Key{} //nolint:gochecknoglobals // It does not change. No parent has an empty name.
 
-// expectFormer expects an informer to show what the controllers before this one wrote. It is called with the lock held.
-func (e *Expectations) expectFormer(w *watched) {
+// expectFormer expects the informers to show what the controllers before this one wrote. They have synced.
+func (e *Expectations) expectFormer() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	var latest time.Time
 	for _, each := range e.former {
 		if each.at.After(latest) {
@@ -199,17 +214,34 @@ func (e *Expectations) expectFormer(w *watched) {
 		}
 	}
 	left := latest.Add(Limit).Sub(e.clock.Now())
-	if last, ok := e.former[w.resource]; ok && left > 0 {
+	expect := func() *expecting {
 		p := e.expect(formerWrites)
 		p.timer.Reset(left)
-		w.push(pendingVersion{last.version, p, last.at})
+		return p
+	}
+	for informer, w := range e.watched {
+		last, ok := e.former[w.resource]
+		if !ok || left <= 0 {
+			continue
+		}
+		w.observer.Wake() // What it shows is looked at afterwards.
+		if seen, _ := strconv.ParseUint(informer.LastSyncedVersion(), 10, 64); seen < last.version {
+			w.push(pendingVersion{last.version, expect(), last.at})
+		}
+		for uid, d := range last.deletes {
+			if d.due(informer, uid) {
+				d.of = expect()
+				w.deletes[uid] = d
+			}
+		}
 	}
 }
 
 // AwaitFormer waits until the informers that are observed show what the controller of the same name wrote that ran before, as [Registry.New]
-// says, for Limit from then on at most. They may be behind those of that controller: their resources may be in another version, or
+// says, for Limit from then on at most. They have synced, and may be behind those of that controller: their resources may be in another version, or
 // selected otherwise. It returns false if ctx ends before. Nothing may be written before it returns.
 func (e *Expectations) AwaitFormer(ctx context.Context) bool {
+	e.expectFormer()
 	if !e.Await(ctx) {
 		return false
 	}

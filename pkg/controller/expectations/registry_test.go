@@ -77,6 +77,7 @@ func (s *succession) follow(controller string, informers ...*cache.Informer) *ex
 }
 
 func TestAControllerAwaitsTheWritesOfTheOneBeforeIt(t *testing.T) {
+	const deleting = `,"deletionTimestamp":"2026-01-02T03:04:05Z"`
 	written := func(s *succession) {
 		s.WroteVersion(key, s.informer, "12")
 		s.show("b", "u2", "12", "")
@@ -84,7 +85,7 @@ func TestAControllerAwaitsTheWritesOfTheOneBeforeIt(t *testing.T) {
 	}
 	deleted := func(s *succession) {
 		s.Deleted(key, s.informer, s.parse("a", "u1", "5", ""))
-		s.show("a", "u1", "14", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`)
+		s.show("a", "u1", "14", deleting)
 		s.Close()
 	}
 	gone := func(s *succession) {
@@ -98,7 +99,7 @@ func TestAControllerAwaitsTheWritesOfTheOneBeforeIt(t *testing.T) {
 		s.Close()
 	}
 	shownFirst := func(s *succession) {
-		s.show("a", "u1", "14", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`)
+		s.show("a", "u1", "14", deleting)
 		s.Deleted(key, s.informer, s.parse("a", "u1", "5", ""))
 		s.Close()
 	}
@@ -109,12 +110,38 @@ func TestAControllerAwaitsTheWritesOfTheOneBeforeIt(t *testing.T) {
 	}
 	releasedFirst := func(s *succession) {
 		gone(s)
-		s.Wrote(key, s.informer, s.parse("a", "u1", "13", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`))
+		s.Wrote(key, s.informer, s.parse("a", "u1", "13", deleting))
+		s.Close()
+	}
+	// The events of these deletions have not come when the controller ends.
+	unanswered := func(s *succession) {
+		s.Deleted(key, s.informer, s.parse("a", "u1", "5", ""))
+		s.Close()
+	}
+	answered := func(s *succession) {
+		if err := s.informer.Replace([]any{s.parse("a", "u1", "5", "")}, "5"); err != nil {
+			s.t.Fatal(err)
+		}
+		s.Gone(key, s.informer, s.parse("a", "u1", "5", ""))
+		s.Close()
+	}
+	answeredAndShown := func(s *succession) {
+		answered(s)
+		s.Expectations = s.follow("c0", s.informer)
+		if err := s.informer.Delete(s.parse("a", "u1", "14", "")); err != nil {
+			s.t.Fatal(err)
+		}
 		s.Close()
 	}
 	shows := func(version string) func(*succession) {
 		return func(s *succession) { s.on(s.sibling).show("z", "u9", version, "") }
 	}
+	deletes := func(s *succession) {
+		if err := s.sibling.Delete(s.parse("a", "u1", "14", "")); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	limit := func(s *succession) { s.clock.Step(expectations.Limit) }
 	for name, c := range map[string]struct {
 		wrote func(*succession)
 		// controller is the one that follows.
@@ -131,7 +158,17 @@ func TestAControllerAwaitsTheWritesOfTheOneBeforeIt(t *testing.T) {
 		"ShownAlready":              {written, "c0", shows("12"), nil},
 		"AnotherController":         {written, "c1", shows("11"), nil},
 		"NothingWasWritten":         {func(s *succession) { s.Close() }, "c0", shows("6"), nil},
-		"TheLimitPasses":            {written, "c0", shows("11"), func(s *succession) { s.clock.Step(expectations.Limit) }},
+		"DeletionToBeShown":         {unanswered, "c0", shows("13"), deletes},
+		"AnsweredDeletion":          {answered, "c0", shows("13"), deletes},
+		"AnsweredAndMarked":         {answered, "c0", shows("13"), func(s *succession) { s.on(s.sibling).show("a", "u1", "14", deleting) }},
+		"AnsweredAndReplaced":       {answered, "c0", shows("13"), func(s *succession) { s.on(s.sibling).show("a", "u2", "15", "") }},
+		"AnsweredAndShownThere":     {answered, "c0", deletes, nil},
+		"AnsweredAndShownSince":     {answeredAndShown, "c0", shows("13"), deletes},
+		"AnsweredAndTheLimitPasses": {answered, "c0", shows("13"), limit},
+		"AnsweredTooLongAgo":        {func(s *succession) { answered(s); limit(s) }, "c0", shows("13"), nil},
+		"AnsweredToOneOfTwoBefore":  {func(s *succession) { answered(s); s.follow("c0", s.sibling).Close() }, "c0", shows("13"), deletes},
+		"AnsweredToAnother":         {answered, "c1", shows("13"), nil},
+		"TheLimitPasses":            {written, "c0", shows("11"), limit},
 		"TheLimitHasPassed":         {func(s *succession) { written(s); s.clock.Step(expectations.Limit) }, "c0", shows("11"), nil},
 		"OneThatNeverBegan":         {func(s *succession) { written(s); s.follow("c0", s.sibling).Close() }, "c0", shows("11"), shows("12")},
 		"OneIsClosed":               {func(s *succession) { written(s); s.follow("c1", s.sibling).Close() }, "c0", shows("11"), shows("12")},
