@@ -18,7 +18,6 @@ package expectations
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -218,17 +217,6 @@ func (e *Expectations) Expects(key parent.Key) bool {
 	defer e.mu.Unlock()
 	_, ok := e.parents[key]
 	return ok
-}
-
-// Await returns when the informers show everything that was written, or when Limit has passed for what they do not show. It returns false
-// if ctx ends before. Nothing may be written meanwhile, and Await must not be called twice at the same time.
-func (e *Expectations) Await(ctx context.Context) bool {
-	select {
-	case <-e.emptied():
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // emptied returns a channel that is closed when no parent expects anything any more.

@@ -398,10 +398,10 @@ func TestAWriteShownBeforeItIsNotedIsNotExpected(t *testing.T) {
 	}
 }
 
-func TestAwaitReturnsWhenNothingIsExpected(t *testing.T) {
+func TestAwaitFormerReturnsWhenNothingIsExpected(t *testing.T) {
 	for name, c := range map[string]struct {
 		written string
-		// then is what happens while Await waits.
+		// then is what happens while AwaitFormer waits.
 		then func(*scene)
 	}{
 		"nothing was written":         {"", func(*scene) {}},
@@ -418,22 +418,22 @@ func TestAwaitReturnsWhenNothingIsExpected(t *testing.T) {
 			returned := make(chan struct{})
 			go func() {
 				defer close(returned)
-				if !s.Await(t.Context()) {
+				if !s.AwaitFormer(t.Context()) {
 					t.Error("the context has not ended")
 				}
 			}()
 			if c.written != "" {
-				// Both parents have a timer once Await waits.
+				// Both parents have a timer once AwaitFormer waits.
 				for !s.clock.HasWaiters() {
 					runtime.Gosched()
 				}
-				// The second of them is set when Await has given back what guards the parents. The clock must not be stepped before.
+				// The second of them is set when AwaitFormer has given back what guards the parents. The clock must not be stepped before.
 				if n := s.Pending(); n != 2 {
 					t.Fatalf("%d parents are expecting, want 2", n)
 				}
 				select {
 				case <-returned:
-					t.Fatal("Await returned although the write is not shown")
+					t.Fatal("AwaitFormer returned although the write is not shown")
 				default:
 				}
 			}

@@ -238,11 +238,14 @@ func (e *Expectations) expectFormer() {
 }
 
 // AwaitFormer waits until the informers that are observed show what the controller of the same name wrote that ran before, as [Registry.New]
-// says, for Limit from then on at most. They have synced, and may be behind those of that controller: their resources may be in another version, or
-// selected otherwise. It returns false if ctx ends before. Nothing may be written before it returns.
+// says, and what the controller's own syncs wrote, or until Limit has passed for what they do not show. They have synced, and may be behind those of
+// the former controller: their resources may be in another version, or selected otherwise. It returns false if ctx ends before. Nothing may be
+// written before it returns, and it must not be called twice at the same time.
 func (e *Expectations) AwaitFormer(ctx context.Context) bool {
 	e.expectFormer()
-	if !e.Await(ctx) {
+	select {
+	case <-e.emptied():
+	case <-ctx.Done():
 		return false
 	}
 	e.mu.Lock()

@@ -18,7 +18,6 @@ package reconciler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -250,9 +249,8 @@ func (c *Controller) query(s *Source) cache.Query {
 	return q
 }
 
-// Run reconciles until ctx ends, and returns when everything that it started has ended. If [ErrReplaced] is the cause, it
-// first waits for the informers to show what was written: deletions have no version for which the controller that follows could wait.
-// What has one, that controller waits for when it starts: its informers may be others, which are behind.
+// Run reconciles until ctx ends, and returns when everything that it started has ended. It waits for no informer then: the controller that follows
+// waits when it starts until its own ones show what this one wrote.
 func (c *Controller) Run(ctx context.Context) {
 	d := c.config.Definition
 	defer c.hooks.Close()
@@ -300,9 +298,6 @@ func (c *Controller) Run(ctx context.Context) {
 	})
 	close(c.started)
 	c.queue.Run(ctx)
-	if errors.Is(context.Cause(ctx), ErrReplaced) {
-		c.expectations.Await(context.WithoutCancel(ctx))
-	}
 }
 
 // Hold opens the informers of a controller that does not run, and reads the schemas of its children, so that they are there for one that
