@@ -40,7 +40,7 @@ budget() {
 
 engine() { handwritten_go | grep -E '^pkg/(controller|children)/' | grep -v '_test\.go$'; }
 
-budget lines "$(engine | xargs cat | wc -l)" 24512
+budget lines "$(engine | xargs cat | wc -l)" 24564
 budget 'rooms in pkg/controller' "$(engine | grep '^pkg/controller/' | xargs -n1 dirname | sort -u | wc -l)" 14
 budget 'rooms in pkg/children' "$(engine | grep '^pkg/children/' | xargs -n1 dirname | sort -u | wc -l)" 4
 budget 'maps of parents' "$(engine | xargs grep -hE '^\s+\w+\s+map\[parent\.Key\]' | wc -l)" 4

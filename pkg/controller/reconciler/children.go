@@ -29,6 +29,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -144,12 +145,12 @@ func (w acting) reconcile(ctx context.Context, in plan.Input) error {
 	made, errPlan := makePlan(in)
 	p, held := s.hold(made)
 	by := s.changersBack(ctx, p)
+	sent, errConflicts := s.unblocked(p)
 	var errApply error
 	var outcomes []plan.Outcome
-	if p.Writes() > 0 {
-		outcomes, errApply = c.shared.Applier.Apply(ctx, p)
+	if sent.Writes() > 0 {
+		outcomes, errApply = c.shared.Applier.Apply(ctx, sent)
 	}
-	var errConflicts []error
 	for i := range outcomes {
 		o := &outcomes[i]
 		if o.Existing != nil && !c.mine(s.Parent, o.Existing) {
@@ -189,6 +190,27 @@ func overwrote(before plan.Records, outcomes []plan.Outcome) bool {
 		known := before.Get(o.Key)
 		return known == nil || known.Version != o.Observed.ResourceVersion()
 	})
+}
+
+// unblocked returns a plan without the children whose creation failed in the parent's last sync, because another object has the name, and
+// would fail again as far as the cache shows. It says why they cannot be created. An event that says otherwise has the parent synced at once.
+func (s *Sync) unblocked(p plan.Plan) (plan.Plan, []error) {
+	if len(s.record.obstacles) == 0 {
+		return p, nil
+	}
+	var errs []error
+	names := sets.New(s.record.obstacles...)
+	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(step plan.Step) bool {
+		if step.Action != plan.Create || !names.Has(step.Key) {
+			return false
+		}
+		conflict := s.conflict(step.Key)
+		if conflict != nil {
+			errs = append(errs, fmt.Errorf("creating %s: %w", step.Key, conflict))
+		}
+		return conflict != nil
+	})
+	return p, errs
 }
 
 // conflict returns why a child cannot be created: an object of its name is there that is no child of the parent and this controller, as

@@ -17,12 +17,17 @@ limitations under the License.
 package reconciler_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/apply"
@@ -90,6 +95,72 @@ func TestAnObstacleThatStaysEndsNoBackOff(t *testing.T) {
 		s.wantSyncs(&syncs, 0, func() { s.update(s.widgets, widget(t, "w", 3, "stranger", "")) })
 		s.wantSyncs(&syncs, 1, func() { s.update(s.widgets, widget(t, "w", 4, "", "")) })
 	})
+}
+
+// TestANameThatIsTakenIsNotTriedAgainAsLongAsTheCacheShowsIt has every sync of an hour want a child whose name a stranger's object has.
+func TestANameThatIsTakenIsNotTriedAgainAsLongAsTheCacheShowsIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		shown  bool
+		// once says that the child is created in the first sync alone.
+		once bool
+	}{
+		"Shown":    {"Its deletion has the parent synced.", true, true},
+		"NotShown": {"No event says when it is gone.", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var creations, syncs, conflicts atomic.Int64
+				var free atomic.Bool
+				stranger := widget(t, "w", 2, "stranger", "")
+				s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(func(r *http.Request) (int, string) {
+					switch {
+					case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/widgets"):
+						if creations.Add(1); free.Load() {
+							return http.StatusCreated, string(widget(t, "w", 9, "p", "").JSON())
+						}
+						return http.StatusConflict, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`
+					case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/widgets/w"):
+						return http.StatusOK, string(stranger.JSON())
+					}
+					return http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
+				})})
+				s.exist(thing(t, "p", 1, "", ""))
+				if tc.shown {
+					s.update(s.widgets, stranger)
+				}
+				s.start(&kind{apply: func(ctx context.Context, sync *reconciler.Sync) error {
+					syncs.Add(1)
+					s.wantWidget(sync, nil)
+					err := sync.ReconcileChildren(ctx, "children")
+					if conflict, ok := errors.AsType[*apply.ConflictError](err); ok && conflict.Owner == "Thing stranger" {
+						conflicts.Add(1)
+					}
+					return err
+				}}, nil)
+				<-time.After(time.Hour)
+				synctest.Wait()
+				if n := syncs.Load(); n < 10 || conflicts.Load() != n {
+					t.Errorf("%d of %d syncs say whose the object is, want all, and 10 at least", conflicts.Load(), n)
+				}
+				if n := creations.Load(); (n == 1) != tc.once || !tc.once && n != syncs.Load() {
+					t.Errorf("%d creations in %d syncs, want only one: %t. %s", n, syncs.Load(), tc.once, tc.reason)
+				}
+				if !tc.shown {
+					return
+				}
+				free.Store(true)
+				creations.Store(0)
+				if err := s.widgets.Delete(stranger); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if n := creations.Load(); n != 1 {
+					t.Errorf("%d creations when the object is gone, want 1", n)
+				}
+			})
+		})
+	}
 }
 
 // wantSyncs checks how many syncs something leads to at once.

@@ -53,7 +53,7 @@ type record struct {
 	gone atomic.Bool
 	progress
 	finalization
-	// obstacles are the objects that have the name of a child and are not the parent's, so that its last sync failed.
+	// obstacles are the objects that have the name of a child and are not the parent's, so that its last sync failed. They change between syncs.
 	obstacles []children.Key
 	// settling is whether the parent settles, children what is known of its children, own its own writes, related which objects are related to
 	// it, and selector which children it selects. They need no [parents.change].
