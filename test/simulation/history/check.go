@@ -140,13 +140,14 @@ func (r *runner) bounded(began beginning) {
 	}
 }
 
-// resync lets a period of resyncs pass, and checks that hooks are asked no more often than that says.
+// resync lets a period of resyncs pass, and checks that hooks are asked no more often than that and the pauses of children say.
 func (r *runner) resync(period time.Duration) {
 	asked := r.tracker.Asked()
 	r.wait(period + margin)
 	for of, times := range r.tracker.Asked() {
 		own := min(period, r.tracker.ResyncPeriod(of.Controller, period))
-		if times -= asked[of]; times > int((period+margin)/own)+askedToo && !r.fails() && !r.tracker.Rolls(of.Controller) {
+		most := int((period+margin)/own) + askedToo + r.tracker.Looks(r.cluster(), of, period+margin)
+		if times -= asked[of]; times > most && !r.tracker.Failing() && !r.tracker.Flapping(r.cluster()) && !r.tracker.Rolls(of.Controller) {
 			r.violatedf(invariant.ResyncAsks, "the %s hook of %s was asked %d times about %s within %v", of.Hook, of.Controller, times, of.Parent, period+margin)
 		}
 	}

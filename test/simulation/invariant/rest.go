@@ -258,7 +258,7 @@ func selects(d, o, child object) bool {
 // last call of the hook that it leaves a child as it is. Beyond the budget of events an earlier Warning is enough.
 func (t *Tracker) reported(call *Call, o object) bool {
 	w := t.warned[o.meta("uid")]
-	return fails(t.definition(call.Controller), o) || w.left && (w.last >= call.At || w.times >= eventsBurst)
+	return fails(t.definition(call.Controller), o) || w.left > 0 && (w.left >= call.At || w.times >= eventsBurst)
 }
 
 // fails reports whether a controller says of a parent, in its status, that its last sync failed.
@@ -286,24 +286,63 @@ func (t *Tracker) Failing() bool {
 	return false
 }
 
-// longestPause is for how long a child is left as it is at most, when nothing else happens (docs/design/0013-plans-and-records.md).
-const longestPause = 10 * time.Minute
+// leaving are the reasons of Warnings that say that a child is left as it is. Such a child is looked at again without an event.
+var leaving = map[string]bool{childFlapping: true, "ChildNotRecreated": true, "ChildNotUpdated": true}
 
-// Leaving reports whether a Warning has said lately that a child is left as it is, which is looked at again without an event.
+// childFlapping is the reason of a Warning that says of a child that somebody undoes each write of it.
+const childFlapping = "ChildFlapping"
+
+const (
+	// eventsBurst is about the number of events on one object after which the engine drops some (docs/reference/contract.md#s18.4), and
+	// eventsInterval how long after an event it sends the next one of the same kind on the same object at the latest, if there is one to send.
+	eventsBurst    = 8
+	eventsInterval = 5 * time.Minute
+	// longestPause is for how long a child is left as it is at most, when nothing else happens (docs/design/0013-plans-and-records.md).
+	longestPause = 10 * time.Minute
+	// longestSilence is for how long at most no Warning says so: that of a pause that ends just before eventsInterval is over is dropped, and the
+	// next pause follows. Children of one parent have one budget of events. A minute is for the look itself.
+	longestSilence = eventsInterval + longestPause + time.Minute
+)
+
+// still reports whether what a Warning said at a time is so, as it would be said again. 0: no Warning said it.
+func (c Cluster) still(said time.Duration) bool { return said > 0 && c.At-said <= longestSilence }
+
+// Leaving reports whether a child is left as it is, as a Warning says.
 func (t *Tracker) Leaving(c Cluster) bool {
+	return t.anyWarned(func(w warnings) bool { return c.still(w.left) })
+}
+
+// Flapping reports whether a child is left as it is because somebody undoes each write of it. After a pause it is written again, which has
+// hooks asked about it and its parent.
+func (t *Tracker) Flapping(c Cluster) bool {
+	return t.anyWarned(func(w warnings) bool { return c.still(w.flapped) })
+}
+
+func (t *Tracker) anyWarned(is func(warnings) bool) bool {
 	for _, w := range t.warned {
-		if w.left && c.At-w.last <= longestPause {
+		if is(w) {
 			return true
 		}
 	}
 	return false
 }
 
-// leaving are the reasons of Warnings that say that a child is left as it is.
-var leaving = map[string]bool{"ChildFlapping": true, "ChildNotRecreated": true, "ChildNotUpdated": true}
-
-// eventsBurst is about the number of events on one object after which the engine drops some (docs/reference/contract.md#s18.4).
-const eventsBurst = 8
+// Looks returns how often, within a time, the hook is asked at most because children of a parent are left as they are: whenever the pause of
+// one ends, of which each has its own. Flapping children are not meant.
+func (t *Tracker) Looks(c Cluster, of Asking, within time.Duration) int {
+	call, parent := t.last[syncing{c.Engine, of.Controller, of.Parent}], t.objects[of.Parent]
+	if call == nil || call.Response == nil || parent == nil || !c.still(t.warned[of.Parent].left) {
+		return 0
+	}
+	left := 0
+	for _, want := range call.Response.Wanted() {
+		have, edition := t.inPlaceOf(want, parent), c.Served[object(want).kind()]
+		if have != nil && edition != nil && difference(want, have, *edition) != "" {
+			left++
+		}
+	}
+	return left * (int(within/longestPause) + 1)
+}
 
 // childrenAsWanted checks that the desired children are there, as their rule updates them, and no others.
 func (t *Tracker) childrenAsWanted(c Cluster, name string, call *Call, o object) *Violation {

@@ -119,13 +119,12 @@ type gone struct {
 	object object
 }
 
-// warnings are the Warnings about one object: how many there were, when the latest was, and whether and when one said last that a child is
-// left as it is.
+// warnings are the Warnings about one object: how many there were, when the latest was, and when one said last that a child is left as it is,
+// and that one is because somebody undoes each write. 0: none did.
 type warnings struct {
-	times  int
-	latest time.Duration
-	left   bool
-	last   time.Duration
+	times         int
+	latest        time.Duration
+	left, flapped time.Duration
 }
 
 // syncing identifies the syncs of a parent by a controller of an engine.
@@ -304,7 +303,10 @@ func (t *Tracker) event(e object, at time.Duration) {
 		w.times++
 		w.latest = at
 		if leaving[text(e["reason"])] {
-			w.left, w.last = true, at
+			w.left = at
+		}
+		if text(e["reason"]) == childFlapping {
+			w.flapped = at
 		}
 		t.warned[uid] = w
 	}
