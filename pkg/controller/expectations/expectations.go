@@ -52,7 +52,7 @@ type Expectations struct {
 	watched map[*cache.Informer]*watched
 	// empty, if it is not nil, is closed when no parent has writes that are not shown.
 	empty chan struct{}
-	// former is what the controllers before this one wrote, until AwaitFormer has returned. written are those of its writes that count still, and the
+	// former is what the controllers before this one wrote, until AwaitFormer is called. written are those of its writes that count still, and the
 	// controller's own of resources that are not observed any more.
 	former, written map[schema.GroupResource]write
 }
@@ -180,9 +180,11 @@ func (e *Expectations) expectDeletion(key parent.Key, informer *cache.Informer, 
 	if w == nil {
 		return
 	}
-	d, known := w.deletes[o.UID()]
-	d.namespace, d.name, d.whole, d.written = o.Namespace(), o.Name(), whole, w.written
-	due := d.due(informer, o.UID())
+	// The texts are parts of the object's JSON, which must not be kept in memory.
+	uid := types.UID(strings.Clone(string(o.UID())))
+	d := w.deletes[uid]
+	d.namespace, d.name, d.whole, d.written = strings.Clone(o.Namespace()), strings.Clone(o.Name()), whole, w.written
+	due := d.due(informer, uid)
 	if !due && !taken {
 		return
 	}
@@ -190,12 +192,6 @@ func (e *Expectations) expectDeletion(key parent.Key, informer *cache.Informer, 
 	if due && (d.of == nil || e.parents[d.of.key] != d.of) {
 		d.of = e.expect(key)
 	}
-	uid := o.UID()
-	if !known {
-		uid = types.UID(strings.Clone(string(uid)))
-	}
-	// These texts are parts of the object's JSON, which must not be kept in memory.
-	d.namespace, d.name = strings.Clone(d.namespace), strings.Clone(d.name)
 	w.deletes[uid] = d
 }
 
@@ -217,19 +213,6 @@ func (e *Expectations) Expects(key parent.Key) bool {
 	defer e.mu.Unlock()
 	_, ok := e.parents[key]
 	return ok
-}
-
-// emptied returns a channel that is closed when no parent expects anything any more.
-func (e *Expectations) emptied() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	empty := make(chan struct{})
-	if len(e.parents) == 0 {
-		close(empty)
-	} else {
-		e.empty = empty
-	}
-	return empty
 }
 
 // Pending returns the number of parents with writes that are not shown yet.
@@ -316,10 +299,9 @@ func (e *Expectations) expect(key parent.Key) *expecting {
 func (e *Expectations) Observe(informer *cache.Informer) (cancel func()) {
 	w := &watched{resource: informer.Query().Resource.GroupResource(), deletes: map[types.UID]deletion{}}
 	w.observer = informer.Observe(func(version string, event cache.Event) { e.progress(w, version, event) })
-	e.change(func() []parent.Key {
-		e.watched[informer] = w
-		return nil
-	})
+	e.mu.Lock()
+	e.watched[informer] = w
+	e.mu.Unlock()
 	return sync.OnceFunc(func() {
 		w.observer.Close()
 		e.unobserve(informer, w)

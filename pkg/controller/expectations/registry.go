@@ -193,48 +193,48 @@ func (e *Expectations) wrote(informer *cache.Informer, w *watched) {
 	if last.deletes == nil {
 		last.deletes = map[types.UID]deletion{}
 	}
-	for uid, d := range w.deletes {
-		d.of = nil
-		last.deletes[uid] = d
-	}
+	maps.Copy(last.deletes, w.deletes)
 	e.written[w.resource] = last
 }
 
 // formerWrites is in the place of the parent for which the controllers before this one wrote something.
 var formerWrites = parent.Key{} //nolint:gochecknoglobals // It does not change. No parent has an empty name.
 
-// expectFormer expects the informers to show what the controllers before this one wrote. They have synced.
-func (e *Expectations) expectFormer() {
+// expectFormer expects the informers to show what the controllers before this one wrote. They have synced. The channel that it returns is closed when
+// no parent expects anything any more.
+func (e *Expectations) expectFormer() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var latest time.Time
-	for _, each := range e.former {
-		if each.at.After(latest) {
-			latest = each.at
-		}
-	}
-	left := latest.Add(Limit).Sub(e.clock.Now())
-	expect := func() *expecting {
-		p := e.expect(formerWrites)
-		p.timer.Reset(left)
-		return p
-	}
+	var left time.Duration
 	for informer, w := range e.watched {
-		last, ok := e.former[w.resource]
-		if !ok || left <= 0 {
+		last := e.former[w.resource]
+		rest := last.at.Add(Limit).Sub(e.clock.Now())
+		if rest <= 0 {
 			continue
 		}
+		left = max(left, rest)
 		w.observer.Wake() // What it shows is looked at afterwards.
 		if seen, _ := strconv.ParseUint(informer.LastSyncedVersion(), 10, 64); seen < last.version {
-			w.push(pendingVersion{last.version, expect(), last.at})
+			w.push(pendingVersion{last.version, e.expect(formerWrites), last.at})
 		}
 		for uid, d := range last.deletes {
 			if d.due(informer, uid) {
-				d.of = expect()
+				d.of = e.expect(formerWrites)
 				w.deletes[uid] = d
 			}
 		}
 	}
+	if p, ok := e.parents[formerWrites]; ok {
+		p.timer.Reset(left)
+	}
+	e.former = nil
+	empty := make(chan struct{})
+	if len(e.parents) == 0 {
+		close(empty)
+	} else {
+		e.empty = empty
+	}
+	return empty
 }
 
 // AwaitFormer waits until the informers that are observed show what the controller of the same name wrote that ran before, as [Registry.New]
@@ -242,16 +242,12 @@ func (e *Expectations) expectFormer() {
 // the former controller: their resources may be in another version, or selected otherwise. It returns false if ctx ends before. Nothing may be
 // written before it returns, and it must not be called twice at the same time.
 func (e *Expectations) AwaitFormer(ctx context.Context) bool {
-	e.expectFormer()
 	select {
-	case <-e.emptied():
+	case <-e.expectFormer():
+		return true
 	case <-ctx.Done():
 		return false
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.former = nil // Informers that are observed later show objects that are related, which controllers do not write.
-	return true
 }
 
 // Staleness returns how far the informers are behind the writes of all controllers, as of a moment ago.
