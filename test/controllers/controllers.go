@@ -133,6 +133,26 @@ func (c *Controller) AwaitCondition(conditionType, what string, want func(metav1
 	return found
 }
 
+// AwaitOne waits until a condition of one of several controllers, whichever it is, is as wanted.
+func AwaitOne(all []*Controller, conditionType, what string, want func(metav1.Condition) bool) {
+	first := all[0]
+	first.t.Helper()
+	cluster.Eventually(first.t, first.limit, fmt.Sprintf("the condition %s of one of them %s", conditionType, what), func(ctx context.Context) (bool, string) {
+		seen := ""
+		for _, c := range all {
+			_, status, err := c.get(ctx)
+			if err != nil {
+				return false, err.Error()
+			}
+			if is := meta.FindStatusCondition(status.Conditions, conditionType); is != nil && want(*is) {
+				return true, ""
+			}
+			seen += fmt.Sprintf("%s: %+v\n", c.Name, status.Conditions)
+		}
+		return false, seen
+	})
+}
+
 // await waits until the controller is as wanted.
 func (c *Controller) await(limit time.Duration, what string, want func(metav1.Object, *v1alpha1.ControllerStatus) bool) {
 	c.t.Helper()

@@ -182,11 +182,10 @@ func twoAnnotateADeployment(f *fighters) {
 		},
 	}})
 	f.AwaitEvent("web", corev1.EventTypeWarning, "ParentFlapping", "metadata.annotations.team")
-	for _, c := range f.running {
-		c.AwaitCondition(v1alpha1.ConditionProgressing, "to say that it is slowed down", func(c metav1.Condition) bool {
-			return c.Reason == v1alpha1.ReasonChangedBack
-		})
-	}
+	// Once one of them is, the other one may have what it wants.
+	controllers.AwaitOne(f.running, v1alpha1.ConditionProgressing, "to say that it is slowed down", func(c metav1.Condition) bool {
+		return c.Reason == v1alpha1.ReasonChangedBack
+	})
 }
 
 // parentsThatAnswerEachOther has a customize hook that selects the children of all parents, and a child with another value each time.
