@@ -40,8 +40,8 @@ const (
 	warningPage = 500
 )
 
-// toldElsewhere are the reasons of Warnings of which conditions and errors of parents tell more.
-var toldElsewhere = []string{"SyncError", "DeletionsHeld", "ResponseDiffers", "ParentFlapping"}
+// toldElsewhere are the reasons of Warnings of which conditions and errors of parents tell more, and which are over when these say so.
+var toldElsewhere = []string{"CreateError", "SyncError", "DeletionsHeld", "ResponseDiffers", "ParentFlapping"}
 
 // A warning is an event of a controller.
 type warning struct {
