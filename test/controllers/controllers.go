@@ -138,7 +138,7 @@ func AwaitOne(all []*Controller, conditionType, what string, want func(metav1.Co
 	first := all[0]
 	first.t.Helper()
 	cluster.Eventually(first.t, first.limit, fmt.Sprintf("the condition %s of one of them %s", conditionType, what), func(ctx context.Context) (bool, string) {
-		seen := ""
+		seen := make(map[string][]metav1.Condition, len(all))
 		for _, c := range all {
 			_, status, err := c.get(ctx)
 			if err != nil {
@@ -147,9 +147,9 @@ func AwaitOne(all []*Controller, conditionType, what string, want func(metav1.Co
 			if is := meta.FindStatusCondition(status.Conditions, conditionType); is != nil && want(*is) {
 				return true, ""
 			}
-			seen += fmt.Sprintf("%s: %+v\n", c.Name, status.Conditions)
+			seen[c.Name] = status.Conditions
 		}
-		return false, seen
+		return false, fmt.Sprintf("%+v", seen)
 	})
 }
 
