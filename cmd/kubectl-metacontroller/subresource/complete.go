@@ -17,12 +17,14 @@ limitations under the License.
 package subresource
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
 // Complete completes the arguments of a command that names a controller, and then one of its parents.
@@ -35,21 +37,34 @@ func Complete(c *connection.Connection) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		client, err := New(c, object)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		list, err := client.ParentPage(cmd.Context(), v1alpha1.ControllerParentOptions{Limit: MostParents})
+		parents, err := ParentNames(cmd.Context(), c, object, "")
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
 		var names []cobra.Completion
-		for i := range list.Items {
-			p := &list.Items[i]
-			if name := strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"); strings.HasPrefix(name, prefix) {
+		for _, name := range parents {
+			if strings.HasPrefix(name, prefix) {
 				names = append(names, name)
 			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// ParentNames returns the names of a controller's parents, behind their namespaces, as far as one page has them. Resource selects those of one
+// resource, such as websites.example.com; all if it is empty.
+func ParentNames(ctx context.Context, c *connection.Connection, object controllerobject.Object, resource string) ([]string, error) {
+	client, err := New(c, object)
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.ParentPage(ctx, v1alpha1.ControllerParentOptions{Resource: resource, Limit: MostParents})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = strings.TrimPrefix(list.Items[i].Namespace+"/"+list.Items[i].Name, "/")
+	}
+	return names, nil
 }

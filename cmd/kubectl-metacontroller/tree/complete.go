@@ -103,17 +103,11 @@ func namesOf(ctx context.Context, c *connection.Connection, controllers []contro
 		if !hasParents(object, resource) {
 			continue
 		}
-		client, err := subresource.New(c, object)
+		parents, err := subresource.ParentNames(ctx, c, object, resource.String())
 		if err != nil {
 			return nil, err
 		}
-		list, err := client.ParentPage(ctx, v1alpha1.ControllerParentOptions{Resource: resource.String(), Limit: subresource.MostParents})
-		if err != nil {
-			return nil, err
-		}
-		for i := range list.Items {
-			names = append(names, strings.TrimPrefix(list.Items[i].Namespace+"/"+list.Items[i].Name, "/"))
-		}
+		names = append(names, parents...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
