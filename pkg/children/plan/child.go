@@ -418,8 +418,8 @@ func (c *child) waits() (until time.Time, waits bool) {
 }
 
 // untried is what is remembered of the step's child if it cannot be tried.
-func (s Step) untried() Postponed {
-	return Postponed{Desired: s.desired, Version: s.Observed.ResourceVersion(), Epoch: s.epoch, Until: s.PausedUntil}
+func (s Step) untried() Asked {
+	return Asked{Desired: s.desired, Version: s.Observed.ResourceVersion(), Epoch: s.epoch, Until: s.PausedUntil}
 }
 
 // trial returns what came of the dry run for the present desired state, the zero Trial if there was none.

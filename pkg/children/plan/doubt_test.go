@@ -390,6 +390,38 @@ func TestAChildOnAnOlderRevisionIsNotTriedAtEverySync(t *testing.T) {
 	}
 }
 
+// An API server that takes neither an update nor a creation cannot say whether the latest revision would change the child.
+func TestAChildOnAnOlderRevisionThatCannotBeTriedIsNotTriedAtEverySync(t *testing.T) {
+	s := newScene(v1alpha1.ChildUpdateRollingRecreate)
+	s.want(t, child("a", "1000m"))
+	s.accept(t, server{`"k":"1000m"`, `"k":"1"`})
+	kind := schema.GroupKind{Kind: "ConfigMap"}
+	s.Epochs = map[schema.GroupKind]int64{kind: 2}
+	s.step(t) // It is known in this epoch, too.
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{} }
+	for _, step := range []struct {
+		what, latest string
+		change       func()
+		tried        int
+	}{
+		{"the first sync", "2000m", func() {}, 2},
+		{"the next sync", "2000m", func() {}, 0},
+		{"another revision", "3000m", func() {}, 2},
+		{"another epoch", "3000m", func() { s.Epochs = map[schema.GroupKind]int64{kind: 3} }, 2},
+		{"the sync after that", "3000m", func() {}, 0},
+		{"much later", "3000m", func() { s.later(10 * time.Minute) }, 2},
+	} {
+		step.change()
+		s.want(t, child("a", step.latest))
+		s.Comparing, s.Compared, s.tried = true, map[children.Key]plan.Asked{}, 0
+		s.gather(t)
+		if unchanged := s.Unchanged(s.Desired[0], s.Observed[0]); unchanged || s.tried != step.tried {
+			t.Errorf("%s: unchanged %t, %d dry runs, want %d", step.what, unchanged, s.tried, step.tried)
+		}
+		s.records = s.records.Compared(s.Compared)
+	}
+}
+
 func TestAChildThatIsKeptIsNotForgotten(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateRollingRecreate)
 	s.want(t, child("a", "1"))

@@ -75,7 +75,7 @@ type Input struct {
 	Trials map[children.Key]Trial
 	// Compared are the children that Unchanged found to differ, and of which the API server was asked for that. It adds to them, if they are
 	// not nil. Kept as records, they spare that in the syncs that follow: a rolling update has many, and moves few of them in each.
-	Compared map[children.Key]Compared
+	Compared map[children.Key]Asked
 }
 
 // Reading is a child as it was read from the API server.
@@ -264,8 +264,12 @@ func (in *Input) Unchanged(d children.Desired, o *object.Object) bool {
 	if step.Action == Leave && step.Reason == Same || step.Action == Update && step.RecordOnly {
 		return true
 	}
-	if asked := o.APIVersion() != d.APIVersion || in.Trials[d.Key].Desired == step.desired; asked && in.Compared != nil && step.Action != Leave {
-		in.Compared[d.Key] = Compared{Desired: step.desired, Version: o.ResourceVersion()}
+	switch asked := o.APIVersion() != d.APIVersion || in.Trials[d.Key].Desired == step.desired; {
+	case !asked || in.Compared == nil:
+	case step.Action != Leave:
+		in.Compared[d.Key] = Asked{Desired: step.desired, Version: o.ResourceVersion()}
+	case step.Reason == Untried:
+		in.Compared[d.Key] = step.untried()
 	}
 	return false
 }
@@ -276,7 +280,7 @@ func (in *Input) differs(d children.Desired, o *object.Object) bool {
 		return false
 	}
 	c, err := in.child(d, o)
-	return err == nil && c.known.more().Compared.Desired == c.step.desired
+	return err == nil && c.known.more().Compared.counts(Asked{c.step.desired, o.ResourceVersion(), c.step.epoch, time.Time{}}, in.Now)
 }
 
 // Applied returns what was desired of an observed child when its record was made, as the child itself has it. It has not if it is written

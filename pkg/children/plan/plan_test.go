@@ -370,7 +370,7 @@ func TestAChildThatDiffersIsTriedOnceInARollingUpdate(t *testing.T) {
 		s.Epochs = map[schema.GroupKind]int64{kind: s.Epochs[kind] + 1}
 		s.want(t, child("a", step.latest))
 		s.what = server{`"k":"1000.0m"`, `"k":"1"`}
-		s.Comparing, s.Compared, s.tried = true, map[children.Key]plan.Compared{}, 0
+		s.Comparing, s.Compared, s.tried = true, map[children.Key]plan.Asked{}, 0
 		s.gather(t)
 		if unchanged := s.Unchanged(s.Desired[0], s.Observed[0]); unchanged != step.unchanged || s.tried != step.tried {
 			t.Errorf("%s: unchanged %t, %d dry runs, want %d", step.what, unchanged, s.tried, step.tried)

@@ -118,26 +118,28 @@ type More struct {
 	// Breaker counts writes. It is zero for a child that was not written since its desired state changed.
 	Breaker Breaker
 	// Untried says that the child could not be tried; zero if it could.
-	Untried Postponed
-	// Compared is another desired state, from which the child is known to differ; zero if there is none.
-	Compared Compared
+	Untried Asked
+	// Compared is another desired state, from which the child differs, as far as the API server can say; zero if there is none.
+	Compared Asked
 }
 
-// Compared is a desired state from which a child in a version differs.
-type Compared struct {
-	// Desired is the hash of the desired state, and Version the resourceVersion.
-	Desired Hash
-	Version string
-}
-
-// Postponed is what a child was that could not be tried, and until when it is not tried again.
-type Postponed struct {
+// Asked is a child about which the API server was asked, and which is not asked again as long as it is the same.
+type Asked struct {
 	// Desired is the hash of the desired state, Version the resourceVersion, and Epoch that of schema and admission.
 	Desired Hash
 	Version string
 	Epoch   int64
-	// Until is when it is tried again.
+	// Until is when it is asked again, because it had no answer. With zero it had one, for which Epoch does not count.
 	Until time.Time
+}
+
+// counts reports whether the API server need not be asked about a child that the other fields of now have.
+func (a Asked) counts(now Asked, at time.Time) bool {
+	if a.Until.IsZero() {
+		return a.Version != "" && a.Desired == now.Desired && a.Version == now.Version
+	}
+	now.Until = a.Until
+	return a == now && at.Before(a.Until)
 }
 
 // more returns what few records have, which is nothing for nil.
@@ -192,33 +194,34 @@ func (r *Record) For(key children.Key, desired Hash) *Record {
 }
 
 // Waits returns until when a child, whose other fields u has, is not to be tried; false if it may be tried.
-func (r *Record) Waits(u Postponed, now time.Time) (until time.Time, waits bool) {
+func (r *Record) Waits(u Asked, now time.Time) (until time.Time, waits bool) {
 	known := r.more().Untried
-	until, known.Until = known.Until, u.Until
-	return until, known == u && now.Before(until)
+	return known.Until, known.counts(u, now)
 }
 
 // NotTried returns the record with a child that could not be tried. It may be called on nil.
-func (r *Record) NotTried(key children.Key, u Postponed) *Record {
+func (r *Record) NotTried(key children.Key, u Asked) *Record {
 	if r.more().Untried == u {
 		return r
 	}
 	if r == nil {
 		r = r.For(key, u.Desired)
 	}
-	next := *r
-	u.Version = strings.Clone(u.Version)
-	next.More = &More{Returned: r.Returned(), Breaker: r.Breaker(), Untried: u}
+	next, more := *r, r.more()
+	u.Version = strings.Clone(u.Version) // It may be a part of an object's JSON.
+	more.Untried = u
+	next.More = &more
 	return &next
 }
 
 // DifferedFrom returns the record with a desired state from which the child differs, beside its own. It may be called on nil.
-func (r *Record) DifferedFrom(key children.Key, other Compared) *Record {
+func (r *Record) DifferedFrom(key children.Key, other Asked) *Record {
 	if r == nil {
 		r = r.For(key, 0)
 	}
 	next, more := *r, r.more()
-	more.Compared = Compared{other.Desired, strings.Clone(other.Version)} // The version may be a part of an object's JSON.
+	other.Version = strings.Clone(other.Version) // Likewise.
+	more.Compared = other
 	next.More = &more
 	return &next
 }
@@ -313,7 +316,7 @@ func (r Records) sort() {
 }
 
 // Compared returns the records with the desired states from which children were found to differ.
-func (r Records) Compared(differing map[children.Key]Compared) Records {
+func (r Records) Compared(differing map[children.Key]Asked) Records {
 	var others Records
 	for key, other := range differing {
 		if known := r.Get(key); known == nil || known.Desired != other.Desired { // Else it was written since.
@@ -463,9 +466,9 @@ func (r Records) Outdated(followed func(schema.GroupKind) int64) (keys []childre
 		}
 		u, now := known.More.Untried, followed(known.Key.GroupKind())
 		switch {
-		case u != (Postponed{}) && u.Epoch < now:
+		case u != (Asked{}) && u.Epoch < now:
 			keys = append(keys, known.Key)
-		case u != (Postponed{}) && u.Desired == known.Desired:
+		case u != (Asked{}) && u.Desired == known.Desired:
 			// It was to be tried in this epoch, and will be again after a while.
 		case len(known.More.Returned) > 0 && known.Epoch < now:
 			keys = append(keys, known.Key)

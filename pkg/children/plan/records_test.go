@@ -643,10 +643,10 @@ func TestKnowledgeIsOutdatedByAnotherEpoch(t *testing.T) {
 		"stored as it was sent":             {plan.Records{learnt(1)}, false},
 		"another value, in this epoch":      {plan.Records{learnt(2, pruned)}, false},
 		"another value, in a former epoch":  {plan.Records{learnt(2), learnt(1, pruned)}, true},
-		"it could not be tried":             {plan.Records{none.NotTried(key, plan.Postponed{Desired: 1, Epoch: 2})}, false},
-		"it could not be tried before that": {plan.Records{none.NotTried(key, plan.Postponed{Desired: 1, Epoch: 1})}, true},
-		"both, the one in this epoch":       {plan.Records{learnt(1, pruned).NotTried(key, plan.Postponed{Epoch: 2})}, true},
-		"both, for what is desired":         {plan.Records{learnt(1, pruned).NotTried(key, plan.Postponed{Desired: 1, Epoch: 2})}, false},
+		"it could not be tried":             {plan.Records{none.NotTried(key, plan.Asked{Desired: 1, Epoch: 2})}, false},
+		"it could not be tried before that": {plan.Records{none.NotTried(key, plan.Asked{Desired: 1, Epoch: 1})}, true},
+		"both, the one in this epoch":       {plan.Records{learnt(1, pruned).NotTried(key, plan.Asked{Epoch: 2})}, true},
+		"both, for what is desired":         {plan.Records{learnt(1, pruned).NotTried(key, plan.Asked{Desired: 1, Epoch: 2})}, false},
 		"another value, in a later epoch":   {plan.Records{learnt(3, pruned)}, false},
 	} {
 		if got := tc.records.Outdated(func(schema.GroupKind) int64 { return 2 }); len(got) == 1 != tc.want {

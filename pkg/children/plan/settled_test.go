@@ -382,8 +382,8 @@ func TestWhatAKeptChildWasComparedWithStays(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateInPlace)
 	s.see(t, named("a"))
 	key := children.KeyOf(s.Observed[0])
-	compared := plan.Compared{Desired: 1, Version: s.Observed[0].ResourceVersion()}
-	s.records = plan.Records(nil).Compared(map[children.Key]plan.Compared{key: compared})
+	compared := plan.Asked{Desired: 1, Version: s.Observed[0].ResourceVersion()}
+	s.records = plan.Records(nil).Compared(map[children.Key]plan.Asked{key: compared})
 	s.Observed, s.Kept = nil, []children.Key{key}
 	for range 2 {
 		s.remove(t)

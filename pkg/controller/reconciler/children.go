@@ -95,7 +95,7 @@ func (s *Sync) gather(ctx context.Context, observed []*object.Object, desired []
 	in := s.controller.input(s.Parent)
 	in.Observed, in.Desired, in.Records, in.Comparing, in.Insists = observed, desired, records, comparing, stale >= insistAfter
 	if comparing {
-		in.Compared = map[children.Key]plan.Compared{}
+		in.Compared = map[children.Key]plan.Asked{}
 	}
 	return s.controller.complete(ctx, in)
 }
