@@ -116,7 +116,8 @@ type entry struct {
 	most int32
 	// reverts counts how often in a row what was written to the parent was changed back.
 	reverts int32
-	// steps counts the syncs since a time that wrote over what others wrote while the parent stayed as it is, and restless says that there were too many.
+	// steps counts the syncs since a time that wrote over what others wrote while the parent stayed as it is, or were held back until others wrote, and
+	// restless says that there were too many.
 	steps int32
 	// strips counts how often in a row another client took the finalizer off, lately at a time.
 	strips          int32
@@ -488,8 +489,18 @@ func (p *Parent) Held(at time.Time, state func() (State, bool)) time.Duration {
 		e.interrupt()
 		return 0
 	}
-	if !known || present.Content != e.left.Content || present.Children != e.left.Children && e.cause != Restless || !e.wrote(present) {
+	if !known || present.Content != e.left.Content || !e.wrote(present) {
 		p.outside()
+		return 0
+	}
+	if present.Children != e.left.Children && e.cause != Restless {
+		// Their own controllers may answer what the syncs wrote, so that these are counted on: as steps.
+		p.blame(None)
+		if e.steps == 0 {
+			e.since, e.most = at, 0
+		}
+		e.steps += e.loops
+		e.interrupt()
 		return 0
 	}
 	if !e.based {

@@ -147,6 +147,21 @@ func TestWhichParentsDoNotSettle(t *testing.T) {
 				h.steps(1)
 			}
 		}, loopguard.Restless},
+		{"a time in a child whose own controller answers whenever the parent is held back", func(h *history) {
+			for range many {
+				h.state.Children = h.fresh()
+				for h.steps(1); h.cause == loopguard.None; {
+					h.sync(1, 1, h.child)
+				}
+				if h.cause == loopguard.Restless {
+					return
+				}
+				h.state.Children, h.pause = h.fresh(), 0
+				if h.held() > 0 {
+					h.t.Fatal("a change of a child does not end the pause")
+				}
+			}
+		}, loopguard.Restless},
 		{"children with other names each time, which their own controllers write", func(h *history) {
 			for range 100 {
 				h.state.Children = h.fresh()
