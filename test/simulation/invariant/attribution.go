@@ -180,7 +180,7 @@ func finalizes(controller object, kind int) bool {
 	return controller != nil && !controller.deleting() && controller.at("spec", "hooks", "finalize") != nil && names(controller, kind)
 }
 
-// taken are the names of stages of a child that somebody else than its controllers has taken over.
+// taken are the names of stages of a child, and of their notes, that somebody else than its controllers has taken over.
 type taken struct {
 	uid    string
 	stages []string
@@ -205,7 +205,7 @@ func (t *Tracker) takeStages(c *change) {
 	}
 }
 
-// stagesTaken returns the names of the stages of a child that others have taken over.
+// stagesTaken returns the names of the stages of a child, and of their notes, that others have taken over.
 func (t *Tracker) stagesTaken(child object) []string {
 	for _, each := range t.taken {
 		if each.uid == child.meta("uid") {
@@ -230,7 +230,7 @@ func appliesStages(child object) bool {
 	})
 }
 
-// ownStages returns the names of an object's stages that hooks alone give.
+// ownStages returns the names of an object's stages that hooks alone give, and of their notes.
 func ownStages(o object) []string {
 	var all []string
 	stages, _ := o.at("spec")["stages"].([]any) // Absent: none.
@@ -238,7 +238,13 @@ func ownStages(o object) []string {
 		stage, _ := each.(map[string]any) // The API server has validated it.
 		if name := text(stage["name"]); strings.HasPrefix(name, own) {
 			all = append(all, name)
+			if stage["note"] != nil {
+				all = append(all, noteOf(name))
+			}
 		}
 	}
 	return all
 }
+
+// noteOf names the note of a stage.
+func noteOf(stage string) string { return stage + ".note" }

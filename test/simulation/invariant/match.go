@@ -345,11 +345,20 @@ func withoutTaken(controller string, want, have object, stages []string) object 
 		wanted := named(want.at("spec")["stages"])
 		list, _ := left.at("spec")["stages"].([]any) // Absent: none.
 		left["spec"] = maps.Clone(left.at("spec"))
-		left.at("spec")["stages"] = slices.DeleteFunc(slices.Clone(list), func(stage any) bool {
+		var kept []any
+		for _, stage := range list {
 			fields, _ := stage.(map[string]any) // The API server has validated it.
 			name := text(fields["name"])
-			return wanted[name] == nil && slices.Contains(stages, name)
-		})
+			switch {
+			case wanted[name] == nil && slices.Contains(stages, name):
+				continue
+			case wanted[name] != nil && wanted[name]["note"] == nil && slices.Contains(stages, noteOf(name)):
+				fields = maps.Clone(fields)
+				delete(fields, "note")
+			}
+			kept = append(kept, fields)
+		}
+		left.at("spec")["stages"] = kept
 	}
 	return left
 }
