@@ -1251,7 +1251,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerParentList(ref common.Ref
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden counts the parents that are left out because the caller may not get them. With a name or labels, parents that he may not get are not counted.",
+							Description: "hidden counts the parents that are left out because the caller may not get them. With labels, parents that he may not get are not counted; a request that names one is forbidden.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1491,7 +1491,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerPlanStatus(ref common.Ref
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them. With a name or labels, parents that he may not get are not counted. Of a plan in parts each counts its own, and the first one those that no part has.",
+							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them. With labels, parents that he may not get are not counted; a request that names one is forbidden. Of a plan in parts each counts its own, and the first one those that no part has.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1623,7 +1623,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerResyncStatus(ref common.R
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden counts the parents that are left out because the caller may not get them. With a name or labels, parents that he may not get are not counted.",
+							Description: "hidden counts the parents that are left out because the caller may not get them. With labels, parents that he may not get are not counted; a request that names one is forbidden.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -2271,7 +2271,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerSyncList(ref common.Refer
 					},
 					"hidden": {
 						SchemaProps: spec.SchemaProps{
-							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them. With a name or labels, parents that he may not get are not counted.",
+							Description: "hidden counts the parents that are left out because the caller may not get them, or children of them. With labels, parents that he may not get are not counted; a request that names one is forbidden.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},

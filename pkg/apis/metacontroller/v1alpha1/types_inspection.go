@@ -89,8 +89,8 @@ type ControllerParentList struct {
 	// Standard list metadata. If there are more, continue is set, and remainingItemCount tells how many.
 	// +k8s:opaqueType
 	metav1.ListMeta `json:"metadata,omitempty"`
-	// hidden counts the parents that are left out because the caller may not get them. With a name or labels,
-	// parents that he may not get are not counted.
+	// hidden counts the parents that are left out because the caller may not get them. With labels,
+	// parents that he may not get are not counted; a request that names one is forbidden.
 	// +optional
 	// +k8s:optional
 	Hidden int64 `json:"hidden,omitempty"`
@@ -254,8 +254,8 @@ type ControllerResyncStatus struct {
 	// +optional
 	// +k8s:optional
 	Parents int64 `json:"parents,omitempty"`
-	// hidden counts the parents that are left out because the caller may not get them. With a name or labels,
-	// parents that he may not get are not counted.
+	// hidden counts the parents that are left out because the caller may not get them. With labels,
+	// parents that he may not get are not counted; a request that names one is forbidden.
 	// +optional
 	// +k8s:optional
 	Hidden int64 `json:"hidden,omitempty"`
@@ -332,8 +332,8 @@ type ControllerPlanStatus struct {
 	// summary counts what is in parents.
 	// +optional
 	Summary PlanSummary `json:"summary,omitempty"`
-	// hidden counts the parents that are left out because the caller may not get them, or children of them. With a name or labels,
-	// parents that he may not get are not counted. Of a plan in parts each counts its own, and the first one those that no part has.
+	// hidden counts the parents that are left out because the caller may not get them, or children of them. With labels,
+	// parents that he may not get are not counted; a request that names one is forbidden. Of a plan in parts each counts its own, and the first one those that no part has.
 	// +optional
 	// +k8s:optional
 	Hidden int64 `json:"hidden,omitempty"`

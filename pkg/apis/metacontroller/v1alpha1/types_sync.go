@@ -59,8 +59,8 @@ type ControllerSyncList struct {
 	// Standard list metadata. If there are more than the limit, remainingItemCount tells how many.
 	// +k8s:opaqueType
 	metav1.ListMeta `json:"metadata,omitempty"`
-	// hidden counts the parents that are left out because the caller may not get them, or children of them. With a name or labels,
-	// parents that he may not get are not counted.
+	// hidden counts the parents that are left out because the caller may not get them, or children of them. With labels,
+	// parents that he may not get are not counted; a request that names one is forbidden.
 	// +optional
 	// +k8s:optional
 	Hidden int64 `json:"hidden,omitempty"`

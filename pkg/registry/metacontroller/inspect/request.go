@@ -25,7 +25,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -160,24 +159,13 @@ func (r *RequestREST) one(
 
 // find returns the parent that a selection names, if the caller may get it. Who may not learns nothing of whether it exists.
 func find(ctx context.Context, who *caller, c inspection.Controller, s *v1alpha1.ParentSelection) (p v1alpha1.ParentReference, err error) {
-	if err := checkResource(c, s); err != nil {
+	all, err := selectParents(ctx, who, c, s, false)
+	if err != nil {
 		return p, err
 	}
-	var places []inspection.Place
-	for _, resource := range resourcesOf(c, s) {
-		places = append(places, inspection.Place{GroupResource: resource, Namespace: s.Namespace})
-	}
-	if err := who.learn(ctx, places); err != nil {
-		return p, err
-	}
-	found := match(c.Parents(), s, labels.Everything())
-	found = slices.DeleteFunc(found, func(p v1alpha1.ParentReference) bool { return p.Namespace != s.Namespace || who.hides(placeOf(p)) })
+	found := slices.DeleteFunc(all.parents, func(p v1alpha1.ParentReference) bool { return p.Namespace != s.Namespace })
 	switch len(found) {
 	case 0:
-		if hidden := slices.IndexFunc(places, who.hides); hidden >= 0 {
-			at := places[hidden]
-			return p, forbidden(who, at, v1alpha1.ParentReference{Group: at.Group, Resource: at.Resource, Name: s.Name})
-		}
 		return p, notFound(c, s)
 	case 1:
 		return found[0], nil

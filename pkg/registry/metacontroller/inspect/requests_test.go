@@ -69,7 +69,7 @@ func TestGivenResponsesAreCheckedBeforeAnyHookIsCalled(t *testing.T) {
 		"a hook that is none":             {given(of(known, "Sync")), nil, `responses[0].hook: "Sync" is none of`},
 		"a parent that is none":           {given(of(known, "sync"), of(thing("one", "b"), "sync")), nil, "responses[1]: things.example.com one/b is none of"},
 		"a parent of another group":       {given(of(elsewhere, "sync")), nil, "responses[0]: things one/a is none of"},
-		"a parent that is not selected":   {v1alpha1.ControllerPlanSpec{Parents: &v1alpha1.ParentSelection{Name: "c"}, Responses: []v1alpha1.GivenResponse{of(known, "sync")}}, nil, "is none of the parents that are selected"},
+		"a parent that is not selected":   {v1alpha1.ControllerPlanSpec{Parents: &v1alpha1.ParentSelection{Namespace: "one", Name: "c"}, Responses: []v1alpha1.GivenResponse{of(known, "sync")}}, nil, "is none of the parents that are selected"},
 		"a parent that is hidden":         {given(of(thing("two", "a"), "sync")), nil, "is none of the parents that are selected"},
 		"a dry run without writes":        {v1alpha1.ControllerPlanSpec{DryRun: true}, nil, ""},
 		"a dry run of given children":     {v1alpha1.ControllerPlanSpec{DryRun: true, Responses: []v1alpha1.GivenResponse{of(known, "sync")}}, writing, ""},

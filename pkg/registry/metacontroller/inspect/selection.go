@@ -48,13 +48,13 @@ const (
 // selected are the parents that a request selects and the caller may see, in order.
 type selected struct {
 	parents []v1alpha1.ParentReference
-	// hidden counts those that he may not see. With a name or labels it counts those alone of which he may get the parent and not the
-	// children: else the number would tell what parents there are of that name, and what labels they have.
+	// hidden counts those that he may not see. With labels it counts those alone of which he may get the parent and not the children: else the
+	// number would tell what labels there are.
 	hidden int64
 }
 
 // selectParents returns the parents of a controller that are selected and that the caller sees: he may get them and, if children is set,
-// the declared kinds of children beside them.
+// the declared kinds of children beside them. If a name is selected and he sees no parent of that name for want of rights, the error says so.
 func selectParents(
 	ctx context.Context, who *caller, c inspection.Controller, selection *v1alpha1.ParentSelection, children bool,
 ) (selected, error) {
@@ -98,7 +98,34 @@ func selectLabeled(
 			s.hidden++
 		}
 	}
+	if selection != nil && selection.Name != "" && len(s.parents) == 0 {
+		return s, refusal(ctx, who, c, selection, matching, kinds)
+	}
 	return s, nil
+}
+
+// refusal returns the error for a caller who sees none of the parents of a name, nil if he would see them. Of parents that he may not get it
+// says the same whether they exist or not.
+func refusal(
+	ctx context.Context, who *caller, c inspection.Controller, s *v1alpha1.ParentSelection, matching []v1alpha1.ParentReference, kinds []inspection.Kind,
+) error {
+	for _, p := range matching {
+		if !who.hides(placeOf(p)) {
+			return maySee(ctx, who, around(p, kinds), p)
+		}
+	}
+	var places []inspection.Place
+	for _, resource := range resourcesOf(c, s) {
+		places = append(places, inspection.Place{GroupResource: resource, Namespace: s.Namespace})
+	}
+	if err := who.learn(ctx, places); err != nil {
+		return err
+	}
+	if hidden := slices.IndexFunc(places, who.hides); hidden >= 0 {
+		at := places[hidden]
+		return forbidden(who, at, v1alpha1.ParentReference{Group: at.Group, Resource: at.Resource, Name: s.Name})
+	}
+	return nil
 }
 
 // checkResource returns an error if a selection names a resource of which the controller never has parents: its response would be empty.
