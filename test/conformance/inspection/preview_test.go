@@ -307,6 +307,10 @@ func planOfOneNamespace(s *stage) {
 	if err != nil || len(plan.Status.Parents) != 0 || plan.Status.Hidden != 2 {
 		s.T.Errorf("he sees %+v, error %v", plan, err)
 	}
+	named := v1alpha1.ControllerPlanSpec{Parents: &v1alpha1.ParentSelection{Namespace: other, Name: "b"}}
+	if plan, err = s.plan(jane, named); !apierrors.IsForbidden(err) {
+		s.T.Errorf("of the parent in the other namespace she sees %+v, error %v", plan, err)
+	}
 }
 
 // dryRun has a child that the API server refuses.
