@@ -90,6 +90,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &metacontrollerv1alpha1.HookApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("HookStatus"):
 		return &metacontrollerv1alpha1.HookStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InlineHook"):
+		return &metacontrollerv1alpha1.InlineHookApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InlineIterator"):
+		return &metacontrollerv1alpha1.InlineIteratorApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InlineTemplate"):
+		return &metacontrollerv1alpha1.InlineTemplateApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("InlineVariable"):
+		return &metacontrollerv1alpha1.InlineVariableApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ParentError"):
 		return &metacontrollerv1alpha1.ParentErrorApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ResourceRule"):

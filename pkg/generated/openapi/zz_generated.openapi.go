@@ -88,6 +88,10 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.HookRequestList{}.OpenAPIModelName():                             schema_pkg_apis_metacontroller_v1alpha1_HookRequestList(ref),
 		v1alpha1.HookRequestOptions{}.OpenAPIModelName():                          schema_pkg_apis_metacontroller_v1alpha1_HookRequestOptions(ref),
 		v1alpha1.HookStatus{}.OpenAPIModelName():                                  schema_pkg_apis_metacontroller_v1alpha1_HookStatus(ref),
+		v1alpha1.InlineHook{}.OpenAPIModelName():                                  schema_pkg_apis_metacontroller_v1alpha1_InlineHook(ref),
+		v1alpha1.InlineIterator{}.OpenAPIModelName():                              schema_pkg_apis_metacontroller_v1alpha1_InlineIterator(ref),
+		v1alpha1.InlineTemplate{}.OpenAPIModelName():                              schema_pkg_apis_metacontroller_v1alpha1_InlineTemplate(ref),
+		v1alpha1.InlineVariable{}.OpenAPIModelName():                              schema_pkg_apis_metacontroller_v1alpha1_InlineVariable(ref),
 		v1alpha1.ParentError{}.OpenAPIModelName():                                 schema_pkg_apis_metacontroller_v1alpha1_ParentError(ref),
 		v1alpha1.ParentPlan{}.OpenAPIModelName():                                  schema_pkg_apis_metacontroller_v1alpha1_ParentPlan(ref),
 		v1alpha1.ParentReference{}.OpenAPIModelName():                             schema_pkg_apis_metacontroller_v1alpha1_ParentReference(ref),
@@ -3055,7 +3059,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_Hook(ref common.ReferenceCallback) 
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Hook is one decision that a webhook makes.",
+				Description: "Hook is one decision that a webhook makes, or an inline hook. It has at most one of the two.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"version": {
@@ -3069,15 +3073,21 @@ func schema_pkg_apis_metacontroller_v1alpha1_Hook(ref common.ReferenceCallback) 
 					},
 					"webhook": {
 						SchemaProps: spec.SchemaProps{
-							Description: "webhook is the HTTP endpoint to call. A hook without webhook is switched off; for a finalize hook that is rejected.",
+							Description: "webhook is the HTTP endpoint to call. A hook with neither webhook nor inline is switched off; for a finalize hook that is rejected.",
 							Ref:         ref(v1alpha1.Webhook{}.OpenAPIModelName()),
+						},
+					},
+					"inline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "inline is the hook itself, as templates with expressions, which the server evaluates. It excludes webhook.",
+							Ref:         ref(v1alpha1.InlineHook{}.OpenAPIModelName()),
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Webhook{}.OpenAPIModelName()},
+			v1alpha1.InlineHook{}.OpenAPIModelName(), v1alpha1.Webhook{}.OpenAPIModelName()},
 	}
 }
 
@@ -3309,6 +3319,256 @@ func schema_pkg_apis_metacontroller_v1alpha1_HookStatus(ref common.ReferenceCall
 		},
 		Dependencies: []string{
 			v1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_InlineHook(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InlineHook is a hook as templates of its response. A string in a template that is one ${EXPRESSION} in CEL yields the value of the expression with its type; other strings are joined as text, and $${ stands for ${. An optional without a value leaves its field or element out. Expressions use parent (of a DecoratorController: object), children (attachments), related, controller and variables.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"variables": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "variables are values that several expressions use, as variables.NAME. Each is evaluated once for a response, when it is first used, and may use those before it. At most 64 entries.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.InlineVariable{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"children": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "children are templates of the children that shall exist. It is for the sync and finalize hooks of a CompositeController. At most 256 entries.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.InlineTemplate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"attachments": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "attachments are templates of the attachments that shall exist. It is for the sync and finalize hooks of a DecoratorController. At most 256 entries.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.InlineTemplate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"labels": {
+						SchemaProps: spec.SchemaProps{
+							Description: "labels are set on the target of a DecoratorController. An expression that yields null removes the label.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"annotations": {
+						SchemaProps: spec.SchemaProps{
+							Description: "annotations are set on the target of a DecoratorController. An expression that yields null removes the annotation.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "status is the template of the status of the parent or target, an object. Absent, the response has no status.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"resyncAfterSeconds": {
+						SchemaProps: spec.SchemaProps{
+							Description: "resyncAfterSeconds is a number of seconds, or an expression that yields one, after which the hook is evaluated again even if nothing changed.",
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
+						},
+					},
+					"finalized": {
+						SchemaProps: spec.SchemaProps{
+							Description: "finalized is an expression that yields whether nothing is left to clean up. It is for the finalize hook, and required there.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"delete": {
+						SchemaProps: spec.SchemaProps{
+							Description: "delete is an expression that yields whether the target of a DecoratorController shall be deleted.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"relatedResources": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "relatedResources are templates of rules that select related objects. It is for the customize hook. The apiVersion and resource of a rule are literal. At most 256 entries.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.InlineTemplate{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.InlineTemplate{}.OpenAPIModelName(), v1alpha1.InlineVariable{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_InlineIterator(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InlineIterator is a list whose elements a template uses one after the other.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the variable for the element: a letter, then letters and digits. Required.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"in": {
+						SchemaProps: spec.SchemaProps{
+							Description: "in is an expression that yields the list. It may use the elements of the iterators before it. Required.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "in"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_InlineTemplate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InlineTemplate is a template of any number of objects.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"when": {
+						SchemaProps: spec.SchemaProps{
+							Description: "when is an expression that yields whether there are objects of this template. It is evaluated before forEach. Default true.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"forEach": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "forEach makes an object for each element of a list, or for each combination of the elements of several: the first list is the outermost. At most 8 entries.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.InlineIterator{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"template": {
+						SchemaProps: spec.SchemaProps{
+							Description: "template is the object. Required. Its apiVersion and kind are literal.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"template"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.InlineIterator{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_metacontroller_v1alpha1_InlineVariable(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "InlineVariable is a value with a name.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the variable: a letter, then letters and digits. Required.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"expression": {
+						SchemaProps: spec.SchemaProps{
+							Description: "expression in CEL that yields the value. Required.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name", "expression"},
+			},
+		},
 	}
 }
 

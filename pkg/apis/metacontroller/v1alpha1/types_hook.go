@@ -24,7 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Hook is one decision that a webhook makes.
+// Hook is one decision that a webhook makes, or an inline hook. It has at most one of the two.
 type Hook struct {
 	// version is the version of the JSON protocol that the webhook speaks: v1 or v2. Default v1. The versions differ in the
 	// keys of the maps of children and related objects, in which related objects may be selected, and in strictness.
@@ -32,10 +32,14 @@ type Hook struct {
 	// +k8s:optional
 	// +default="v1"
 	Version *HookVersion `json:"version,omitempty"`
-	// webhook is the HTTP endpoint to call. A hook without webhook is switched off; for a finalize hook that is rejected.
+	// webhook is the HTTP endpoint to call. A hook with neither webhook nor inline is switched off; for a finalize hook that is rejected.
 	// +optional
 	// +k8s:optional
 	Webhook *Webhook `json:"webhook,omitempty"`
+	// inline is the hook itself, as templates with expressions, which the server evaluates. It excludes webhook.
+	// +optional
+	// +k8s:optional
+	Inline *InlineHook `json:"inline,omitempty"`
 }
 
 // HookVersion is a version of the JSON protocol between server and webhook.

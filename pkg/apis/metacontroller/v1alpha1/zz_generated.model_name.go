@@ -292,6 +292,26 @@ func (in HookStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InlineHook) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.InlineHook"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InlineIterator) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.InlineIterator"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InlineTemplate) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.InlineTemplate"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in InlineVariable) OpenAPIModelName() string {
+	return "io.k8s.metacontroller.v1alpha1.InlineVariable"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ParentError) OpenAPIModelName() string {
 	return "io.k8s.metacontroller.v1alpha1.ParentError"
 }

@@ -555,6 +555,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: io.k8s.metacontroller.v1alpha1.Hook
   map:
     fields:
+    - name: inline
+      type:
+        namedType: io.k8s.metacontroller.v1alpha1.InlineHook
     - name: version
       type:
         scalar: string
@@ -587,6 +590,92 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: p99Milliseconds
       type:
         scalar: numeric
+- name: io.k8s.metacontroller.v1alpha1.InlineHook
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: attachments
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.metacontroller.v1alpha1.InlineTemplate
+          elementRelationship: atomic
+    - name: children
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.metacontroller.v1alpha1.InlineTemplate
+          elementRelationship: atomic
+    - name: delete
+      type:
+        scalar: string
+    - name: finalized
+      type:
+        scalar: string
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: relatedResources
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.metacontroller.v1alpha1.InlineTemplate
+          elementRelationship: atomic
+    - name: resyncAfterSeconds
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+    - name: status
+      type:
+        namedType: __untyped_atomic_
+    - name: variables
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.metacontroller.v1alpha1.InlineVariable
+          elementRelationship: atomic
+- name: io.k8s.metacontroller.v1alpha1.InlineIterator
+  map:
+    fields:
+    - name: in
+      type:
+        scalar: string
+      default: ""
+    - name: name
+      type:
+        scalar: string
+      default: ""
+- name: io.k8s.metacontroller.v1alpha1.InlineTemplate
+  map:
+    fields:
+    - name: forEach
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.metacontroller.v1alpha1.InlineIterator
+          elementRelationship: atomic
+    - name: template
+      type:
+        namedType: __untyped_atomic_
+    - name: when
+      type:
+        scalar: string
+- name: io.k8s.metacontroller.v1alpha1.InlineVariable
+  map:
+    fields:
+    - name: expression
+      type:
+        scalar: string
+      default: ""
+    - name: name
+      type:
+        scalar: string
+      default: ""
 - name: io.k8s.metacontroller.v1alpha1.ParentError
   map:
     fields:

@@ -25,13 +25,15 @@ import (
 // HookApplyConfiguration represents a declarative configuration of the Hook type for use
 // with apply.
 //
-// Hook is one decision that a webhook makes.
+// Hook is one decision that a webhook makes, or an inline hook. It has at most one of the two.
 type HookApplyConfiguration struct {
 	// version is the version of the JSON protocol that the webhook speaks: v1 or v2. Default v1. The versions differ in the
 	// keys of the maps of children and related objects, in which related objects may be selected, and in strictness.
 	Version *metacontrollerv1alpha1.HookVersion `json:"version,omitempty"`
-	// webhook is the HTTP endpoint to call. A hook without webhook is switched off; for a finalize hook that is rejected.
+	// webhook is the HTTP endpoint to call. A hook with neither webhook nor inline is switched off; for a finalize hook that is rejected.
 	Webhook *WebhookApplyConfiguration `json:"webhook,omitempty"`
+	// inline is the hook itself, as templates with expressions, which the server evaluates. It excludes webhook.
+	Inline *InlineHookApplyConfiguration `json:"inline,omitempty"`
 }
 
 // HookApplyConfiguration constructs a declarative configuration of the Hook type for use with
@@ -53,5 +55,13 @@ func (b *HookApplyConfiguration) WithVersion(value metacontrollerv1alpha1.HookVe
 // If called multiple times, the Webhook field is set to the value of the last call.
 func (b *HookApplyConfiguration) WithWebhook(value *WebhookApplyConfiguration) *HookApplyConfiguration {
 	b.Webhook = value
+	return b
+}
+
+// WithInline sets the Inline field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Inline field is set to the value of the last call.
+func (b *HookApplyConfiguration) WithInline(value *InlineHookApplyConfiguration) *HookApplyConfiguration {
+	b.Inline = value
 	return b
 }

@@ -1,0 +1,246 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inline
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+// Program is one inline hook, compiled.
+type Program struct {
+	name      hook.Name
+	decorator bool
+	// openRelated says that related objects are found by the keys of the protocol.
+	openRelated bool
+	// children and related are the keys of the protocol for the fields that expressions use. They are empty for kinds that are not known.
+	children, related map[string]string
+
+	variables           []variable
+	templates, rules    []template
+	labels, annotations node
+	status              node
+	resyncAfter         node
+	finalized, remove   node
+}
+
+type variable struct {
+	name string
+	e    *expression
+}
+
+type template struct {
+	path      string
+	when      *expression
+	iterators []iterator
+	node      node
+}
+
+type iterator struct {
+	name string
+	in   *expression
+}
+
+// Call evaluates the hook, and returns the body of its response. The request is that of a webhook; for a customize hook it has a
+// controller and a parent. An error that is the author's to fix is an [*Error].
+func (p *Program) Call(r wire.Request) ([]byte, error) {
+	s := p.scope(r)
+	body := map[string]any{}
+	if p.name == hook.Customize {
+		rules, err := evalAll(p.rules, s)
+		if err != nil {
+			return nil, err
+		}
+		body["relatedResources"] = rules
+		return json.Marshal(body)
+	}
+	children, err := evalAll(p.templates, s)
+	if err != nil {
+		return nil, err
+	}
+	if body["children"] = children; p.decorator {
+		body = map[string]any{"attachments": children}
+	}
+	for _, part := range []struct {
+		name string
+		node node
+	}{
+		{"labels", p.labels}, {"annotations", p.annotations}, {"status", p.status},
+		{"resyncAfterSeconds", p.resyncAfter}, {"finalized", p.finalized}, {"delete", p.remove},
+	} {
+		if part.node == nil {
+			continue
+		}
+		value, present, err := part.node.eval(s)
+		if err != nil {
+			return nil, p.locate(part.name, err)
+		}
+		if present {
+			body[part.name] = value
+		}
+	}
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the response of the inline %s hook: %w", p.name, err)
+	}
+	return encoded, nil
+}
+
+// locate names the place of an error that no expression has.
+func (p *Program) locate(field string, err error) error {
+	return located(fmt.Sprintf("spec.hooks.%s.inline.%s", p.name, field), err)
+}
+
+func located(path string, err error) error {
+	if e, ok := err.(*Error); ok { //nolint:errorlint // Errors of expressions are not wrapped in this package.
+		return e
+	}
+	return &Error{Path: path, Err: err}
+}
+
+// evalAll returns the objects of all templates.
+func evalAll(templates []template, s *scope) ([]any, error) {
+	objects := []any{}
+	for i := range templates {
+		t := &templates[i]
+		if t.when != nil {
+			wanted, err := t.when.run(s)
+			if err != nil {
+				return nil, err
+			}
+			b, ok := wanted.(types.Bool)
+			if !ok {
+				return nil, t.when.fail("yields %s, when wants boolean", wanted.Type().TypeName())
+			}
+			if !bool(b) {
+				continue
+			}
+		}
+		if err := t.each(s, t.iterators, &objects); err != nil {
+			return nil, located(t.path, err)
+		}
+	}
+	return objects, nil
+}
+
+// each adds the objects for all combinations of the elements of iterators.
+func (t *template) each(s *scope, iterators []iterator, objects *[]any) error {
+	if len(iterators) == 0 {
+		if len(*objects) >= maxObjects {
+			return fmt.Errorf("makes more than %d objects with those before it", maxObjects)
+		}
+		value, _, err := t.node.eval(s)
+		*objects = append(*objects, value)
+		return err
+	}
+	next := iterators[0]
+	elements, err := next.in.run(s)
+	if err != nil {
+		return err
+	}
+	if optional, ok := elements.(*types.Optional); ok && optional.HasValue() {
+		elements = optional.GetValue()
+	}
+	l, ok := elements.(traits.Lister)
+	if !ok {
+		return next.in.fail("yields %s, in wants list", elements.Type().TypeName())
+	}
+	for it := l.Iterator(); it.HasNext() == types.True; {
+		s.budget.cost--
+		if err := t.each(s.with(next.name, it.Next()), iterators[1:], objects); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scope returns the variables of a call. Each is decoded or evaluated when it is first used.
+func (p *Program) scope(r wire.Request) *scope {
+	s := &scope{budget: &budget{cost: maxSyncCost, bytes: maxResponseBytes}}
+	parentName, childrenName := "parent", "children"
+	if p.decorator {
+		parentName, childrenName = "object", "attachments"
+	}
+	makers := map[string]func() ref.Val{
+		parentName:   func() ref.Val { return decoded("the parent", r.Parent.JSON()) },
+		"controller": func() ref.Val { return decoded("the controller", r.Controller) },
+		childrenName: func() ref.Val { return p.objects(r, r.Children, p.children) },
+		"related":    func() ref.Val { return p.relatedObjects(r) },
+		"variables":  func() ref.Val { return p.variableValues(s) },
+	}
+	values := map[string]ref.Val{}
+	s.resolve = func(name string) (any, bool) {
+		if value, ok := values[name]; ok {
+			return value, true
+		}
+		if maker, ok := makers[name]; ok {
+			values[name] = maker()
+			return values[name], true
+		}
+		return nil, false
+	}
+	return s
+}
+
+func decoded(what string, data []byte) ref.Val {
+	value, err := decode(data)
+	if err != nil {
+		return types.WrapErr(fmt.Errorf("decoding %s: %w", what, err))
+	}
+	return value
+}
+
+func (p *Program) objects(r wire.Request, groups []wire.Group, keys map[string]string) ref.Val {
+	fields := make(map[string]any, len(keys))
+	for name, key := range keys {
+		fields[name] = &objects{groups: groups, key: key, parentNamespace: r.Parent.Namespace()}
+	}
+	return types.DefaultTypeAdapter.NativeToValue(fields)
+}
+
+func (p *Program) relatedObjects(r wire.Request) ref.Val {
+	if !p.openRelated {
+		return p.objects(r, r.Related, p.related)
+	}
+	keys := map[string]string{}
+	for _, group := range r.Related {
+		keys[group.Key] = group.Key
+	}
+	return p.objects(r, r.Related, keys)
+}
+
+// variableValues is a map whose values are evaluated when they are first used.
+func (p *Program) variableValues(s *scope) ref.Val {
+	lazily := &lazyMap{values: map[string]ref.Val{}, makers: map[string]func() ref.Val{}}
+	for _, v := range p.variables {
+		lazily.makers[v.name] = func() ref.Val {
+			value, err := v.e.run(s)
+			if err != nil {
+				return types.WrapErr(err)
+			}
+			return value
+		}
+	}
+	return lazily
+}

@@ -1,0 +1,222 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inline
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// expression is one that is compiled.
+type expression struct {
+	program cel.Program
+	ast     *ast.AST
+	out     *cel.Type
+	path    string
+	source  string
+}
+
+// compiler compiles one hook of a controller.
+type compiler struct {
+	registry *registry
+	sizes    *sizes
+	errs     field.ErrorList
+	// expressions and nodes are how many there are so far.
+	expressions, nodes int
+	// later are the names of variables that are not declared yet.
+	later map[string]bool
+}
+
+// fail adds an error of a value.
+func (c *compiler) fail(path *field.Path, value any, format string, args ...any) {
+	const most = 200
+	if text, ok := value.(string); ok && len(text) > most {
+		value = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	c.errs = append(c.errs, field.Invalid(path, value, fmt.Sprintf(format, args...)))
+}
+
+// compile compiles an expression, and returns nil when it is wrong.
+func (c *compiler) compile(env *cel.Env, path *field.Path, source string) *expression {
+	if !c.admit(path, source) {
+		return nil
+	}
+	c.registry.missed = missing{}
+	compiled, issues := env.Compile(source)
+	if issues.Err() != nil {
+		c.reportIssues(path, source, issues)
+		return nil
+	}
+	estimate, err := env.EstimateCost(compiled, &library.CostEstimator{SizeEstimator: c.sizes}, checker.OverloadCostEstimate("lists_range", estimateRange))
+	if err != nil {
+		c.fail(path, source, "its cost cannot be estimated: %v", err)
+		return nil
+	}
+	if estimate.Max > maxEstimate {
+		c.fail(path, source, "may cost %s with the largest values that the schemas allow, and %d is the most: "+
+			"set maxItems, maxProperties and maxLength in the schemas, or nest fewer loops", amount(estimate.Max), maxEstimate)
+		return nil
+	}
+	return &expression{ast: compiled.NativeRep(), out: compiled.OutputType(), path: path.String(), source: source}
+}
+
+func amount(cost uint64) string {
+	const unbounded = 1 << 62
+	if cost > unbounded {
+		return "more than can be counted"
+	}
+	return fmt.Sprintf("about %.0e", float64(cost))
+}
+
+// admit checks what an expression may look like before it is parsed.
+func (c *compiler) admit(path *field.Path, source string) bool {
+	c.expressions++
+	doubling := strings.Count(source, "optMap") + strings.Count(source, "optFlatMap")
+	switch {
+	case c.expressions > maxExpressions:
+		if c.expressions == maxExpressions+1 {
+			c.fail(path, source, "is expression %d of this hook, and %d is the most", c.expressions, maxExpressions)
+		}
+		return false
+	case strings.TrimSpace(source) == "":
+		c.errs = append(c.errs, field.Required(path, "an expression in CEL"))
+		return false
+	case len(source) > maxExpression:
+		c.errs = append(c.errs, field.TooLong(path, "", maxExpression))
+		return false
+	case doubling > maxOptionalMaps:
+		c.fail(path, source, "uses optMap and optFlatMap %d times, and %d is the most: use variables", doubling, maxOptionalMaps)
+		return false
+	}
+	return true
+}
+
+// reportIssues turns the errors of CEL into errors of a field.
+func (c *compiler) reportIssues(path *field.Path, source string, issues *cel.Issues) {
+	const most = 3
+	for i, issue := range issues.Errors() {
+		if i == most {
+			return
+		}
+		c.fail(path, source, "%s%s", c.explain(issue.Message, source), position(max(issue.Location.Line(), 1), issue.Location.Column()+1))
+	}
+}
+
+// explain turns a message of CEL into one for an author.
+func (c *compiler) explain(message, source string) string {
+	message, _, _ = strings.Cut(strings.TrimPrefix(message, "Syntax error: "), "\n")
+	message, _, _ = strings.Cut(message, " expecting {")
+	message = strings.NewReplacer(objectPrefix, "", "'<EOF>'", "the end").Replace(message)
+	if name, ok := strings.CutPrefix(message, "undefined field '"); ok {
+		return c.undefined(strings.TrimSuffix(name, "'"))
+	}
+	name, ok := strings.CutPrefix(message, "undeclared reference to '")
+	if !ok {
+		return message
+	}
+	name, _, _ = strings.Cut(name, "'")
+	if strings.Contains(source, name+"(") {
+		return "there is no function " + name
+	}
+	return name + " is not declared" + fits(name, c.sizes.names)
+}
+
+// undefined says that an object has no such field.
+func (c *compiler) undefined(name string) string {
+	missed := c.registry.missed
+	if missed.field != name {
+		return fmt.Sprintf("there is no field %s", name)
+	}
+	object := strings.TrimPrefix(missed.object, objectPrefix)
+	if object == "variables" && c.later[name] {
+		return fmt.Sprintf("variables.%s is declared later: a variable may use those before it", name)
+	}
+	return fmt.Sprintf("%s has no field %s%s", object, name, c.registry.suggest(missed))
+}
+
+// position is where in an expression something is, as the end of a sentence. Lines and columns begin with 1.
+func position(line, column int) string { return fmt.Sprintf(" (line %d, column %d)", line, column) }
+
+// start is the position of the first character of a node.
+func (e *expression) start(node ast.Expr) string {
+	first, id := e.ast.SourceInfo(), node.ID()
+	ast.PostOrderVisit(node, ast.NewExprVisitor(func(part ast.Expr) {
+		offset, ok := first.GetOffsetRange(part.ID())
+		if best, known := first.GetOffsetRange(id); ok && (!known || offset.Start < best.Start) {
+			id = part.ID()
+		}
+	}))
+	return e.at(id)
+}
+
+// at is the position of a node, which for a field is that of its dot, and for an operator that of the operator.
+func (e *expression) at(id int64) string {
+	location := e.ast.SourceInfo().GetStartLocation(id)
+	if location.Line() < 1 {
+		return position(1, 1)
+	}
+	return position(location.Line(), location.Column()+1)
+}
+
+// plan makes the program of an expression. Nothing may be read of its tree after that, but positions.
+func (c *compiler) plan(env *cel.Env, path *field.Path, e *expression) *expression {
+	guard(e.ast)
+	program, err := env.PlanProgram(e.ast, programOptions()...)
+	if err != nil {
+		c.fail(path, e.source, "cannot be planned: %v", err)
+		return nil
+	}
+	e.program = program
+	return e
+}
+
+// Error is an error of the evaluation of an expression.
+type Error struct {
+	// Path is that of the expression in the controller object.
+	Path string
+	// Err says what is wrong, and where in the expression.
+	Err error
+}
+
+func (e *Error) Error() string { return e.Path + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+// failed returns the error of an evaluation, which names the expression in which it arose.
+func (e *expression) failed(err error) error {
+	if inner, ok := errors.AsType[*Error](err); ok {
+		return inner
+	}
+	where := ""
+	if located, ok := errors.AsType[*types.Err](err); ok && located.NodeID() != 0 {
+		where = e.at(located.NodeID())
+	}
+	message := strings.ReplaceAll(err.Error(), guardPrefix, "")
+	if strings.Contains(message, "actual cost limit exceeded") {
+		message = fmt.Sprintf("its cost is above %d: let it walk less", maxExpressionCost)
+	}
+	return &Error{Path: e.path, Err: errors.New(message + where)}
+}

@@ -1,0 +1,355 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// CEL adds up the cost of a function once it has returned. That is too late for a function whose result, or whose work, is a product of
+// its arguments: two texts of a megabyte make a terabyte by one replace. So a checked expression calls such a function by a guard,
+// which knows the cost beforehand, and refuses the call.
+
+const guardPrefix = "@guarded "
+
+// guards return what a call costs, from its arguments. The name of a function in it is that of the checked expression.
+var guards = map[string]func(args []ref.Val) uint64{
+	operators.Add:       costOfAdd,
+	operators.Equals:    costOfWhole,
+	operators.NotEquals: costOfWhole,
+	operators.In:        costOfWhole,
+	"replace":           costOfReplace,
+	"join":              costOfWhole,
+	"format":            costOfWhole,
+	"matches":           costOfMatch,
+	"find":              costOfMatch,
+	"findAll":           costOfMatch,
+	"distinct":          func(args []ref.Val) uint64 { return product(weight(args[0]), length(args[0])) },
+	"flatten":           costOfWhole,
+	"indexOf":           costOfWhole,
+	"lastIndexOf":       costOfWhole,
+	"sets.contains":     costOfPairs,
+	"sets.intersects":   costOfPairs,
+	"sets.equivalent":   costOfPairs,
+}
+
+// orderFunction walks a map in the order of its keys: CEL has none of its own, and Go's is random.
+const orderFunction = "@ordered"
+
+// guardFunctions declares the guards of an environment's functions.
+func guardFunctions(env *cel.Env) ([]cel.EnvOption, error) {
+	options := []cel.EnvOption{internalFunction(orderFunction, func(args ...ref.Val) ref.Val { return ordered(args[0]) })}
+	for name, cost := range guards {
+		original, err := implementation(env, name)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, internalFunction(guardPrefix+name, func(args ...ref.Val) ref.Val {
+			if needed := cost(args); needed > maxExpressionCost {
+				return types.NewErr("%s would make or compare too much at once: its cost is above %d", spoken(name), maxExpressionCost)
+			}
+			return original(args...)
+		}))
+	}
+	return options, nil
+}
+
+// internalFunction declares a function that no expression can name.
+func internalFunction(name string, function functions.FunctionOp) cel.EnvOption {
+	return cel.Function(name, cel.Overload(name+" of any", []*cel.Type{cel.DynType}, cel.DynType), cel.SingletonFunctionBinding(function))
+}
+
+// implementation returns what a function does, for all of its overloads.
+func implementation(env *cel.Env, name string) (functions.FunctionOp, error) {
+	switch name {
+	case operators.Equals:
+		return func(args ...ref.Val) ref.Val { return types.Equal(args[0], args[1]) }, nil
+	case operators.NotEquals:
+		return func(args ...ref.Val) ref.Val { return types.Bool(types.Equal(args[0], args[1]) != types.True) }, nil
+	}
+	function, ok := env.Functions()[name]
+	if !ok {
+		return nil, fmt.Errorf("there is no function %s", name)
+	}
+	bindings, err := function.Bindings()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(bindings, func(o *functions.Overload) bool { return o.Operator == name })
+	if i < 0 {
+		return nil, fmt.Errorf("the function %s has no implementation", name)
+	}
+	o := bindings[i]
+	return func(args ...ref.Val) ref.Val {
+		switch {
+		case len(args) == 1 && o.Unary != nil:
+			return o.Unary(args[0])
+		case len(args) == 2 && o.Binary != nil:
+			return o.Binary(args[0], args[1])
+		case o.Function != nil:
+			return o.Function(args...)
+		}
+		return types.NewErr("no such overload: %s", spoken(name))
+	}, nil
+}
+
+// spoken is the name of a function as an author writes it.
+func spoken(name string) string {
+	return strings.TrimPrefix(strings.Trim(name, "_"), "@")
+}
+
+// guard has a checked expression call the guards, and walk maps in order.
+func guard(checked *ast.AST) {
+	factory := ast.NewExprFactory()
+	next := ast.MaxID(checked)
+	ast.PostOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.CallKind:
+			guardCall(checked, factory, e)
+		case ast.ComprehensionKind:
+			over := e.AsComprehension().IterRange()
+			if kind := checked.GetType(over.ID()).Kind(); kind == types.MapKind || kind == types.DynKind || kind == types.StructKind {
+				next++
+				inner := factory.NewUnspecifiedExpr(next)
+				checked.SetType(next, checked.GetType(over.ID()))
+				moveReference(checked, over.ID(), next)
+				inner.SetKindCase(over)
+				over.SetKindCase(factory.NewCall(over.ID(), orderFunction, inner))
+			}
+		default:
+		}
+	}))
+}
+
+// moveReference lets a copy of a node refer to what the node referred to.
+func moveReference(checked *ast.AST, from, to int64) {
+	if reference, ok := checked.ReferenceMap()[from]; ok {
+		checked.SetReference(to, reference)
+		delete(checked.ReferenceMap(), from)
+	}
+}
+
+func guardCall(checked *ast.AST, factory ast.ExprFactory, e ast.Expr) {
+	call := e.AsCall()
+	name := call.FunctionName()
+	if _, ok := guards[name]; !ok || harmless(checked, call) {
+		return
+	}
+	delete(checked.ReferenceMap(), e.ID())
+	args := call.Args()
+	if call.IsMemberFunction() {
+		args = append([]ast.Expr{call.Target()}, args...)
+	}
+	e.SetKindCase(factory.NewCall(e.ID(), guardPrefix+name, args...))
+}
+
+// harmless reports whether a call needs no guard: one of scalars, one that adds an element to the result of a macro, and one with a
+// short literal pattern, which CEL compiles once.
+func harmless(checked *ast.AST, call ast.CallExpr) bool {
+	const shortPattern = 100
+	args, name := call.Args(), call.FunctionName()
+	if call.IsMemberFunction() {
+		pattern := len(args) == 1 && args[0].Kind() == ast.LiteralKind && length(args[0].AsLiteral()) <= shortPattern
+		return pattern && (name == "matches" || name == "find")
+	}
+	if len(args) != 2 {
+		return false
+	}
+	if args[0].Kind() == ast.IdentKind && slices.Contains([]string{"@result", "__result__"}, args[0].AsIdent()) {
+		return true
+	}
+	scalar := func(e ast.Expr) bool {
+		switch checked.GetType(e.ID()).Kind() {
+		case types.BoolKind, types.IntKind, types.UintKind, types.DoubleKind, types.DurationKind, types.TimestampKind, types.NullTypeKind:
+			return true
+		case types.StringKind, types.BytesKind:
+			return name == operators.Equals || name == operators.NotEquals
+		}
+		return false
+	}
+	if name == operators.Equals || name == operators.NotEquals {
+		return scalar(args[0]) || scalar(args[1])
+	}
+	return scalar(args[0]) && scalar(args[1])
+}
+
+// costs is Kubernetes' estimator of actual costs, with those of the guards.
+type costs struct{ library.CostEstimator }
+
+// CallCost implements [interpreter.ActualCostEstimator].
+func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
+	if name, ok := strings.CutPrefix(function, guardPrefix); ok {
+		return new(guards[name](args))
+	}
+	if function == orderFunction {
+		return new(1 + length(args[0])/10)
+	}
+	return c.CostEstimator.CallCost(function, overload, args, result)
+}
+
+func product(a, b uint64) uint64 {
+	if a != 0 && b > 2*maxExpressionCost/a {
+		return 2 * maxExpressionCost
+	}
+	return a * b
+}
+
+// length is the number of characters or elements, and 1 for a scalar.
+func length(v ref.Val) uint64 {
+	if sizer, ok := v.(traits.Sizer); ok {
+		if size, ok := sizer.Size().(types.Int); ok && size > 0 {
+			return uint64(size)
+		}
+	}
+	return 1
+}
+
+func costOfAdd(args []ref.Val) uint64 {
+	total := length(args[0]) + length(args[1])
+	if _, ok := args[0].(traits.Lister); ok {
+		if total > maxElements {
+			return 2 * maxExpressionCost
+		}
+		return 1
+	}
+	return 1 + total/10
+}
+
+// costOfWhole is that of a function that looks at all values within its arguments.
+func costOfWhole(args []ref.Val) uint64 {
+	var sum uint64
+	for _, arg := range args {
+		sum += weight(arg)
+	}
+	return sum
+}
+
+func costOfPairs(args []ref.Val) uint64 { return product(weight(args[0]), weight(args[1])) }
+
+func costOfMatch(args []ref.Val) uint64 {
+	return product(1+length(args[0])/10, 1+length(args[1])/4)
+}
+
+// costOfReplace counts the text that results.
+func costOfReplace(args []ref.Val) uint64 {
+	from, ok1 := args[0].(types.String)
+	what, ok2 := args[1].(types.String)
+	with, ok3 := args[2].(types.String)
+	if !ok1 || !ok2 || !ok3 {
+		return 1
+	}
+	return 1 + (uint64(len(from))+product(uint64(strings.Count(string(from), string(what))), uint64(len(with))))/5
+}
+
+// weight is the cost of walking a value with all that is in it, which may be far more than there is in memory: a list may hold the same
+// list many times. It stops at what nothing may cost.
+func weight(v ref.Val) uint64 {
+	w := weighing{}
+	w.add(v, 0)
+	return w.total
+}
+
+type weighing struct{ total uint64 }
+
+const weightLimit = maxExpressionCost + 1
+
+func (w *weighing) add(v ref.Val, depth int) {
+	if w.total > weightLimit {
+		return
+	}
+	if depth > 4*maxNesting {
+		w.total = weightLimit + 1
+		return
+	}
+	w.total++
+	switch v := v.(type) {
+	case types.String:
+		w.total += uint64(len(v)) / 10
+	case types.Bytes:
+		w.total += uint64(len(v)) / 10
+	case *types.Optional:
+		if v.HasValue() {
+			w.add(v.GetValue(), depth+1)
+		}
+	case traits.Lister:
+		size, _ := v.Size().(types.Int)
+		for i := types.IntZero; i < size && w.total <= weightLimit; i++ {
+			w.add(v.Get(i), depth+1)
+		}
+	case traits.Mapper:
+		for it := v.Iterator(); it.HasNext() == types.True && w.total <= weightLimit; {
+			key := it.Next()
+			w.add(key, depth+1)
+			w.add(v.Get(key), depth+1)
+		}
+	}
+}
+
+// ordered returns a map that is walked in the order of its keys; all other values are returned as they are.
+func ordered(v ref.Val) ref.Val {
+	if _, ok := v.(traits.Lister); ok {
+		return v
+	}
+	m, ok := v.(traits.Mapper)
+	if !ok {
+		return v
+	}
+	keys := sortedKeys(m)
+	return orderedMap{Mapper: m, keys: keys}
+}
+
+// sortedKeys returns the keys of a map in order: those of different types by their types.
+func sortedKeys(m traits.Mapper) []ref.Val {
+	keys := make([]ref.Val, 0, length(m))
+	for it := m.Iterator(); it.HasNext() == types.True; {
+		keys = append(keys, it.Next())
+	}
+	slices.SortFunc(keys, func(a, b ref.Val) int {
+		if s, ok := a.(types.String); ok {
+			if t, ok := b.(types.String); ok {
+				return strings.Compare(string(s), string(t))
+			}
+		}
+		if comparer, ok := a.(traits.Comparer); ok {
+			if order, ok := comparer.Compare(b).(types.Int); ok {
+				return int(order)
+			}
+		}
+		return strings.Compare(a.Type().TypeName(), b.Type().TypeName())
+	})
+	return keys
+}
+
+type orderedMap struct {
+	traits.Mapper
+	keys []ref.Val
+}
+
+func (m orderedMap) Iterator() traits.Iterator {
+	return types.NewRefValList(types.DefaultTypeAdapter, m.keys).(traits.Iterable).Iterator()
+}

@@ -1,0 +1,134 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inline_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/openapi/openapitest"
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"sigs.k8s.io/yaml"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
+)
+
+// served are the kinds of the tests: those of Kubernetes as it publishes them, things, and widgets, which have no schema.
+type served map[string]*inline.Kind
+
+func (s served) Resource(apiVersion, resource string) (*inline.Kind, bool) {
+	kind, ok := s[apiVersion+"/"+resource]
+	return kind, ok
+}
+
+var schemas = sync.OnceValue(func() served {
+	s := served{
+		"example.com/v1/widgets": {APIVersion: "example.com/v1", Name: "Widget"},
+		"example.com/v1/things":  {APIVersion: "example.com/v1", Name: "Thing", Schema: schemaOf("testdata/things.yaml")},
+	}
+	core, apps := definitions("api/v1"), definitions("apis/apps/v1")
+	for resource, kind := range map[string]string{"pods": "Pod", "services": "Service", "configmaps": "ConfigMap", "secrets": "Secret"} {
+		s["v1/"+resource] = &inline.Kind{APIVersion: "v1", Name: kind, Schema: core["io.k8s.api.core.v1."+kind], Definitions: core}
+	}
+	s["apps/v1/deployments"] = &inline.Kind{
+		APIVersion: "apps/v1", Name: "Deployment", Schema: apps["io.k8s.api.apps.v1.Deployment"], Definitions: apps,
+	}
+	return s
+})
+
+func definitions(path string) map[string]*spec.Schema {
+	paths, err := openapitest.NewEmbeddedFileClient().Paths()
+	if err != nil {
+		panic(err)
+	}
+	data, err := paths[path].Schema("application/json")
+	if err != nil {
+		panic(err)
+	}
+	var document spec3.OpenAPI
+	if err := json.Unmarshal(data, &document); err != nil {
+		panic(err)
+	}
+	return document.Components.Schemas
+}
+
+func schemaOf(file string) *spec.Schema {
+	var s spec.Schema
+	if err := yaml.Unmarshal(read(file), &s); err != nil {
+		panic(err)
+	}
+	return &s
+}
+
+func read(file string) []byte {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// object is an observed object.
+type object struct {
+	json            string
+	namespace, name string
+}
+
+func (o object) JSON() []byte      { return []byte(o.json) }
+func (o object) Namespace() string { return o.namespace }
+func (o object) Name() string      { return o.name }
+
+func observed(text string) object {
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	var o struct{ Metadata struct{ Namespace, Name string } }
+	if err := json.Unmarshal(data, &o); err != nil {
+		panic(err)
+	}
+	return object{json: string(data), namespace: o.Metadata.Namespace, name: o.Metadata.Name}
+}
+
+// golden compares a text with a file, or writes the file.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want := string(read(file))
+	wanted, found := strings.Split(want, "\n\n"), strings.Split(got, "\n\n")
+	for i := range max(len(wanted), len(found)) {
+		var w, g string
+		if i < len(wanted) {
+			w = wanted[i]
+		}
+		if i < len(found) {
+			g = found[i]
+		}
+		if w != g {
+			t.Errorf("%s: want\n%s\ngot\n%s", file, w, g)
+		}
+	}
+}
