@@ -47,6 +47,7 @@ func libraries() []cel.EnvOption {
 		ext.TwoVarComprehensions(),
 		ext.Lists(ext.ListsVersion(3), ext.ListsMaxRangeSize(maxElements)),
 		ext.Encoders(),
+		cel.CostEstimatorOptions(checker.OverloadCostEstimate("lists_range", estimateRange)),
 	}
 }
 

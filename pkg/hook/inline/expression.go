@@ -22,7 +22,6 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/checker"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -69,7 +68,7 @@ func (c *compiler) compile(env *cel.Env, path *field.Path, source string) *expre
 		c.reportIssues(path, source, issues)
 		return nil
 	}
-	estimate, err := env.EstimateCost(compiled, &library.CostEstimator{SizeEstimator: c.sizes}, checker.OverloadCostEstimate("lists_range", estimateRange))
+	estimate, err := env.EstimateCost(compiled, &library.CostEstimator{SizeEstimator: c.sizes})
 	if err != nil {
 		c.fail(path, source, "its cost cannot be estimated: %v", err)
 		return nil

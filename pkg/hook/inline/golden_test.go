@@ -90,7 +90,7 @@ spec:
   labels: {zeta: z, alpha: a, mid: m, beta: b, omega: o}
   zones: [b, a]
   ports: [{name: http, port: 80}, {name: https, port: 443}]
-  groups: [{name: red, members: [x, y]}, {name: blue, members: [z]}]
+  groups: [{name: red, members: [x, w]}, {name: blue, members: [z]}]
   config: {deep: {list: [first]}}
   dash-ed: dashed
 `

@@ -1,0 +1,92 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package inline_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
+)
+
+func templateOf(json string) v1alpha1.InlineTemplate {
+	return v1alpha1.InlineTemplate{Template: runtime.RawExtension{Raw: []byte(json)}}
+}
+
+func configMap(data string) v1alpha1.InlineTemplate {
+	return templateOf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"a":` + data + `}}`)
+}
+
+// Each of these definitions is refused when it is compiled, by a bounded number of errors.
+func TestHostileDefinitionsAreRefused(t *testing.T) {
+	many := func(n int, template v1alpha1.InlineTemplate) *v1alpha1.InlineHook {
+		h := &v1alpha1.InlineHook{}
+		for range n {
+			h.Children = append(h.Children, template)
+		}
+		return h
+	}
+	variable := func(expression string) *v1alpha1.InlineHook {
+		return &v1alpha1.InlineHook{Variables: []v1alpha1.InlineVariable{{Name: "a", Expression: expression}}}
+	}
+	nested := func(open, inner, end string, n int) string { return strings.Repeat(open, n) + inner + strings.Repeat(end, n) }
+	loops := &v1alpha1.InlineHook{Children: []v1alpha1.InlineTemplate{configMap(`"b"`)}}
+	for i := range 9 {
+		loops.Children[0].ForEach = append(loops.Children[0].ForEach, v1alpha1.InlineIterator{Name: fmt.Sprintf("i%d", i), In: "lists.range(100)"})
+	}
+	variables := &v1alpha1.InlineHook{}
+	for i := range 1000 {
+		variables.Variables = append(variables.Variables, v1alpha1.InlineVariable{Name: fmt.Sprintf("v%d", i), Expression: "1"})
+	}
+
+	for name, row := range map[string]struct {
+		hook *v1alpha1.InlineHook
+		want string
+	}{
+		"10,000 templates":             {many(10_000, configMap(`"b"`)), "Too many"},
+		"10,000 expressions":           {many(200, configMap(`["` + strings.Repeat(`${1}`, 100) + `"]`)), "is a list"},
+		"expressions within one text":  {many(200, configMap(`"`+strings.Repeat(`${1}`, 100)+`"`)), "1000 is the most"},
+		"a deep template":              {many(1, configMap(nested(`{"a":`, "1", "}", 5000))), "is an object"},
+		"a deep template of anything":  {many(1, templateOf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"b":`+nested("[", "1", "]", 5000)+`}`)), "nested deeper"},
+		"a wide template":              {many(1, templateOf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"b":[`+strings.Repeat("1,", 50_000)+`1]}`)), "10000 is the most"},
+		"a template that is no JSON":   {many(1, templateOf(`{`)), "is not valid JSON"},
+		"iterators":                    {loops, "Too many"},
+		"variables":                    {variables, "Too many"},
+		"a long expression":            {variable(strings.Repeat("1+", 50_000) + "1"), "Too long"},
+		"parentheses":                  {variable(nested("(", "1", ")", 3000)), "recursion"},
+		"lists in lists":               {variable(nested("[", "1", "]", 3000)), "recursion"},
+		"loops in loops":               {variable(nested("[1,2,3,4,5,6,7,8,9].map(a, ", "a", ")", 20)), "may cost"},
+		"optional maps":                {variable("optional.of(1)" + strings.Repeat(".optMap(a, a)", 300)), "optMap"},
+		"a text of a megabyte in text": {many(1, configMap(`"`+strings.Repeat("x", 1<<20)+`${"`)), "no closing brace"},
+		"a schema without an end":      {variable("crd.a"), "not declared"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := example{Sync: row.hook}
+			_, _, errs := inline.Compile(e.definition(), schemas())
+			if len(errs) == 0 || len(errs) > 300 || !strings.Contains(errs.ToAggregate().Error(), row.want) {
+				t.Errorf("want an error with %q, got %d: %.300v", row.want, len(errs), errs)
+			}
+			if size := len(fmt.Sprint(errs)); size > 100_000 {
+				t.Errorf("the errors have %d bytes", size)
+			}
+		})
+	}
+}
