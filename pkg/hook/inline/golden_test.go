@@ -164,6 +164,15 @@ func respond(t *testing.T, e example, name hook.Name, program *inline.Program) s
 	if err != nil || string(again) != string(body) {
 		t.Errorf("%s: the second response to the same request is %s, %v, the first was %s", e.Name, again, err, body)
 	}
+	for _, version := range []v1alpha1.HookVersion{v1alpha1.HookVersionV1, v1alpha1.HookVersionV2} {
+		parsed, err := inline.ParseRequest(encoded(e.Decorator, name, version))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := program.Call(parsed); version == v1alpha1.HookVersionV2 && (err != nil || string(again) != string(body)) {
+			t.Errorf("%s: the response to the encoded request is %s, %v, want %s", e.Name, again, err, body)
+		}
+	}
 	switch {
 	case name == hook.Customize:
 		_, err = wire.DecodeCustomize(body, wire.ResponseOptions{Strict: true})
@@ -180,6 +189,19 @@ func respond(t *testing.T, e example, name hook.Name, program *inline.Program) s
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// encoded is the body of the request. In v1 it has no objects of other namespaces.
+func encoded(decorator bool, name hook.Name, version v1alpha1.HookVersion) []byte {
+	r := request(name == hook.Finalize)
+	r.Version = version
+	switch {
+	case name == hook.Customize:
+		return wire.Customize(r.Controller, r.Parent)
+	case decorator:
+		return wire.Decorator(r)
+	}
+	return wire.Composite(r)
 }
 
 func TestFailing(t *testing.T) {

@@ -55,14 +55,14 @@ func validateComposite(o *metacontroller.CompositeController) field.ErrorList {
 	errs := validateParent(spec, path.Child("parentResource"))
 	errs = append(errs, validateChildren(spec, path.Child("childResources"))...)
 	hooks := ptr.Deref(spec.Hooks, v1alpha1.CompositeControllerHooks{})
-	errs = append(errs, validateShared(spec.ServiceAccountRef, spec.DeletionGuard, hooks.Sync, hooks.Finalize, hooks.Customize)...)
+	errs = append(errs, validateShared(spec.ServiceAccountRef, spec.DeletionGuard, false, hooks.Sync, hooks.Finalize, hooks.Customize)...)
 	errs = append(errs, validateFinalizer(hooks.Finalize, o.Name, "compositecontroller-")...)
 	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, path.Child("endpointConfigs"), hooks.Sync, hooks.Finalize, hooks.Customize)...)
 }
 
 // validateShared checks what definitions of both kinds have.
 func validateShared(
-	account *v1alpha1.ServiceAccountReference, guard *v1alpha1.DeletionGuard, sync, finalize, customize *v1alpha1.Hook,
+	account *v1alpha1.ServiceAccountReference, guard *v1alpha1.DeletionGuard, decorator bool, sync, finalize, customize *v1alpha1.Hook,
 ) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
@@ -72,7 +72,7 @@ func validateShared(
 	if guard != nil {
 		errs = append(errs, validateAmount(guard.MaxDeletions, 0, path.Child("deletionGuard", "maxDeletions"))...)
 	}
-	return append(errs, validateHooks(sync, finalize, customize, path.Child("hooks"))...)
+	return append(errs, validateHooks(sync, finalize, customize, decorator, path.Child("hooks"))...)
 }
 
 func validateParent(spec *v1alpha1.CompositeControllerSpec, path *field.Path) field.ErrorList {
@@ -147,7 +147,7 @@ func validateDecorator(o *metacontroller.DecoratorController) field.ErrorList {
 	errs := validateTargets(spec.Resources, path.Child("resources"))
 	errs = append(errs, validateAttachments(spec, path.Child("attachments"))...)
 	hooks := ptr.Deref(spec.Hooks, v1alpha1.DecoratorControllerHooks{})
-	errs = append(errs, validateShared(spec.ServiceAccountRef, spec.DeletionGuard, hooks.Sync, hooks.Finalize, hooks.Customize)...)
+	errs = append(errs, validateShared(spec.ServiceAccountRef, spec.DeletionGuard, true, hooks.Sync, hooks.Finalize, hooks.Customize)...)
 	errs = append(errs, validateFinalizer(hooks.Finalize, o.Name, "decoratorcontroller-")...)
 	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, path.Child("endpointConfigs"), hooks.Sync, hooks.Finalize, hooks.Customize)...)
 }

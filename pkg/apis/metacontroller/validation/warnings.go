@@ -299,9 +299,9 @@ func (w *warnings) aboutHooks(sync, finalize, customize *v1alpha1.Hook, endpoint
 	switch {
 	case sync == nil && finalize == nil:
 		w.add(path, withoutHooks)
-	case !called(sync) && !called(finalize):
+	case !decides(sync) && !decides(finalize):
 		w.add(path, "without a sync or finalize hook that has a webhook every sync fails")
-	case !called(sync):
+	case !decides(sync):
 		w.add(path.Child("sync"), "without a sync hook that has a webhook every sync fails of a parent that is selected and not being deleted")
 	}
 	used := make([]bool, len(endpoints))
@@ -311,6 +311,7 @@ func (w *warnings) aboutHooks(sync, finalize, customize *v1alpha1.Hook, endpoint
 	}{{sync, path.Child("sync")}, {finalize, path.Child("finalize")}, {customize, path.Child("customize")}} {
 		switch {
 		case hook.Hook == nil:
+		case hook.Webhook == nil && hook.Inline != nil:
 		case hook.Webhook == nil:
 			w.add(hook.at.Child("webhook"), "without a webhook the hook is switched off")
 		default:
@@ -323,6 +324,11 @@ func (w *warnings) aboutHooks(sync, finalize, customize *v1alpha1.Hook, endpoint
 
 func called(hook *v1alpha1.Hook) bool {
 	return hook != nil && hook.Webhook != nil
+}
+
+// decides reports whether a hook gives responses: as a webhook, or inline.
+func decides(hook *v1alpha1.Hook) bool {
+	return called(hook) || hook != nil && hook.Inline != nil
 }
 
 func (w *warnings) aboutWebhook(webhook *v1alpha1.Webhook, at *field.Path) {

@@ -40,14 +40,17 @@ import (
 )
 
 // validateHooks checks the hooks that are called; preUpdateChild and postUpdateChild are not.
-func validateHooks(sync, finalize, customize *v1alpha1.Hook, path *field.Path) field.ErrorList {
+func validateHooks(sync, finalize, customize *v1alpha1.Hook, decorator bool, path *field.Path) field.ErrorList {
 	errs := validateHook(sync, path.Child("sync"))
+	errs = append(errs, validateInline(sync, place{decorator: decorator}, path.Child("sync"))...)
 	errs = append(errs, validateHook(finalize, path.Child("finalize"))...)
-	if finalize != nil && finalize.Webhook == nil {
+	errs = append(errs, validateInline(finalize, place{decorator: decorator, finalize: true}, path.Child("finalize"))...)
+	if finalize != nil && finalize.Webhook == nil && finalize.Inline == nil {
 		// With Metacontroller this adds a finalizer to every parent that nothing ever removes (docs/reference/contract.md#s15).
 		errs = append(errs, field.Required(path.Child("finalize", "webhook"),
 			"a finalize hook needs a webhook, which decides when objects may go"))
 	}
+	errs = append(errs, validateInline(customize, place{decorator: decorator, customize: true}, path.Child("customize"))...)
 	return append(errs, validateHook(customize, path.Child("customize"))...)
 }
 

@@ -131,11 +131,15 @@ func (c *Controller) hooks() (called, addresses string) {
 		name string
 		hook *v1alpha1.Hook
 	}{{"sync", c.Sync}, {"finalize", c.Finalize}, {"customize", c.Customize}} {
-		if h.hook == nil || h.hook.Webhook == nil {
+		if h.hook == nil || h.hook.Webhook == nil && h.hook.Inline == nil {
 			continue
 		}
 		names = append(names, h.name)
-		if at := address(h.hook.Webhook); !slices.Contains(places, at) {
+		at := "inline"
+		if h.hook.Webhook != nil {
+			at = address(h.hook.Webhook)
+		}
+		if !slices.Contains(places, at) {
 			places = append(places, at)
 		}
 	}
