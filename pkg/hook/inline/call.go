@@ -18,6 +18,7 @@ package inline
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/google/cel-go/common/types"
@@ -113,7 +114,7 @@ func (p *Program) locate(field string, err error) error {
 }
 
 func located(path string, err error) error {
-	if e, ok := err.(*Error); ok { //nolint:errorlint // Errors of expressions are not wrapped in this package.
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Path: path, Err: err}

@@ -216,7 +216,8 @@ func compileHook(k *kinds, name hook.Name, inline *v1alpha1.InlineHook) (*Progra
 	if name != hook.Customize {
 		h.rest()
 	}
-	return h.program, h.errs
+	h.registry.objects = nil // Schemas are large, and programs do not need them.
+	return h.program, h.errs[:min(len(h.errs), maxErrors)]
 }
 
 // typeKeys are the keys by which requests have the objects of kinds.
@@ -546,4 +547,3 @@ func (h *hookCompiler) texts(values map[string]string, path *field.Path) node {
 
 // textsShape is that of labels and annotations.
 var textsShape = shape{kind: someObject, schema: new(metadataSchema.Properties["labels"]), path: "metadata.labels"}
-

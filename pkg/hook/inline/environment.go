@@ -22,12 +22,17 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/ext"
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// libraries are those of Kubernetes' CEL environments that need neither a user nor a clock, and base64. A map or a list may have values
+var mapOfAny = cel.MapType(cel.TypeParamType("K"), cel.TypeParamType("V"))
+
+// libraries are those of Kubernetes' CEL environments that need neither a user nor a clock, base64, and the merging of maps. A map or a list may have values
 // of several types, which Kubernetes' own environments refuse: templates are made of such maps.
 func libraries() []cel.EnvOption {
 	return []cel.EnvOption{
@@ -42,11 +47,12 @@ func libraries() []cel.EnvOption {
 		library.URLs(), library.Regex(), library.Quantity(), library.IP(), library.CIDR(), library.Format(),
 		library.SemverLib(library.SemverVersion(1)),
 		library.Lists(library.ListsVersion(1)),
-		ext.Strings(ext.StringsVersion(2)),
+		ext.Strings(ext.StringsVersion(2), ext.StringsMaxPrecision(maxPrecision)),
 		ext.Sets(),
 		ext.TwoVarComprehensions(),
 		ext.Lists(ext.ListsVersion(3), ext.ListsMaxRangeSize(maxElements)),
 		ext.Encoders(),
+		cel.Function("merge", cel.MemberOverload("map_merge", []*cel.Type{mapOfAny, mapOfAny}, mapOfAny, cel.BinaryBinding(merge))),
 		cel.CostEstimatorOptions(checker.OverloadCostEstimate("lists_range", estimateRange)),
 	}
 }
@@ -63,6 +69,23 @@ var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	}
 	return env.Extend(guards...)
 })
+
+// merge returns a map with the entries of two. Those of the first one win.
+func merge(first, second ref.Val) ref.Val {
+	a, ok1 := first.(traits.Mapper)
+	b, ok2 := second.(traits.Mapper)
+	if !ok1 || !ok2 {
+		return types.NewErr("no such overload: merge")
+	}
+	merged := map[ref.Val]ref.Val{}
+	for _, m := range []traits.Mapper{b, a} {
+		for it := m.Iterator(); it.HasNext() == types.True; {
+			key := it.Next()
+			merged[key] = m.Get(key)
+		}
+	}
+	return types.NewRefValMap(types.DefaultTypeAdapter, merged)
+}
 
 // programOptions bound each evaluation.
 func programOptions() []cel.ProgramOption {

@@ -42,8 +42,8 @@ type compiler struct {
 	registry *registry
 	sizes    *sizes
 	errs     field.ErrorList
-	// expressions and nodes are how many there are so far.
-	expressions, nodes int
+	// expressions, nodes and sources are how many there are so far, and the bytes of the expressions.
+	expressions, nodes, sources int
 	// later are the names of variables that are not declared yet.
 	later map[string]bool
 }
@@ -92,6 +92,7 @@ func amount(cost uint64) string {
 // admit checks what an expression may look like before it is parsed.
 func (c *compiler) admit(path *field.Path, source string) bool {
 	c.expressions++
+	c.sources += len(source)
 	doubling := strings.Count(source, "optMap") + strings.Count(source, "optFlatMap")
 	switch {
 	case c.expressions > maxExpressions:
@@ -101,6 +102,9 @@ func (c *compiler) admit(path *field.Path, source string) bool {
 		return false
 	case strings.TrimSpace(source) == "":
 		c.errs = append(c.errs, field.Required(path, "an expression in CEL"))
+		return false
+	case c.sources > maxSources:
+		c.fail(path, source, "makes the expressions of this hook longer than %d bytes together", maxSources)
 		return false
 	case len(source) > maxExpression:
 		c.errs = append(c.errs, field.TooLong(path, "", maxExpression))

@@ -250,4 +250,6 @@ func typeName(t *cel.Type) string {
 }
 
 // isOptional reports whether a type is that of optional values.
-func isOptional(t *cel.Type) bool { return t.Kind() == types.OpaqueKind && t.TypeName() == "optional_type" }
+func isOptional(t *cel.Type) bool {
+	return t.Kind() == types.OpaqueKind && t.TypeName() == "optional_type"
+}

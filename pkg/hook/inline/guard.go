@@ -42,7 +42,9 @@ var guards = map[string]func(args []ref.Val) uint64{
 	operators.Add:       costOfAdd,
 	operators.Equals:    costOfWhole,
 	operators.NotEquals: costOfWhole,
-	operators.In:        costOfWhole,
+	operators.In:        costOfMembership,
+	"merge":             func(args []ref.Val) uint64 { return length(args[0]) + length(args[1]) },
+	"includes":          costOfWhole,
 	"replace":           costOfReplace,
 	"join":              costOfWhole,
 	"format":            costOfWhole,
@@ -51,8 +53,8 @@ var guards = map[string]func(args []ref.Val) uint64{
 	"findAll":           costOfMatch,
 	"distinct":          func(args []ref.Val) uint64 { return product(weight(args[0]), length(args[0])) },
 	"flatten":           costOfWhole,
-	"indexOf":           costOfWhole,
-	"lastIndexOf":       costOfWhole,
+	"indexOf":           costOfSearch,
+	"lastIndexOf":       costOfSearch,
 	"sets.contains":     costOfPairs,
 	"sets.intersects":   costOfPairs,
 	"sets.equivalent":   costOfPairs,
@@ -247,6 +249,21 @@ func costOfWhole(args []ref.Val) uint64 {
 		sum += weight(arg)
 	}
 	return sum
+}
+
+func costOfMembership(args []ref.Val) uint64 {
+	if _, ok := args[1].(traits.Mapper); ok {
+		return 1
+	}
+	return weight(args[1])
+}
+
+// costOfSearch counts each place of a text with each character of what is searched.
+func costOfSearch(args []ref.Val) uint64 {
+	if _, ok := args[0].(types.String); ok {
+		return product(1+length(args[0])/10, 1+length(args[1])/10)
+	}
+	return costOfWhole(args)
 }
 
 func costOfPairs(args []ref.Val) uint64 { return product(weight(args[0]), weight(args[1])) }

@@ -47,7 +47,9 @@ func TestHostileDefinitionsAreRefused(t *testing.T) {
 	variable := func(expression string) *v1alpha1.InlineHook {
 		return &v1alpha1.InlineHook{Variables: []v1alpha1.InlineVariable{{Name: "a", Expression: expression}}}
 	}
-	nested := func(open, inner, end string, n int) string { return strings.Repeat(open, n) + inner + strings.Repeat(end, n) }
+	nested := func(open, inner, end string, n int) string {
+		return strings.Repeat(open, n) + inner + strings.Repeat(end, n)
+	}
 	loops := &v1alpha1.InlineHook{Children: []v1alpha1.InlineTemplate{configMap(`"b"`)}}
 	for i := range 9 {
 		loops.Children[0].ForEach = append(loops.Children[0].ForEach, v1alpha1.InlineIterator{Name: fmt.Sprintf("i%d", i), In: "lists.range(100)"})
@@ -62,7 +64,7 @@ func TestHostileDefinitionsAreRefused(t *testing.T) {
 		want string
 	}{
 		"10,000 templates":             {many(10_000, configMap(`"b"`)), "Too many"},
-		"10,000 expressions":           {many(200, configMap(`["` + strings.Repeat(`${1}`, 100) + `"]`)), "is a list"},
+		"10,000 expressions":           {many(200, configMap(`["`+strings.Repeat(`${1}`, 100)+`"]`)), "is a list"},
 		"expressions within one text":  {many(200, configMap(`"`+strings.Repeat(`${1}`, 100)+`"`)), "1000 is the most"},
 		"a deep template":              {many(1, configMap(nested(`{"a":`, "1", "}", 5000))), "is an object"},
 		"a deep template of anything":  {many(1, templateOf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"b":`+nested("[", "1", "]", 5000)+`}`)), "nested deeper"},

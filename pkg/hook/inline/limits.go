@@ -18,13 +18,16 @@ package inline
 
 // Limits of a definition. They are far above what people write, and keep what a hostile author writes from hurting others.
 const (
-	maxTemplates   = 256     // of a hook
-	maxVariables   = 64      // of a hook
-	maxIterators   = 8       // of a template
-	maxExpressions = 1000    // of a hook
-	maxExpression  = 8 << 10 // bytes
-	maxNodes       = 10_000  // values in the templates of a hook
-	maxDepth       = 64      // of values within a template
+	maxTemplates   = 256       // of a hook
+	maxVariables   = 64        // of a hook
+	maxIterators   = 8         // of a template
+	maxExpressions = 1000      // of a hook
+	maxExpression  = 8 << 10   // bytes
+	maxSources     = 256 << 10 // bytes of all expressions of a hook
+	maxNodes       = 10_000    // values in the templates of a hook
+	maxDepth       = 64        // of values within a template
+	maxName        = 1024      // bytes of the name of a field
+	maxErrors      = 50        // that are reported of a hook
 	// maxOptionalMaps is how often an expression may use optMap and optFlatMap: each doubles what is before it.
 	maxOptionalMaps = 8
 	// maxNesting is how deep the parts of an expression may be within each other.
@@ -51,6 +54,8 @@ const (
 	assumedObjects = 1000
 	// maxElements is the length of a list that an operation may make.
 	maxElements = 100_000
+	// maxPrecision is how many digits format may write.
+	maxPrecision = 100
 	// maxObjects is how many children a response may have.
 	maxObjects = 10_000
 	// maxResponseBytes is the size of a response, as for webhooks. A value counts for nodeBytes at least.

@@ -48,7 +48,9 @@ type missing struct{ object, field string }
 
 const objectPrefix = "object "
 
-func newRegistry(base types.Provider) *registry { return &registry{Provider: base, objects: map[string]*objectType{}} }
+func newRegistry(base types.Provider) *registry {
+	return &registry{Provider: base, objects: map[string]*objectType{}}
+}
 
 // object returns the type of an object.
 func (r *registry) object(s shape) *cel.Type {
@@ -107,7 +109,9 @@ func (r *registry) FindStructFieldType(name, field string) (*types.FieldType, bo
 }
 
 // NewValue implements [types.Provider]. Objects are written as maps.
-func (r *registry) NewValue(name string, fields map[string]ref.Val) ref.Val { return r.Provider.NewValue(name, fields) }
+func (r *registry) NewValue(name string, fields map[string]ref.Val) ref.Val {
+	return r.Provider.NewValue(name, fields)
+}
 
 func (t *objectType) names() []string {
 	if t.fields == nil {

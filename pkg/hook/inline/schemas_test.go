@@ -101,7 +101,9 @@ func observed(text string) object {
 	if err != nil {
 		panic(err)
 	}
-	var o struct{ Metadata struct{ Namespace, Name string } }
+	var o struct {
+		Metadata struct{ Namespace, Name string }
+	}
 	if err := json.Unmarshal(data, &o); err != nil {
 		panic(err)
 	}

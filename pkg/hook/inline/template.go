@@ -17,7 +17,6 @@ limitations under the License.
 package inline
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -110,12 +109,16 @@ func (t *templating) mapNode(value map[string]any, s shape, path *field.Path, de
 		}
 		within, ok := s.field(name)
 		switch {
+		case len(name) > maxName:
+			t.fail(path, name, "names of fields are no longer than %d bytes", maxName)
+			sound = false
+			continue
 		case strings.Contains(name, "${"):
 			t.fail(path, name, "names of fields are literal: use an expression that yields a map")
 			sound = false
 			continue
 		case !ok:
-			t.errs = append(t.errs, field.Invalid(at, name, s.path+" has no field "+name+fits(name, s.names())))
+			t.fail(at, name, "%s has no field %s%s", s.path, name, fits(name, s.names()))
 			sound = false
 			continue
 		}
@@ -274,6 +277,3 @@ func literalString(tree map[string]any, name string) (string, bool) {
 	parts, err := split(value)
 	return value, err == nil && !slices.ContainsFunc(parts, func(p part) bool { return p.expression })
 }
-
-// marshal encodes a value of a response.
-func marshal(value any) ([]byte, error) { return json.Marshal(value) }
