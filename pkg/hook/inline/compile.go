@@ -33,43 +33,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 )
 
-// Definition is what of a controller its inline hooks depend on.
-type Definition struct {
-	// Decorator is true for a DecoratorController: its hooks see object and attachments in place of parent and children.
-	Decorator bool
-	// Parents are the kinds of parents, and Children those of children or attachments.
-	Parents, Children []v1alpha1.ResourceRule
-	// Sync, Finalize and Customize are the hooks. Those that are not inline are not compiled.
-	Sync, Finalize, Customize *v1alpha1.Hook
-}
-
-// Composite returns the definition of a CompositeController.
-func Composite(spec *v1alpha1.CompositeControllerSpec) Definition {
-	d := Definition{Parents: []v1alpha1.ResourceRule{spec.ParentResource.ResourceRule}}
-	for i := range spec.ChildResources {
-		d.Children = append(d.Children, spec.ChildResources[i].ResourceRule)
-	}
-	if spec.Hooks != nil {
-		d.Sync, d.Finalize, d.Customize = spec.Hooks.Sync, spec.Hooks.Finalize, spec.Hooks.Customize
-	}
-	return d
-}
-
-// Decorator returns the definition of a DecoratorController.
-func Decorator(spec *v1alpha1.DecoratorControllerSpec) Definition {
-	d := Definition{Decorator: true}
-	for i := range spec.Resources {
-		d.Parents = append(d.Parents, spec.Resources[i].ResourceRule)
-	}
-	for i := range spec.Attachments {
-		d.Children = append(d.Children, spec.Attachments[i].ResourceRule)
-	}
-	if spec.Hooks != nil {
-		d.Sync, d.Finalize, d.Customize = spec.Hooks.Sync, spec.Hooks.Finalize, spec.Hooks.Customize
-	}
-	return d
-}
-
 // Compile checks the inline hooks of a controller, and returns the programs of those that are right. What cannot be checked, because a
 // kind is not served or has no schema, is a warning. Compile again when that changes.
 func Compile(d Definition, schemas Schemas) (programs map[hook.Name]*Program, warnings []string, errs field.ErrorList) {
@@ -89,97 +52,6 @@ func Compile(d Definition, schemas Schemas) (programs map[hook.Name]*Program, wa
 		}
 	}
 	return programs, k.warnings, errs
-}
-
-// kinds are the kinds that the expressions of a controller meet.
-type kinds struct {
-	Definition
-
-	parent shape
-	// children and related are by the names of fields, and nil for a kind that is not known.
-	children, related map[string]*Kind
-	// unknown are the resources of children that are not served.
-	unknown []v1alpha1.ResourceRule
-	// openRelated says that a webhook selects the related objects, of which nothing is known.
-	openRelated bool
-	warnings    []string
-}
-
-func (d Definition) kinds(schemas Schemas) *kinds {
-	k := &kinds{Definition: d, parent: shapeOf(someObject)}
-	for _, rule := range d.Parents {
-		kind := k.lookUp(schemas, rule)
-		if len(d.Parents) == 1 && kind != nil && kind.Schema != nil {
-			k.parent = shapeOf(kind)
-		}
-	}
-	k.children = k.byName(schemas, d.Children)
-	for _, rule := range d.Children {
-		if _, served := schemas.Resource(rule.APIVersion, rule.Resource); !served {
-			k.unknown = append(k.unknown, rule)
-		}
-	}
-	switch {
-	case d.Customize == nil:
-	case d.Customize.Inline != nil:
-		k.related = k.byName(schemas, relatedRules(d.Customize.Inline))
-	default:
-		k.openRelated = true
-	}
-	return k
-}
-
-// lookUp returns the kind of a resource, and warns when nothing is known of it.
-func (k *kinds) lookUp(schemas Schemas, rule v1alpha1.ResourceRule) *Kind {
-	kind, served := schemas.Resource(rule.APIVersion, rule.Resource)
-	name := rule.Resource + " of " + rule.APIVersion
-	warning := ""
-	switch {
-	case !served:
-		warning = name + " is not served: what inline hooks do with its objects is checked once it is"
-	case kind.Schema == nil:
-		warning = name + " has no schema: what inline hooks do with its objects is not checked"
-	}
-	if warning != "" && !slices.Contains(k.warnings, warning) {
-		k.warnings = append(k.warnings, warning)
-	}
-	return kind
-}
-
-// byName finds kinds by the names of the fields under which expressions find their objects: the resource, or where several rules have
-// the same resource, resource_group.
-func (k *kinds) byName(schemas Schemas, rules []v1alpha1.ResourceRule) map[string]*Kind {
-	versions := map[string]map[string]bool{}
-	for _, rule := range rules {
-		if versions[rule.Resource] == nil {
-			versions[rule.Resource] = map[string]bool{}
-		}
-		versions[rule.Resource][rule.APIVersion] = true
-	}
-	found := map[string]*Kind{}
-	for _, rule := range rules {
-		name := rule.Resource
-		if len(versions[rule.Resource]) > 1 {
-			name += "_" + strings.NewReplacer(".", "_", "-", "_", "/", "_").Replace(rule.APIVersion)
-		}
-		found[name] = k.lookUp(schemas, rule)
-	}
-	return found
-}
-
-// relatedRules are the resources that an inline customize hook names.
-func relatedRules(inline *v1alpha1.InlineHook) []v1alpha1.ResourceRule {
-	c := &compiler{}
-	var rules []v1alpha1.ResourceRule
-	for i := range inline.RelatedResources {
-		tree, _ := c.parse(inline.RelatedResources[i].Template.Raw, nil)
-		apiVersion, ok1 := literalString(tree, "apiVersion")
-		resource, ok2 := literalString(tree, "resource")
-		if ok1 && ok2 {
-			rules = append(rules, v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource})
-		}
-	}
-	return rules
 }
 
 // hookCompiler compiles one hook.
@@ -300,8 +172,9 @@ func (h *hookCompiler) group(name string, kinds map[string]*Kind, options *[]cel
 
 var identifier = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9]*$`)
 
-// reserved are the words that CEL does not take for variables.
+// reserved are the words and types of CEL, which cannot be names of variables.
 var reserved = []string{
+	"bool", "bytes", "double", "duration", "dyn", "int", "list", "map", "string", "timestamp", "type", "uint",
 	"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop", "namespace", "null", "package",
 	"return", "true", "var", "void", "while",
 }
@@ -312,7 +185,7 @@ func (h *hookCompiler) nameable(name string, path *field.Path, taken []string) b
 	case !identifier.MatchString(name):
 		h.fail(path, name, "must be a letter, followed by letters and digits")
 	case slices.Contains(reserved, name):
-		h.fail(path, name, "is a reserved word of CEL")
+		h.fail(path, name, "is a word of CEL")
 	case slices.Contains(taken, name):
 		h.errs = append(h.errs, field.Duplicate(path, name))
 	default:

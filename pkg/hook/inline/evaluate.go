@@ -71,15 +71,20 @@ func (s *scope) with(name string, value ref.Val) *scope {
 
 // run evaluates an expression.
 func (e *expression) run(s *scope) (ref.Val, error) {
-	value, details, err := e.program.Eval(s)
-	if cost := details.ActualCost(); cost != nil {
-		s.budget.cost -= int64(min(*cost, maxSyncCost))
+	if s.budget.cost < 0 {
+		return nil, e.fail("the expressions of this hook together cost more than %d: let them walk less", maxSyncCost)
 	}
+	value, details, err := e.program.Eval(s)
+	cost := details.ActualCost()
+	if cost == nil { // It was cancelled.
+		cost = new(uint64(maxExpressionCost))
+	}
+	s.budget.cost -= int64(min(*cost, maxSyncCost))
 	switch {
 	case err != nil:
 		return nil, e.failed(err)
 	case s.budget.cost < 0:
-		return nil, &Error{Path: e.path, Err: fmt.Errorf("the expressions of this hook together cost more than %d: let them walk less", maxSyncCost)}
+		return nil, e.fail("the expressions of this hook together cost more than %d: let them walk less", maxSyncCost)
 	}
 	return value, nil
 }

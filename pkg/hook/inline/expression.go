@@ -130,8 +130,10 @@ func (c *compiler) reportIssues(path *field.Path, source string, issues *cel.Iss
 // explain turns a message of CEL into one for an author.
 func (c *compiler) explain(message, source string) string {
 	message, _, _ = strings.Cut(strings.TrimPrefix(message, "Syntax error: "), "\n")
-	message, _, _ = strings.Cut(message, " expecting {")
-	message = strings.NewReplacer(objectPrefix, "", "'<EOF>'", "the end").Replace(message)
+	if strings.HasPrefix(message, "mismatched input '<EOF>'") {
+		return "the expression ends too early"
+	}
+	message, _, _ = strings.Cut(strings.ReplaceAll(message, objectPrefix, ""), " expecting {")
 	if name, ok := strings.CutPrefix(message, "undefined field '"); ok {
 		return c.undefined(strings.TrimSuffix(name, "'"))
 	}

@@ -43,7 +43,7 @@ const (
 	// maxExpressionCost is what one evaluation of an expression may cost: about 0.1 s.
 	maxExpressionCost = 1_000_000
 	// maxSyncCost is what all evaluations of one call may cost.
-	maxSyncCost = 5_000_000
+	maxSyncCost = 3_000_000
 )
 
 // Limits of values.

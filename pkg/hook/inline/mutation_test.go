@@ -60,9 +60,10 @@ func (m *mutator) mutate(value any) any {
 }
 
 var operators = []string{
-	" + ", " == ", ".", ".?", "[0]", "['a']", "[?'a']", "(", ")", "${", "}", "$${", "'", "\"", " ? 1 : 2", " && ", "!", "-", "\n", "dyn(", "optional.of(", ".size()",
-	".map(x, x)", ".filter(x, true)", ".all(x, x == x)", ".orValue('')", ".format([1])", ".join(',')", "lists.range(9)", "{'a': 1}", "[1, 'a']", "null", "1e999", "9223372036854775807",
-	"\x00", "é", "parent", "children.pods", "variables.a", "b'\\xff'", ".replace('', 'a')", ".split('')", ".distinct()", ".flatten()", ".merge({})", "quantity('1e99')", "duration('1h')",
+	" + ", " == ", ".", ".?", "[0]", "['a']", "[?'a']", "(", ")", "${", "}", "$${", "'", "\"", " ? 1 : 2", " && ", "!", "-", "\n", "dyn(", "optional.of(",
+	".size()", ".map(x, x)", ".filter(x, true)", ".all(x, x == x)", ".orValue('')", ".format([1])", ".join(',')", "lists.range(9)", "{'a': 1}",
+	"[1, 'a']", "null", "1e999", "9223372036854775807", "\x00", "é", "parent", "children.pods", "variables.a", "b'\\xff'", ".replace('', 'a')",
+	".split('')", ".distinct()", ".flatten()", ".merge({})", "quantity('1e99')", "duration('1h')",
 }
 
 func (m *mutator) text(s string) string {

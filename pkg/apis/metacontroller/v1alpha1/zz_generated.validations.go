@@ -5047,14 +5047,8 @@ func Validate_InlineHook(
 			if earlyReturn {
 				return // do not proceed
 			}
-			// lists with map semantics require unique keys
-			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
-				func(a *InlineVariable, b *InlineVariable) bool { return a.Name == b.Name }); len(e) != 0 {
-				errs = append(errs, e...)
-			}
 			// iterate the list and call the type's validation function
-			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
-				func(a *InlineVariable, b *InlineVariable) bool { return a.Name == b.Name }, validate.DirectEqual, Validate_InlineVariable); len(e) != 0 {
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, nil, nil, Validate_InlineVariable); len(e) != 0 {
 				errs = append(errs, e...)
 			}
 			return
@@ -5492,14 +5486,8 @@ func Validate_InlineTemplate(
 			if earlyReturn {
 				return // do not proceed
 			}
-			// lists with map semantics require unique keys
-			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj,
-				func(a *InlineIterator, b *InlineIterator) bool { return a.Name == b.Name }); len(e) != 0 {
-				errs = append(errs, e...)
-			}
 			// iterate the list and call the type's validation function
-			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj,
-				func(a *InlineIterator, b *InlineIterator) bool { return a.Name == b.Name }, validate.DirectEqual, Validate_InlineIterator); len(e) != 0 {
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, nil, nil, Validate_InlineIterator); len(e) != 0 {
 				errs = append(errs, e...)
 			}
 			return

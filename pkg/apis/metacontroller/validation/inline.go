@@ -36,7 +36,11 @@ func validateInline(hook *v1alpha1.Hook, in place, path *field.Path) field.Error
 	if hook.Webhook != nil {
 		errs = append(errs, field.Forbidden(at, "must not be set together with webhook: a hook is one or the other"))
 	}
-	const composite, decorator = "is for the sync and finalize hooks of a CompositeController", "is for the sync and finalize hooks of a DecoratorController"
+	const (
+		both      = "is for the sync and finalize hooks"
+		composite = both + " of a CompositeController"
+		decorator = both + " of a DecoratorController"
+	)
 	for _, part := range []struct {
 		name     string
 		set, fit bool
@@ -47,8 +51,8 @@ func validateInline(hook *v1alpha1.Hook, in place, path *field.Path) field.Error
 		{"labels", len(inline.Labels) > 0, in.decorator && !in.customize, decorator},
 		{"annotations", len(inline.Annotations) > 0, in.decorator && !in.customize, decorator},
 		{"delete", inline.Delete != nil, in.decorator && !in.customize, decorator},
-		{"status", inline.Status != nil, !in.customize, "is for the sync and finalize hooks"},
-		{"resyncAfterSeconds", inline.ResyncAfterSeconds != nil, !in.customize, "is for the sync and finalize hooks"},
+		{"status", inline.Status != nil, !in.customize, both},
+		{"resyncAfterSeconds", inline.ResyncAfterSeconds != nil, !in.customize, both},
 		{"finalized", inline.Finalized != nil, in.finalize, "is for the finalize hook"},
 		{"relatedResources", len(inline.RelatedResources) > 0, in.customize, "is for the customize hook"},
 	} {
