@@ -70,6 +70,16 @@ func (d *Discovery) Schema(ctx context.Context, kind schema.GroupVersionKind) (*
 }
 
 func (d *Discovery) askSchemas(ctx context.Context, version schema.GroupVersion) (map[string]*Schema, error) {
+	data, err := d.OpenAPI(ctx, version)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	return decodedOnce.schemas(data)
+}
+
+// OpenAPI returns the document, version 3, that the cluster publishes of a group-version, nil if there is none. It asks the API server every time:
+// documents are large.
+func (d *Discovery) OpenAPI(ctx context.Context, version schema.GroupVersion) ([]byte, error) {
 	path := []string{"openapi", "v3", "api", version.Version}
 	if version.Group != "" {
 		path = []string{"openapi", "v3", "apis", version.Group, version.Version}
@@ -78,10 +88,7 @@ func (d *Discovery) askSchemas(ctx context.Context, version schema.GroupVersion)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return decodedOnce.schemas(data)
+	return data, err
 }
 
 // at returns the schema of a node with its reference followed.

@@ -60,6 +60,20 @@ func Decorator(spec *v1alpha1.DecoratorControllerSpec) Definition {
 	return d
 }
 
+// Has reports whether a hook is inline.
+func (d Definition) Has() bool {
+	return slices.ContainsFunc([]*v1alpha1.Hook{d.Sync, d.Finalize, d.Customize}, func(h *v1alpha1.Hook) bool { return h != nil && h.Inline != nil })
+}
+
+// Resources returns the resources whose kinds the inline hooks are checked against.
+func (d Definition) Resources() []v1alpha1.ResourceRule {
+	resources := slices.Concat(d.Parents, d.Children)
+	if d.Customize != nil && d.Customize.Inline != nil {
+		resources = append(resources, relatedRules(d.Customize.Inline)...)
+	}
+	return resources
+}
+
 // kinds are the kinds that the expressions of a controller meet.
 type kinds struct {
 	Definition

@@ -24,7 +24,6 @@ import (
 	"testing"
 
 	"k8s.io/client-go/openapi/openapitest"
-	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
 
@@ -44,31 +43,32 @@ var schemas = sync.OnceValue(func() served {
 		"example.com/v1/widgets": {APIVersion: "example.com/v1", Name: "Widget"},
 		"example.com/v1/things":  {APIVersion: "example.com/v1", Name: "Thing", Schema: schemaOf("testdata/things.yaml")},
 	}
-	core, apps := definitions("api/v1"), definitions("apis/apps/v1")
-	for resource, kind := range map[string]string{"pods": "Pod", "services": "Service", "configmaps": "ConfigMap", "secrets": "Secret"} {
-		s["v1/"+resource] = &inline.Kind{APIVersion: "v1", Name: kind, Schema: core["io.k8s.api.core.v1."+kind], Definitions: core}
+	kinds := map[string]string{
+		"v1/pods": "Pod", "v1/services": "Service", "v1/configmaps": "ConfigMap", "v1/secrets": "Secret", "apps/v1/deployments": "Deployment",
 	}
-	s["apps/v1/deployments"] = &inline.Kind{
-		APIVersion: "apps/v1", Name: "Deployment", Schema: apps["io.k8s.api.apps.v1.Deployment"], Definitions: apps,
+	published := inline.Published{
+		Kind: func(apiVersion, resource string) (string, error) { return kinds[apiVersion+"/"+resource], nil },
+		Document: func(apiVersion string) ([]byte, error) {
+			paths, err := openapitest.NewEmbeddedFileClient().Paths()
+			if err != nil {
+				return nil, err
+			}
+			if apiVersion == "v1" {
+				return paths["api/v1"].Schema("application/json")
+			}
+			return paths["apis/"+apiVersion].Schema("application/json")
+		},
+	}
+	for name := range kinds {
+		last := strings.LastIndex(name, "/")
+		kind, ok := published.Resource(name[:last], name[last+1:])
+		if !ok || kind.Schema == nil || published.Err() != nil {
+			panic(published.Err())
+		}
+		s[name] = kind
 	}
 	return s
 })
-
-func definitions(path string) map[string]*spec.Schema {
-	paths, err := openapitest.NewEmbeddedFileClient().Paths()
-	if err != nil {
-		panic(err)
-	}
-	data, err := paths[path].Schema("application/json")
-	if err != nil {
-		panic(err)
-	}
-	var document spec3.OpenAPI
-	if err := json.Unmarshal(data, &document); err != nil {
-		panic(err)
-	}
-	return document.Components.Schemas
-}
 
 func schemaOf(file string) *spec.Schema {
 	var s spec.Schema
