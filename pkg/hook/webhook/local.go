@@ -1,0 +1,107 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+)
+
+// Local stands for a client where the server evaluates a hook itself: what is called has the metrics, the limits and the budget of a webhook.
+type Local struct {
+	client *Client
+	// turns are the evaluations of this hook that wait in the process. Few of each hook do, so that all hooks have their turns.
+	turns chan struct{}
+}
+
+// LocalMethod is the label of the method in metrics of hooks that the server evaluates itself.
+const LocalMethod = "inline"
+
+// evaluations are the hooks that the process evaluates at the same time. More would not be faster, and each may need much memory.
+var evaluations = make(chan struct{}, runtime.GOMAXPROCS(0)) //nolint:gochecknoglobals // It bounds the process.
+
+// NewLocal returns a stand-in for the client of a hook, which has no webhook. The endpoint is what messages and metrics call it.
+func NewLocal(config Config, endpoint string) (*Local, error) {
+	config.setDefaults()
+	config.Webhook = &v1alpha1.Webhook{} // It has the default of the timeout.
+	vectors, ok := hookMetrics[config.Hook]
+	if !ok {
+		return nil, fmt.Errorf("unknown hook %q", config.Hook)
+	}
+	metrics.Register()
+	c := &Client{config: config, endpoint: endpoint, controller: config.ControllerKind + "-" + config.ControllerName}
+	c.leave = []func(){config.ResponseBudget.Join(c.controller)}
+	c.series = vectors.acquire(seriesKey{url: endpoint, controllerName: config.ControllerName, controllerType: config.ControllerKind})
+	return &Local{client: c, turns: make(chan struct{}, cap(evaluations))}, nil
+}
+
+// Call evaluates the hook when it is its turn, and returns the body that evaluate returns, to be released by the caller. Waiting for room is
+// limited as a webhook's call is.
+func (l *Local) Call(ctx context.Context, evaluate func() ([]byte, error)) (Response, error) {
+	for _, turn := range []chan struct{}{l.turns, evaluations} {
+		select {
+		case turn <- struct{}{}:
+		case <-ctx.Done():
+			return Response{}, l.client.failure(ctx, ctx, queued, ctx.Err(), nil)
+		}
+		// Held until there is room, too: else the bodies that wait for it would be beyond all limits.
+		defer func() { <-turn }()
+	}
+	body, err := l.measured(evaluate)
+	if err != nil {
+		return Response{}, err
+	}
+	c := l.client
+	response := Response{Body: body, ContentType: "application/json"}
+	switch size := int64(len(body)); {
+	case size > c.config.MaxResponseBytes:
+		return Response{}, tooLarge(c.config.MaxResponseBytes)
+	case size > freeBytes:
+		limited, cancel := context.WithTimeout(ctx, c.config.timeout())
+		defer cancel()
+		if response.held, err = reserve(limited, c.config.ResponseBudget, c.controller, size); err != nil {
+			return Response{}, c.failure(ctx, limited, crowded, err, nil)
+		}
+	}
+	return response, nil
+}
+
+// measured evaluates the hook, and counts that.
+func (l *Local) measured(evaluate func() ([]byte, error)) (body []byte, err error) {
+	series, began, code := l.client.series, time.Now(), http.StatusInternalServerError // If it panics.
+	series.inFlight(1)
+	defer func() {
+		series.inFlight(-1)
+		series.returned(code, LocalMethod, time.Since(began))
+	}()
+	if body, err = evaluate(); err == nil {
+		code = http.StatusOK
+	}
+	return body, err
+}
+
+// Endpoint returns what messages call the hook.
+func (l *Local) Endpoint() string { return l.client.endpoint }
+
+// Close removes the hook's series from the metrics. Closing twice does nothing.
+func (l *Local) Close() { l.client.Close() }
