@@ -14,7 +14,8 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package hooks calls the hooks of one controller: it joins the protocol (package wire) with the calls (package webhook).
+// Package hooks calls the hooks of one controller: it joins the protocol (package wire) with the calls (package
+// webhook), or with the evaluation of hooks that are written in the controller (package inline).
 //
 // An error of a hook names the hook and its version, as users see it in events (docs/reference/contract.md#s18.3).
 package hooks

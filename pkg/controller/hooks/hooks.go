@@ -24,21 +24,42 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
-// Set holds the hooks of a controller. A hook that is nil is not declared, or has no webhook.
+// Set holds the hooks of a controller. A hook that is nil is not declared, or is neither a webhook nor inline.
 type Set struct {
 	Sync, Finalize, Customize *Hook
+
+	// compiled are the inline hooks, nil if there are none.
+	compiled *compiled
+}
+
+// Kinds are what inline hooks are compiled against.
+type Kinds struct {
+	// Discovery asks the cluster for schemas.
+	Discovery *discovery.Discovery
+	// Parents and Children are the resources of the controller.
+	Parents, Children []v1alpha1.ResourceRule
 }
 
 // New returns the hooks of a controller, of which c has what they have in common: Hook and Webhook are not set, and Workers is the most
-// calls at the same time of all hooks together. The error says that a declaration cannot work.
-func New(c webhook.Config, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
+// calls at the same time of all hooks together. The error says that a declaration cannot work. Inline hooks are compiled later, by
+// [Set.Check] or with the first call.
+func New(c webhook.Config, kinds Kinds, sync, finalize, customize *v1alpha1.Hook) (*Set, error) {
 	var s Set
+	d := inline.Definition{
+		Decorator: c.ControllerKind == v1alpha1.KindDecorator, Parents: kinds.Parents, Children: kinds.Children,
+		Sync: sync, Finalize: finalize, Customize: customize,
+	}
+	if d.Has() {
+		s.compiled = &compiled{definition: d, discovery: kinds.Discovery}
+	}
 	if c.Workers < 1 {
 		c.Workers = webhook.DefaultWorkers
 	}
@@ -48,23 +69,36 @@ func New(c webhook.Config, sync, finalize, customize *v1alpha1.Hook) (*Set, erro
 		hook *v1alpha1.Hook
 		into **Hook
 	}{{hook.Sync, sync, &s.Sync}, {hook.Finalize, finalize, &s.Finalize}, {hook.Customize, customize, &s.Customize}} {
-		if declared.hook == nil || declared.hook.Webhook == nil {
+		if declared.hook == nil || declared.hook.Webhook == nil && declared.hook.Inline == nil {
 			continue
 		}
 		c.Hook, c.Webhook = declared.name, declared.hook.Webhook
-		client, err := webhook.New(c)
+		h, err := s.declare(c, declared.hook)
 		if err != nil {
 			s.Close()
 			return nil, fmt.Errorf("%s hook: %w", declared.name, err)
 		}
-		h := &Hook{Name: declared.name, Version: v1alpha1.HookVersionV1, client: client, calls: calls}
-		if v := declared.hook.Version; v != nil && *v != "" {
-			h.Version = *v
-		}
-		h.strict = wire.Strict(h.Version, c.Webhook.ResponseUnMarshallMode)
+		h.calls = calls
 		*declared.into = h
 	}
 	return &s, nil
+}
+
+// declare returns a hook that is declared.
+func (s *Set) declare(c webhook.Config, declared *v1alpha1.Hook) (*Hook, error) {
+	h := &Hook{Name: c.Hook, Version: v1alpha1.HookVersionV1}
+	if c.Webhook == nil {
+		// What it is shown of other namespaces is up to its author.
+		local, err := webhook.NewLocal(c, "inline")
+		h.Version, h.strict, h.client = v1alpha1.HookVersionV2, true, &evaluated{Local: local, compiled: s.compiled, name: c.Hook}
+		return h, err
+	}
+	client, err := webhook.New(c)
+	if v := declared.Version; v != nil && *v != "" {
+		h.Version = *v
+	}
+	h.strict, h.client = wire.Strict(h.Version, c.Webhook.ResponseUnMarshallMode), called{client}
+	return h, err
 }
 
 // declared returns the hooks that are declared.
@@ -101,6 +135,9 @@ func (s *Set) Reads(r webhook.Reference) bool {
 	return slices.ContainsFunc(s.declared(), func(h *Hook) bool { return slices.Contains(h.client.References(), r) })
 }
 
+// Inline reports whether there are inline hooks.
+func (s *Set) Inline() bool { return s.compiled != nil }
+
 // Close ends the connections to the hooks.
 func (s *Set) Close() {
 	for _, h := range s.declared() {
@@ -116,12 +153,55 @@ type Hook struct {
 	Version v1alpha1.HookVersion
 
 	strict bool
-	client *webhook.Client
+	client client
 	// calls are those that are under way, also of the controller's other hooks.
 	calls chan struct{}
 	made  statistics
 	// quiet says that nothing is remembered of calls; made is thrown away then.
 	quiet bool
+}
+
+// Request is what a hook is shown.
+type Request struct {
+	wire.Request
+
+	// Encode returns the body that a webhook is sent. Inline hooks need none.
+	Encode func(wire.Request) []byte
+}
+
+// client gets the responses of a hook: from a webhook, or from an inline hook.
+type client interface {
+	// Call and Ask are those of a [webhook.Client].
+	Call(ctx context.Context, parent webhook.RootKey, r Request) (webhook.Response, error)
+	Ask(ctx context.Context, r Request) (webhook.Response, error)
+	// Check says, without a call, why no call can succeed now. It returns false if that is not known.
+	Check(ctx context.Context) (known bool, err error)
+	// References are the Secrets and ConfigMaps that each call reads.
+	References() []webhook.Reference
+	// Forget drops what is remembered of a parent, and Remembered counts that.
+	Forget(parent webhook.RootKey)
+	Remembered() int
+	// Endpoint is how messages name what is called.
+	Endpoint() string
+	Close()
+}
+
+// called is the client of a webhook.
+type called struct{ *webhook.Client }
+
+func (c called) Call(ctx context.Context, parent webhook.RootKey, r Request) (webhook.Response, error) {
+	return c.Client.Call(ctx, parent, r.Encode(r.Request))
+}
+
+func (c called) Ask(ctx context.Context, r Request) (webhook.Response, error) {
+	return c.Client.Ask(ctx, r.Encode(r.Request))
+}
+
+func (c called) Check(ctx context.Context) (known bool, err error) {
+	if len(c.References()) == 0 {
+		return false, nil
+	}
+	return true, c.Client.Check(ctx)
 }
 
 // Response is the response of a sync or finalize hook of either kind of controller. It is not safe for concurrent use.
@@ -172,9 +252,9 @@ func (r *Response) Release() {
 // Call calls a sync or finalize hook, whose response decode reads: wire.DecodeComposite or wire.DecodeDecorator. The caller releases the
 // response.
 func (h *Hook) Call(
-	ctx context.Context, parent webhook.RootKey, body []byte, decode func([]byte, wire.ResponseOptions) (wire.Response, error),
+	ctx context.Context, parent webhook.RootKey, r Request, decode func([]byte, wire.ResponseOptions) (wire.Response, error),
 ) (*Response, error) {
-	decoded, response, err := call(ctx, h, parent, body, decode)
+	decoded, response, err := call(ctx, h, parent, r, decode)
 	if err != nil {
 		return nil, err
 	}
@@ -182,17 +262,17 @@ func (h *Hook) Call(
 }
 
 // Related calls a customize hook. The caller says by Used or Reject whether the response can be used.
-func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, body []byte) (*wire.CustomizeResponse, error) {
-	decoded, response, err := call(ctx, h, parent, body, wire.DecodeCustomize)
+func (h *Hook) Related(ctx context.Context, parent webhook.RootKey, r Request) (*wire.CustomizeResponse, error) {
+	decoded, response, err := call(ctx, h, parent, r, wire.DecodeCustomize)
 	response.Release()
 	return decoded, err
 }
 
 // call calls a hook and decodes its response, which holds no room if there is an error.
 func call[T any](
-	ctx context.Context, h *Hook, parent webhook.RootKey, body []byte, decode func([]byte, wire.ResponseOptions) (T, error),
+	ctx context.Context, h *Hook, parent webhook.RootKey, r Request, decode func([]byte, wire.ResponseOptions) (T, error),
 ) (decoded T, response webhook.Response, err error) {
-	if response, err = h.send(ctx, parent, body); err != nil {
+	if response, err = h.send(ctx, parent, r); err != nil {
 		return decoded, response, h.Failed(err)
 	}
 	if decoded, err = decode(response.Body, h.options(response.ContentType)); err != nil {
@@ -220,7 +300,7 @@ func (h *Hook) Used() { h.made.succeeded() }
 var errPanicked = errors.New("the call ended in a panic")
 
 // send calls the hook as soon as there is a slot. The time that it waits for one does not count against the hook's timeout.
-func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (response webhook.Response, err error) {
+func (h *Hook) send(ctx context.Context, parent webhook.RootKey, r Request) (response webhook.Response, err error) {
 	select {
 	case h.calls <- struct{}{}:
 	case <-ctx.Done():
@@ -232,9 +312,9 @@ func (h *Hook) send(ctx context.Context, parent webhook.RootKey, body []byte) (r
 	err = errPanicked // Unless the call ends.
 	defer func() { span.End(err) }()
 	if h.quiet {
-		return h.client.Ask(ctx, body)
+		return h.client.Ask(ctx, r)
 	}
-	response, err = h.client.Call(ctx, parent, body)
+	response, err = h.client.Call(ctx, parent, r)
 	if ctx.Err() == nil {
 		h.made.called(parent, time.Since(began), err)
 	}
@@ -284,10 +364,10 @@ func (h *Hook) GivenRelated(body []byte) (*wire.CustomizeResponse, error) {
 	return decoded, nil
 }
 
-// Shown sends a body and returns what people may see of the response's: what read returns of it, which must be JSON, without the
+// Shown makes a request and returns what people may see of the response's: what read returns of it, which must be JSON, without the
 // credentials that the hook was sent.
-func (h *Hook) Shown(ctx context.Context, body []byte, read func([]byte, wire.ResponseOptions) ([]byte, error)) ([]byte, error) {
-	response, err := h.send(ctx, webhook.RootKey{}, body)
+func (h *Hook) Shown(ctx context.Context, r Request, read func([]byte, wire.ResponseOptions) ([]byte, error)) ([]byte, error) {
+	response, err := h.send(ctx, webhook.RootKey{}, r)
 	if err != nil {
 		return nil, h.Failed(err)
 	}

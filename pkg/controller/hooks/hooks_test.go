@@ -46,6 +46,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var parent = webhook.RootKey{Group: "example.com", Kind: "Thing", Namespace: "ns", Name: "a"}
 
+// request is one that says nothing.
+var request = hooks.Request{Encode: func(wire.Request) []byte { return []byte("{}") }}
+
 // at declares a hook at a URL.
 func at(url string) *v1alpha1.Hook {
 	return &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: &url}}
@@ -68,7 +71,7 @@ func TestDeclarations(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			set, err := hooks.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, tc.sync, at("http://hook.example.com/finalize"), nil)
+			set, err := hooks.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, hooks.Kinds{}, tc.sync, at("http://hook.example.com/finalize"), nil)
 			if tc.want != "" {
 				if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 					t.Errorf("got %v, want %q…: %s", err, tc.want, tc.reason)
@@ -91,7 +94,7 @@ func TestVersionDefaultsToV1(t *testing.T) {
 	empty.Version = new(v1alpha1.HookVersion)
 	second := at("http://hook.example.com/customize")
 	second.Version = new(v1alpha1.HookVersionV2)
-	set, err := hooks.New(webhook.Config{}, at("http://hook.example.com/sync"), empty, second)
+	set, err := hooks.New(webhook.Config{}, hooks.Kinds{}, at("http://hook.example.com/sync"), empty, second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +118,7 @@ func TestReadsNamesTheSourcesOfAllHooks(t *testing.T) {
 		Host: "a.example.com", WebhookSecurity: v1alpha1.WebhookSecurity{
 			CABundle: &v1alpha1.CABundle{ConfigMapRef: &v1alpha1.CABundleReference{Namespace: "ns", Name: "authority"}},
 		},
-	}}}, sync, nil, customize)
+	}}}, hooks.Kinds{}, sync, nil, customize)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,26 +140,26 @@ func TestErrorsNameHookAndVersion(t *testing.T) {
 	server.Handle("/sync", hooktest.HTML())
 	server.Handle("/finalize", hooktest.RetryLater(http.StatusTooManyRequests, "7"))
 	server.Handle("/customize", hooktest.Status(http.StatusTeapot, "tea"))
-	set, err := hooks.New(webhook.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), at(server.URL("/customize")))
+	set, err := hooks.New(webhook.Config{}, hooks.Kinds{}, at(server.URL("/sync")), at(server.URL("/finalize")), at(server.URL("/customize")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	_, err = set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite)
+	_, err = set.Sync.Call(t.Context(), parent, request, wire.DecodeComposite)
 	if err == nil || !strings.HasPrefix(err.Error(), "sync hook failed (version=v1): the response must be a JSON object") || !hook.IsRejected(err) {
 		t.Errorf("sync: %v", err)
 	}
-	_, err = set.Finalize.Call(t.Context(), parent, []byte("{}"), wire.DecodeDecorator)
+	_, err = set.Finalize.Call(t.Context(), parent, request, wire.DecodeDecorator)
 	if later, ok := errors.AsType[*webhook.RetryLaterError](err); !ok || later.After.Seconds() != 7 {
 		t.Errorf("finalize: %v", err)
 	}
-	_, err = set.Customize.Related(t.Context(), parent, []byte("{}"))
+	_, err = set.Customize.Related(t.Context(), parent, request)
 	if err == nil || err.Error() != "customize hook failed (version=v1): unsupported status code: 418 body: tea" {
 		t.Errorf("customize: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err = set.Customize.Related(ctx, parent, []byte("{}")); !errors.Is(err, context.Canceled) {
+	if _, err = set.Customize.Related(ctx, parent, request); !errors.Is(err, context.Canceled) {
 		t.Errorf("a call that was stopped: %v", err)
 	}
 }
@@ -177,13 +180,13 @@ func TestARejectedResponseLeavesNoTag(t *testing.T) {
 			}))
 			declared := at(server.URL("/sync"))
 			declared.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: new(true)}
-			set, err := hooks.New(webhook.Config{}, declared, nil, nil)
+			set, err := hooks.New(webhook.Config{}, hooks.Kinds{}, declared, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer set.Close()
 			for range 2 {
-				response, err := set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite)
+				response, err := set.Sync.Call(t.Context(), parent, request, wire.DecodeComposite)
 				if err == nil {
 					_, err = response.Children()
 				}
@@ -205,17 +208,17 @@ func TestBothKindsOfControllersGetTheSameResponse(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Body("", `{"status":{"a":1},"children":[{"kind":"Pod"}],"finalized":true}`))
 	server.Handle("/finalize", hooktest.Body("", `{"status":{"a":1},"attachments":[{"kind":"Pod"}],"finalized":true,"delete":true}`))
-	set, err := hooks.New(webhook.Config{}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
+	set, err := hooks.New(webhook.Config{}, hooks.Kinds{}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer set.Close()
 	for name, call := range map[string]func() (*hooks.Response, error){
 		"composite": func() (*hooks.Response, error) {
-			return set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite)
+			return set.Sync.Call(t.Context(), parent, request, wire.DecodeComposite)
 		},
 		"decorator": func() (*hooks.Response, error) {
-			return set.Finalize.Call(t.Context(), parent, []byte("{}"), wire.DecodeDecorator)
+			return set.Finalize.Call(t.Context(), parent, request, wire.DecodeDecorator)
 		},
 	} {
 		response, err := call()
@@ -240,19 +243,19 @@ func TestResponsesThatAreNotHandedOutHoldNoRoom(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Sequence(hooktest.Body("", "["+space+"]"), hooktest.Body("", "{"+space+"}")))
 	server.Handle("/customize", hooktest.Body("", "{"+space+"}"))
-	set, err := hooks.New(webhook.Config{ResponseBudget: fairqueue.Bytes(150 << 10)},
+	set, err := hooks.New(webhook.Config{ResponseBudget: fairqueue.Bytes(150 << 10)}, hooks.Kinds{},
 		at(server.URL("/sync")), nil, at(server.URL("/customize")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer set.Close()
-	if _, err := set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite); !hook.IsRejected(err) {
+	if _, err := set.Sync.Call(t.Context(), parent, request, wire.DecodeComposite); !hook.IsRejected(err) {
 		t.Errorf("got %v, want a rejected response", err)
 	}
-	if _, err := set.Customize.Related(t.Context(), parent, []byte("{}")); err != nil {
+	if _, err := set.Customize.Related(t.Context(), parent, request); err != nil {
 		t.Error(err)
 	}
-	response, err := set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite)
+	response, err := set.Sync.Call(t.Context(), parent, request, wire.DecodeComposite)
 	if err != nil {
 		t.Fatalf("no room is left: %v", err)
 	}
@@ -263,7 +266,7 @@ func TestAShownResponseHasNoCredentials(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", hooktest.Sequence(
 		hooktest.Body("", `{"status":{"sent":"s3cr3t-of-the-hook","more":1}}`), hooktest.Body("", `{"status":"s3cr3t-of-the-hook"}`)))
-	set, err := hooks.New(webhook.Config{}, at(strings.Replace(server.URL("/sync"), "http://", "http://me:s3cr3t-of-the-hook@", 1)), nil, nil)
+	set, err := hooks.New(webhook.Config{}, hooks.Kinds{}, at(strings.Replace(server.URL("/sync"), "http://", "http://me:s3cr3t-of-the-hook@", 1)), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,11 +277,11 @@ func TestAShownResponseHasNoCredentials(t *testing.T) {
 		}
 		return body, nil
 	}
-	shown, err := set.Quiet().Sync.Shown(t.Context(), []byte("{}"), read)
+	shown, err := set.Quiet().Sync.Shown(t.Context(), request, read)
 	if err != nil || string(shown) != `{"status":{"more":1,"sent":"(hidden)"}}` {
 		t.Errorf("shown is %s, error %v", shown, err)
 	}
-	_, err = set.Quiet().Sync.Shown(t.Context(), []byte("{}"), read)
+	_, err = set.Quiet().Sync.Shown(t.Context(), request, read)
 	if err == nil || !strings.HasPrefix(err.Error(), "sync hook failed (version=v1): ") || strings.Contains(err.Error(), "s3cr3t") {
 		t.Errorf("a response that is rejected: %v", err)
 	}
@@ -294,7 +297,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	server := hooktest.NewServer(t)
 	server.Handle("/sync", held)
 	server.Handle("/finalize", held)
-	set, err := hooks.New(webhook.Config{Workers: 2}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
+	set, err := hooks.New(webhook.Config{Workers: 2}, hooks.Kinds{}, at(server.URL("/sync")), at(server.URL("/finalize")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +305,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	var calling sync.WaitGroup
 	call := func(h *hooks.Hook) {
 		calling.Go(func() {
-			if _, err := h.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite); err != nil {
+			if _, err := h.Call(t.Context(), parent, request, wire.DecodeComposite); err != nil {
 				t.Error(err)
 			}
 		})
@@ -313,7 +316,7 @@ func TestCallsOfAllHooksShareTheWorkers(t *testing.T) {
 	<-entered
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = set.Sync.Call(ctx, parent, []byte("{}"), wire.DecodeComposite)
+	_, err = set.Sync.Call(ctx, parent, request, wire.DecodeComposite)
 	if want := "sync hook failed (version=v1): waiting for other calls to end: context canceled"; err == nil || err.Error() != want {
 		t.Errorf("a third call: got %v, want %s", err, want)
 	}
@@ -336,13 +339,13 @@ func TestASyncHookIsNotBlamedForAParentThatIsFinalized(t *testing.T) {
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
 	defer failing.Close()
 	synced := at(failing.URL)
-	set, err := hooks.New(webhook.Config{}, synced, at("http://hook.example.com/finalize"), nil)
+	set, err := hooks.New(webhook.Config{}, hooks.Kinds{}, synced, at("http://hook.example.com/finalize"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer set.Close()
 	for len(set.Failing()) == 0 {
-		if _, err := set.Sync.Call(t.Context(), parent, []byte("{}"), wire.DecodeComposite); err == nil {
+		if _, err := set.Sync.Call(t.Context(), parent, request, wire.DecodeComposite); err == nil {
 			t.Fatal("there is no error")
 		}
 	}
@@ -357,7 +360,7 @@ type panicking struct{}
 func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("a hole in the transport") }
 
 func TestASpanOfACallThatPanicsHasAnError(t *testing.T) {
-	set, err := hooks.New(webhook.Config{Transport: panicking{}}, at("http://hook.example.com/sync"), nil, nil)
+	set, err := hooks.New(webhook.Config{Transport: panicking{}}, hooks.Kinds{}, at("http://hook.example.com/sync"), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +373,7 @@ func TestASpanOfACallThatPanicsHasAnError(t *testing.T) {
 			ctx, span := tracer.Sync(t.Context(), tracing.Sync{})
 			panicked := func() (panicked bool) {
 				defer func() { panicked = recover() != nil }()
-				_, _ = h.Call(ctx, parent, []byte("{}"), wire.DecodeComposite)
+				_, _ = h.Call(ctx, parent, request, wire.DecodeComposite)
 				return false
 			}()
 			span.End(nil)

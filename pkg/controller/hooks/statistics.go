@@ -84,15 +84,15 @@ func (s *Set) Statuses() []v1alpha1.HookStatus {
 	return list
 }
 
-// CheckCredentials reads the credentials of all hooks without a call, and reports whether all can be used. A hook whose credentials
-// cannot be used counts as failing.
-func (s *Set) CheckCredentials(ctx context.Context) bool {
+// Check finds out, without a call, why no call of a hook can succeed now: it reads the credentials of webhooks, and compiles inline hooks if the
+// kinds have changed that they are about. It reports whether all is well; a hook of which it is not counts as failing.
+func (s *Set) Check(ctx context.Context) bool {
 	usable := true
 	for _, h := range s.declared() {
-		if len(h.client.References()) == 0 {
+		known, err := h.client.Check(ctx)
+		if !known {
 			continue
 		}
-		err := h.client.Check(ctx)
 		if ctx.Err() != nil && err != nil {
 			return false // Nothing is known.
 		}
@@ -122,7 +122,7 @@ type statistics struct {
 	// cause is the error that is shown of the failures in a row, and about is its parent; the zero value is that of none.
 	cause error
 	about webhook.RootKey
-	// credentials is why the credentials cannot be used, nil if nothing is known against them.
+	// credentials is why the credentials cannot be used, or a *CompileError; nil if nothing is known against them.
 	credentials      error
 	credentialsSince time.Time
 }
@@ -138,7 +138,9 @@ func (s *statistics) called(parent webhook.RootKey, took time.Duration, err erro
 	if missing {
 		s.setCredentials(credentials)
 	} else {
-		s.credentials = nil
+		if _, wrong := errors.AsType[*CompileError](s.credentials); !wrong { // The former program may be called.
+			s.credentials = nil
+		}
 		s.calls++
 		s.times.add(time.Now(), took)
 	}
@@ -234,8 +236,9 @@ func (h *Hook) failing(now time.Time) (Failing, bool) {
 	}
 	switch {
 	case s.credentials != nil:
+		compile, wrong := errors.AsType[*CompileError](s.credentials)
 		return Failing{
-			Hook: h.Name, Since: s.credentialsSince, Cause: h.explain(s.credentials), Credentials: true, Unreachable: true,
+			Hook: h.Name, Since: s.credentialsSince, Cause: h.explain(s.credentials), Credentials: !wrong, Unreachable: !wrong || !compile.Runs,
 		}, now.Sub(s.credentialsSince) >= failingAfter
 	case s.since.IsZero() || now.Sub(s.since) < limit:
 		return Failing{}, false
@@ -252,6 +255,9 @@ func unreachable(err error) bool {
 		// So says a proxy for a hook that it does not reach.
 		return e.Code == http.StatusBadGateway || e.Code == http.StatusServiceUnavailable || e.Code == http.StatusGatewayTimeout
 	}
+	if _, ok := errors.AsType[*CompileError](err); ok {
+		return true
+	}
 	_, ok := errors.AsType[*webhook.RetryLaterError](err)
 	return ok
 }
@@ -264,7 +270,11 @@ func (h *Hook) explain(err error) string {
 	// It becomes a part of a sentence: what a hook returned may have many lines.
 	said := strings.Join(strings.Fields(err.Error()), " ")
 	text, advice := "calling "+h.client.Endpoint()+": "+webhook.Shorten(said, maxCause), "see the log of the hook"
-	if _, ok := errors.AsType[*webhook.CredentialsError](err); ok {
+	if _, ok := errors.AsType[*evaluationError](err); ok {
+		text, advice = webhook.Shorten(said, maxCause), "correct the expression, or the objects that it reads"
+	} else if compile, ok := errors.AsType[*CompileError](err); ok {
+		text, advice = webhook.Shorten(said, maxCause), compile.advice()
+	} else if _, ok := errors.AsType[*webhook.CredentialsError](err); ok {
 		text, advice = webhook.Shorten(err.Error(), maxCause), "the hook is called as soon as it is there"
 	} else if hook.IsRejected(err) {
 		advice = "correct the response of the hook"

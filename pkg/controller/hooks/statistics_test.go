@@ -35,7 +35,7 @@ import (
 // declaredHook returns a hook that is never called.
 func declaredHook(t *testing.T) *Hook {
 	t.Helper()
-	set, err := New(webhook.Config{}, &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://hook.example.com/sync")}}, nil, nil)
+	set, err := New(webhook.Config{}, Kinds{}, &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://hook.example.com/sync")}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

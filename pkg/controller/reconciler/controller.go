@@ -105,7 +105,7 @@ type Controller struct {
 	paused  atomic.Bool
 	guard   *loopguard.DeletionGuard
 	started chan struct{}
-	// began is raised by the first sync of a parent that is being finalized, recheck asks for a look at the credentials of the hooks, relatedKinds for
+	// began is raised by the first sync of a parent that is being finalized, recheck asks for a look at whether hooks can be called, relatedKinds for
 	// one at the kinds that customize hooks named, and retries for one at children of which the API server may make something else than before.
 	// activity is raised after something happened that Health, Counters, Hooks or LastErrors may show.
 	began, recheck, relatedKinds, retries, activity signal
@@ -152,7 +152,8 @@ func New(c Config) (*Controller, error) {
 	if err := r.encode(d); err != nil {
 		return nil, err
 	}
-	set, err := hooks.New(r.shared.HookConfig(d.Kind, d.Meta.Name, d.EndpointConfigs, r.workers()), d.Sync, d.Finalize, d.Customize)
+	kinds := hooks.Kinds{Discovery: r.shared.Cluster.Discovery, Parents: d.Parents, Children: d.Children}
+	set, err := hooks.New(r.shared.HookConfig(d.Kind, d.Meta.Name, d.EndpointConfigs, r.workers()), kinds, d.Sync, d.Finalize, d.Customize)
 	if err != nil {
 		return nil, &InvalidError{Reason: err.Error()}
 	}
@@ -291,7 +292,7 @@ func (c *Controller) Run(ctx context.Context) {
 	defer c.shared.Cluster.Discovery.Subscribe(c.kindsChanged)()
 	running.Go(func() { c.watchRelatedKinds(ctx) })
 	running.Go(func() { c.watchOutdated(ctx) })
-	running.Go(func() { c.checkCredentials(ctx) })
+	running.Go(func() { c.checkHooks(ctx) })
 	running.Go(func() { c.watchFinalizing(ctx) })
 	running.Go(func() {
 		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.prepare(ctx); return nil }) // Logged, and read again by syncs.

@@ -203,7 +203,8 @@ func (c *Controller) credentialsChanged(r credentials.Reference) {
 }
 
 // kindsChanged retries parents whose customize hook names a kind that was not served, has children tried of which the API server may make
-// something else now, and has it looked whether responses of the customize hook name kinds that are served in another way.
+// something else now, and has it looked whether responses of the customize hook name kinds that are served in another way, and whether inline
+// hooks fit to the kinds.
 func (c *Controller) kindsChanged() {
 	c.queue.RetryFailed(func(err error) bool {
 		rule, ok := errors.AsType[*related.RuleError](err)
@@ -211,6 +212,9 @@ func (c *Controller) kindsChanged() {
 	})
 	c.retries.raise()
 	c.relatedKinds.raise()
+	if c.hooks.Inline() {
+		c.recheck.raise()
+	}
 }
 
 // watchRelatedKinds enqueues parents whose customize hook is to be asked again, because a kind that it named is served in another way or not

@@ -18,6 +18,7 @@ package reconciler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -36,6 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -144,18 +146,22 @@ func (c *Controller) LastErrors() []v1alpha1.ParentError {
 	return list
 }
 
-// checkCredentials looks, without a call, whether the credentials of the hooks can be used: now, when they change, and from time to time
-// while they cannot be used.
-func (c *Controller) checkCredentials(ctx context.Context) {
+// checkHooks looks, without a call, whether hooks can be called: now, when their credentials or the kinds of inline hooks change, and from time to
+// time while they cannot.
+func (c *Controller) checkHooks(ctx context.Context) {
 	for ctx.Err() == nil {
 		usable := true
-		if !c.shared.Access.Held() { // They must not be read now, and are looked at when they may.
-			_ = recovery.Call(ctx, "checking the credentials of hooks", func() error { // It is logged.
-				usable = c.hooks.CheckCredentials(ctx)
+		if !c.shared.Access.Held() { // Credentials must not be read now, and are looked at when they may.
+			_ = recovery.Call(ctx, "checking whether hooks can be called", func() error { // It is logged.
+				usable = c.hooks.Check(ctx)
 				return nil
 			})
 			c.active()
 		}
+		c.queue.RetryFailed(func(err error) bool {
+			_, wrong := errors.AsType[*hooks.CompileError](err)
+			return usable && wrong
+		})
 		var again <-chan time.Time
 		if !usable {
 			again = time.After(recheckInterval)

@@ -141,11 +141,12 @@ func (n *noting) relate(ctx context.Context) ([]wire.Group, error) {
 		return nil, nil
 	}
 	if n.asks && (n.only == hook.Customize || n.only == "" && !c.customizer.Remembers(asks)) {
-		response, err := n.response(ctx, called, wire.Customize(asks.Controller, s.Parent), CustomizeResponse)
+		response, err := n.response(ctx, called, asks.Request(), CustomizeResponse)
 		if err != nil {
 			return nil, err
 		}
-		if err := n.request(called.Name, "", wire.Customize(asks.Controller, withoutSecrets(s.Parent)), response); err != nil {
+		shown := wire.Customize(wire.Request{Controller: asks.Controller, Parent: withoutSecrets(s.Parent)})
+		if err := n.request(called.Name, "", shown, response); err != nil {
 			return nil, err
 		}
 	}
@@ -164,7 +165,7 @@ func (n *noting) relate(ctx context.Context) ([]wire.Group, error) {
 			if given {
 				return called.GivenRelated(body)
 			}
-			return called.Related(ctx, s.Root, wire.Customize(asks.Controller, s.Parent))
+			return called.Related(ctx, s.Root, asks.Request())
 		},
 	}
 	if given {
@@ -205,11 +206,11 @@ func (n *noting) call(ctx context.Context, x exchange) (*hooks.Response, error) 
 		if n.only != "" && n.only != x.called.Name {
 			return nil, nil
 		}
-		response, err := n.response(ctx, x.called, x.encode(x.request), responseShown(x.decode))
+		response, err := n.response(ctx, x.called, x.request, responseShown(x.decode))
 		if err != nil {
 			return nil, err
 		}
-		return nil, n.request(x.called.Name, x.revision, x.encode(requestWithoutSecrets(x.request)), response)
+		return nil, n.request(x.called.Name, x.revision, x.request.Encode(requestWithoutSecrets(x.request.Request)), response)
 	}
 	if body, ok := n.given[asked{x.called.Name, x.revision}]; ok {
 		// Whoever gives it was shown the request without values of Secrets.
@@ -218,12 +219,12 @@ func (n *noting) call(ctx context.Context, x exchange) (*hooks.Response, error) 
 	if n.gives(hook.Sync) || n.gives(hook.Finalize) {
 		return nil, fmt.Errorf("responses are given, and none to the request of the %s hook with the revision %q", x.called.Name, x.revision)
 	}
-	return x.called.Call(ctx, s.Root, x.encode(x.request), x.decode)
+	return x.called.Call(ctx, s.Root, x.request, x.decode)
 }
 
 // response returns what people may see of the response to a request, nil if it is not wanted.
 func (n *noting) response(
-	ctx context.Context, called *hooks.Hook, body []byte, read func([]byte, wire.ResponseOptions) ([]byte, error),
+	ctx context.Context, called *hooks.Hook, r hooks.Request, read func([]byte, wire.ResponseOptions) ([]byte, error),
 ) ([]byte, error) {
 	if n.permit == nil {
 		return nil, nil
@@ -231,7 +232,7 @@ func (n *noting) response(
 	if err := n.permit(n.places()); err != nil {
 		return nil, err
 	}
-	return called.Shown(ctx, body, read)
+	return called.Shown(ctx, r, read)
 }
 
 // gives reports whether a response of a hook is given.

@@ -409,19 +409,19 @@ func (s *Sync) finalizing() bool {
 // request is wanted, is released with the sync.
 func (s *Sync) callAbout(ctx context.Context, shown wire.Object, revision string) (*hooks.Response, error) {
 	c := s.controller
-	x := exchange{called: s.hooks.Sync, revision: revision, encode: wire.Composite, decode: wire.DecodeComposite}
+	x := exchange{called: s.hooks.Sync, revision: revision, decode: wire.DecodeComposite}
 	if s.finalizing() {
 		x.called = s.hooks.Finalize
 	}
 	if x.called == nil {
 		return nil, fmt.Errorf("sync hook not defined for %s: %w", s.Parent, errNoHook)
 	}
-	x.request = wire.Request{
+	x.request.Encode, x.request.Request = wire.Composite, wire.Request{
 		Version: x.called.Version, Controller: *c.encoded.Load(), Parent: shown,
 		Children: s.Shown, Related: s.Related, Finalizing: s.finalizing(),
 	}
 	if c.config.Definition.Kind == v1alpha1.KindDecorator {
-		x.encode, x.decode = wire.Decorator, wire.DecodeDecorator
+		x.request.Encode, x.decode = wire.Decorator, wire.DecodeDecorator
 	}
 	response, err := s.call(ctx, x)
 	if err != nil {

@@ -70,8 +70,7 @@ type exchange struct {
 	called *hooks.Hook
 	// revision names that in which the parent is shown; empty for the present one.
 	revision string
-	request  wire.Request
-	encode   func(wire.Request) []byte
+	request  hooks.Request
 	decode   decoder
 }
 
@@ -88,7 +87,7 @@ func (w acting) call(ctx context.Context, x exchange) (*hooks.Response, error) {
 		c.hooks.Finalizes(s.Root)
 	}
 	began := time.Now()
-	response, err := x.called.Call(ctx, s.Root, x.encode(x.request), x.decode)
+	response, err := x.called.Call(ctx, s.Root, x.request, x.decode)
 	took := time.Since(began)
 	s.recording.Hook(took)
 	s.called = max(s.called, took)

@@ -133,6 +133,11 @@ type Asked struct {
 	Finalizing bool
 }
 
+// Request is what the customize hook is shown.
+func (a Asked) Request() hooks.Request {
+	return hooks.Request{Request: wire.Request{Controller: a.Controller, Parent: a.Parent}, Encode: wire.Customize}
+}
+
 // Related returns the related objects of a parent. The error is a *queue.WaitError while the objects are not all known.
 func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error) {
 	if z.config.Hook == nil {
@@ -141,7 +146,7 @@ func (z *Customizer) Related(ctx context.Context, a Asked) ([]wire.Group, error)
 	rules, ok := z.remembered(a)
 	if !ok {
 		z.asking(a.Known)
-		called, err := z.config.Hook.Related(ctx, a.Root, wire.Customize(a.Controller, a.Parent))
+		called, err := z.config.Hook.Related(ctx, a.Root, a.Request())
 		if err != nil {
 			return nil, err
 		}

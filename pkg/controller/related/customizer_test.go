@@ -97,7 +97,7 @@ func newSceneWith(t *testing.T, config related.Config, rules ...hook.RelatedReso
 	}))
 	url := server.URL("/customize")
 	v2 := v1alpha1.HookVersionV2
-	declared, err := hooks.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, nil, nil,
+	declared, err := hooks.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"}, hooks.Kinds{}, nil, nil,
 		&v1alpha1.Hook{Version: &v2, Webhook: &v1alpha1.Webhook{URL: &url}})
 	if err != nil {
 		t.Fatal(err)

@@ -197,7 +197,7 @@ func encoded(decorator bool, name hook.Name, version v1alpha1.HookVersion) []byt
 	r.Version = version
 	switch {
 	case name == hook.Customize:
-		return wire.Customize(r.Controller, r.Parent)
+		return wire.Customize(r)
 	case decorator:
 		return wire.Decorator(r)
 	}

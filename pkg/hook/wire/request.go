@@ -86,10 +86,11 @@ func Decorator(r Request) []byte {
 	})
 }
 
-// Customize returns the body for the customize hook of either kind of controller. It is the same in both versions.
-func Customize(controller []byte, parent Object) []byte {
+// Customize returns the body for the customize hook of either kind of controller, which is shown the controller and the parent. It is the same in
+// both versions.
+func Customize(r Request) []byte {
 	const head, middle = `{"controller":`, `,"parent":`
-	object := parent.JSON()
+	controller, object := r.Controller, r.Parent.JSON()
 	b := make([]byte, 0, len(head)+len(controller)+len(middle)+len(object)+1)
 	b = append(b, head...)
 	b = append(b, controller...)

@@ -171,11 +171,11 @@ func TestRequestBodies(t *testing.T) {
 		},
 		"composite-customize-namespaced": {
 			reason: "Customize has two fields, and no version.",
-			body:   wire.Customize(composite(t), namespaced),
+			body:   wire.Customize(wire.Request{Controller: composite(t), Parent: namespaced}),
 		},
 		"composite-customize-cluster": {
 			reason: "The same for a cluster-scoped parent.",
-			body:   wire.Customize(composite(t), cluster),
+			body:   wire.Customize(wire.Request{Controller: composite(t), Parent: cluster}),
 		},
 		"decorator-sync-v1-namespaced": {
 			reason: "A decorator's fields are object and attachments.",
@@ -203,7 +203,7 @@ func TestRequestBodies(t *testing.T) {
 		},
 		"decorator-customize-namespaced": {
 			reason: "The field is called parent for decorators too.",
-			body:   wire.Customize(decorator(t), pod),
+			body:   wire.Customize(wire.Request{Controller: decorator(t), Parent: pod}),
 		},
 	}
 	for name, tc := range cases {
@@ -266,7 +266,7 @@ func TestBodiesAreWhatTheTypesSay(t *testing.T) {
 	}{
 		"CompositeRequest": {wire.Composite(asComposite), &hook.CompositeRequest{}},
 		"DecoratorRequest": {wire.Decorator(asDecorator), &hook.DecoratorRequest{}},
-		"CustomizeRequest": {wire.Customize(composite(t), request.Parent), &hook.CustomizeRequest{}},
+		"CustomizeRequest": {wire.Customize(wire.Request{Controller: composite(t), Parent: request.Parent}), &hook.CustomizeRequest{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

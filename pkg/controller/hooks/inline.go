@@ -1,0 +1,247 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/klog/v2"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+)
+
+// evaluated is the client of an inline hook. Nothing of its responses is remembered, and it reads no credentials.
+type evaluated struct {
+	*webhook.Local
+
+	compiled *compiled
+	name     hook.Name
+}
+
+var _ client = (*evaluated)(nil)
+
+func (e *evaluated) Call(ctx context.Context, _ webhook.RootKey, r Request) (webhook.Response, error) {
+	return e.Ask(ctx, r)
+}
+
+func (e *evaluated) Ask(ctx context.Context, r Request) (webhook.Response, error) {
+	program, err := e.compiled.program(ctx, e.name)
+	if err != nil {
+		return webhook.Response{}, err
+	}
+	return e.Local.Call(ctx, func() ([]byte, error) {
+		body, err := program.Call(r.Request)
+		if err != nil {
+			err = &evaluationError{err}
+		}
+		return body, err
+	})
+}
+
+func (e *evaluated) Check(ctx context.Context) (known bool, err error) {
+	e.compiled.check(ctx)
+	return true, e.compiled.problem(e.name)
+}
+
+func (*evaluated) References() []webhook.Reference { return nil }
+
+func (*evaluated) Forget(webhook.RootKey) {}
+
+func (*evaluated) Remembered() int { return 0 }
+
+// evaluationError says that an inline hook failed for a request.
+type evaluationError struct{ error }
+
+// Unwrap returns the cause.
+func (e *evaluationError) Unwrap() error { return e.error }
+
+// FailureReason returns the reason by which metrics count the error.
+func (*evaluationError) FailureReason() string { return metrics.ReasonHook }
+
+// A CompileError says that an inline hook does not fit to the kinds as the cluster serves them, or that these could not be read.
+type CompileError struct {
+	// Err says where the hook is wrong, and what would fit.
+	Err error
+	// Runs says that the hook goes on as it was compiled before.
+	Runs bool
+}
+
+// Error returns what is wrong.
+func (e *CompileError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *CompileError) Unwrap() error { return e.Err }
+
+// FailureReason returns the reason by which metrics count the error.
+func (*CompileError) FailureReason() string { return metrics.ReasonHook }
+
+func (e *CompileError) advice() string {
+	if e.Runs {
+		return "the hook goes on as it was compiled before; correct the controller, or the kind, before the server starts again"
+	}
+	return "correct the controller, or the kind"
+}
+
+// compiled are the inline hooks of a controller. They are compiled together: what the sync hook is shown is up to the customize hook.
+type compiled struct {
+	definition inline.Definition
+	discovery  *discovery.Discovery
+
+	// compiling is held by the one who compiles.
+	compiling sync.Mutex
+
+	mu sync.Mutex
+	// tried says that programs and problems are those of the kinds at epochs.
+	tried  bool
+	epochs []int64
+	// unsure says that a kind was not served, or had no schema, so that compiling again may find something else.
+	unsure   bool
+	programs map[hook.Name]*inline.Program
+	problems map[hook.Name]error
+}
+
+// compiling are those controllers that compile at the same time: schemas need much memory.
+var compiling = make(chan struct{}, 1) //nolint:gochecknoglobals // It bounds the process.
+
+// program returns the program of a hook, and compiles it if that was not done yet.
+func (c *compiled) program(ctx context.Context, name hook.Name) (*inline.Program, error) {
+	program, tried := c.present(name)
+	if program == nil && !tried {
+		c.check(ctx)
+		program, _ = c.present(name)
+	}
+	if program == nil {
+		return nil, c.problem(name)
+	}
+	return program, nil
+}
+
+func (c *compiled) present(name hook.Name) (program *inline.Program, tried bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.programs[name], c.tried
+}
+
+// problem returns why a hook could not be compiled when that was last tried.
+func (c *compiled) problem(name hook.Name) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	problem := c.problems[name]
+	switch {
+	case problem != nil:
+		return &CompileError{Err: problem, Runs: c.programs[name] != nil}
+	case c.programs[name] == nil:
+		return &CompileError{Err: errors.New("it is not compiled yet")}
+	}
+	return nil
+}
+
+// check compiles the hooks if that may have another result than before. A hook that is wrong now keeps its program.
+func (c *compiled) check(ctx context.Context) {
+	c.compiling.Lock()
+	defer c.compiling.Unlock()
+	now, settled := c.now()
+	c.mu.Lock()
+	current := c.tried && !c.unsure && settled && slices.Equal(now, c.epochs)
+	c.mu.Unlock()
+	if current {
+		return
+	}
+	select {
+	case compiling <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-compiling }()
+	kinds := c.kinds(ctx)
+	programs, warnings, errs := inline.Compile(c.definition, kinds)
+	if ctx.Err() != nil {
+		return
+	}
+	klog.FromContext(ctx).V(2).Info("Compiled the inline hooks", "errors", errs, "warnings", warnings, "problem", kinds.Err())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tried, c.epochs, c.unsure, c.problems = kinds.Err() == nil, now, len(warnings) > 0, map[hook.Name]error{}
+	if c.programs == nil {
+		c.programs = map[hook.Name]*inline.Program{}
+	}
+	if kinds.Err() == nil || len(c.programs) == 0 {
+		maps.Copy(c.programs, programs)
+	}
+	for _, name := range []hook.Name{hook.Sync, hook.Finalize, hook.Customize} {
+		c.problems[name] = of(errs, name)
+		if kinds.Err() != nil {
+			c.problems[name] = kinds.Err() // What is wrong may be so because of that.
+		}
+	}
+}
+
+// of returns the errors of one hook, nil if there are none.
+func of(errs field.ErrorList, name hook.Name) error {
+	var own field.ErrorList
+	for _, err := range errs {
+		if strings.HasPrefix(err.Field, fmt.Sprintf("spec.hooks.%s.", name)) {
+			own = append(own, err)
+		}
+	}
+	return own.ToAggregate()
+}
+
+// now returns numbers that grow when the kinds of the definition change, and whether all API servers can be expected to follow the last change.
+func (c *compiled) now() (epochs []int64, settled bool) {
+	settled = true
+	for _, rule := range c.definition.Resources() {
+		if version, err := schema.ParseGroupVersion(rule.APIVersion); err == nil {
+			resource := version.WithResource(rule.Resource).GroupResource()
+			epoch := c.discovery.Epoch(resource)
+			epochs, settled = append(epochs, epoch), settled && epoch == c.discovery.Followed(resource)
+		}
+	}
+	return epochs, settled
+}
+
+// kinds reads the schemas of the cluster.
+func (c *compiled) kinds(ctx context.Context) *inline.Published {
+	return &inline.Published{
+		Kind: func(apiVersion, resource string) (string, error) {
+			found, err := c.discovery.Resource(ctx, apiVersion, resource)
+			if _, unserved := errors.AsType[*discovery.NotFoundError](err); unserved {
+				return "", nil
+			}
+			return found.Kind, err
+		},
+		Document: func(apiVersion string) ([]byte, error) {
+			version, err := schema.ParseGroupVersion(apiVersion)
+			if err != nil {
+				return nil, fmt.Errorf("parsing the apiVersion %q: %w", apiVersion, err)
+			}
+			return c.discovery.OpenAPI(ctx, version)
+		},
+	}
+}

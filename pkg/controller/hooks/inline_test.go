@@ -1,0 +1,185 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package hooks_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/hooks"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+)
+
+// schemas is a cluster with things, whose replicas have a type, and with no widgets.
+type schemas struct {
+	replicas atomic.Pointer[string]
+	// fails says that no schema can be read.
+	fails atomic.Bool
+}
+
+func (s *schemas) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case r.URL.Path == "/apis/example.com/v1":
+		fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[{"name":"things","kind":"Thing","namespaced":true}]}`)
+	case r.URL.Path == "/openapi/v3/apis/example.com/v1" && !s.fails.Load():
+		fmt.Fprintf(w, `{"components":{"schemas":{"com.example.v1.Thing":{"type":"object",
+			"x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"Thing"}],
+			"properties":{"metadata":{"type":"object"},"status":{"type":"object","x-kubernetes-preserve-unknown-fields":true},
+			"spec":{"type":"object","properties":{"replicas":{"type":%q}}}}}}}}`, *s.replicas.Load())
+	case s.fails.Load():
+		w.WriteHeader(http.StatusInternalServerError)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// observedThing is an object of a request.
+type observedThing string
+
+func (o observedThing) JSON() []byte    { return []byte(o) }
+func (observedThing) Namespace() string { return "ns" }
+func (observedThing) Name() string      { return "a" }
+
+// about is a request about a thing.
+func about(thing string) hooks.Request {
+	return hooks.Request{
+		Request: wire.Request{Controller: []byte("{}"), Parent: observedThing(thing)},
+		Encode:  func(wire.Request) []byte { panic("an inline hook needs no body") },
+	}
+}
+
+// inlined returns the hooks of a composite whose sync hook is inline, in a cluster.
+func inlined(t *testing.T, s *schemas, inline *v1alpha1.InlineHook, children ...v1alpha1.ResourceRule) *hooks.Set {
+	t.Helper()
+	if s.replicas.Load() == nil {
+		s.replicas.Store(new("integer"))
+	}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	found, err := discovery.New(&rest.Config{Host: server.URL, Transport: server.Client().Transport}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	things := v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "things"}
+	set, err := hooks.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"},
+		hooks.Kinds{Discovery: found, Parents: []v1alpha1.ResourceRule{things}, Children: children}, &v1alpha1.Hook{Inline: inline}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(set.Close)
+	return set
+}
+
+func status(text string) *v1alpha1.InlineHook {
+	return &v1alpha1.InlineHook{Status: &runtime.RawExtension{Raw: []byte(text)}}
+}
+
+func TestInlineHooks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		inline *v1alpha1.InlineHook
+		thing  string
+		// status and err are what the call returns.
+		status, err string
+	}{
+		"Evaluated":   {status(`{"twice": "${parent.spec.replicas * 2}"}`), `{"spec":{"replicas":2}}`, `{"twice":4}`, ""},
+		"AtRunTime":   {status(`{"part": "${1 / parent.spec.replicas}"}`), `{"spec":{"replicas":0}}`, "", "sync hook failed (version=v2): spec.hooks.sync.inline.status.part: "},
+		"WhenWritten": {status(`{"twice": "${parent.spec.replicas + 'a'}"}`), `{}`, "", "sync hook failed (version=v2): spec.hooks.sync.inline.status.twice: Invalid value: "},
+		"Field":       {status(`{"twice": "${parent.spec.replica}"}`), `{}`, "", "did you mean replicas?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := inlined(t, &schemas{}, tc.inline)
+			response, err := set.Sync.Call(t.Context(), parent, about(tc.thing), wire.DecodeComposite)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("got %v, want %q", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Release()
+			got, err := json.Marshal(response.Status)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.status, string(got)); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestInlineHooksWhileKindsChange has a child kind that is not served, so that each check compiles.
+func TestInlineHooksWhileKindsChange(t *testing.T) {
+	s := &schemas{}
+	set := inlined(t, s, status(`{"twice": "${parent.spec.replicas * 2}"}`), v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "widgets"})
+	call := func() error {
+		response, err := set.Sync.Call(t.Context(), parent, about(`{"spec":{"replicas":2}}`), wire.DecodeComposite)
+		if err == nil {
+			response.Release()
+		}
+		return err
+	}
+	for _, step := range []struct {
+		name   string
+		change func()
+		// failing is what the hook is said to fail with, empty if all is well. It is called all the same.
+		failing string
+	}{
+		{"a kind that fits", func() {}, ""},
+		{"a kind that does not fit any more", func() { s.replicas.Store(new("string")) }, "the hook goes on as it was compiled before"},
+		{"schemas that cannot be read", func() { s.fails.Store(true) }, "reading the schemas of example.com/v1"},
+		{"the kind as it was", func() { s.fails.Store(false); s.replicas.Store(new("integer")) }, ""},
+	} {
+		step.change()
+		if usable := set.Check(t.Context()); usable != (step.failing == "") {
+			t.Errorf("%s: the hook counts as usable: %t", step.name, usable)
+		}
+		if err := call(); err != nil {
+			t.Errorf("%s: the call failed: %v", step.name, err)
+		}
+		failing := func(context.Context) (bool, error) {
+			list := set.Failing()
+			if step.failing == "" {
+				return len(list) == 0, nil
+			}
+			return len(list) == 1 && list[0].Hook == hook.Sync && !list[0].Credentials && !list[0].Unreachable &&
+				strings.Contains(list[0].Cause, step.failing), nil
+		}
+		if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, failing); err != nil {
+			t.Errorf("%s: failing are %+v", step.name, set.Failing())
+		}
+	}
+}
