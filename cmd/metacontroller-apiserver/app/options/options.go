@@ -31,6 +31,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/clusterwarnings"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/escalation"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/inlinehooks"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/features"
@@ -221,6 +222,7 @@ func (a *Admission) complete(generic *genericoptions.AdmissionOptions) {
 // registerPlugins adds the plugins of this server behind those of Kubernetes. What is refused needs no warnings.
 func registerPlugins(generic *genericoptions.AdmissionOptions) {
 	escalation.Register(generic.Plugins)
+	inlinehooks.Register(generic.Plugins)
 	clusterwarnings.Register(generic.Plugins)
-	generic.RecommendedPluginOrder = append(generic.RecommendedPluginOrder, escalation.PluginName, clusterwarnings.PluginName)
+	generic.RecommendedPluginOrder = append(generic.RecommendedPluginOrder, escalation.PluginName, inlinehooks.PluginName, clusterwarnings.PluginName)
 }
