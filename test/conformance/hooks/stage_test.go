@@ -361,6 +361,7 @@ func TestHooks(t *testing.T) {
 		{"05_IgnoreStatusChanges", both, testIgnoreStatus},
 		{"05_ParentsAreSelectedByTheAPIServer", both, testServerSideSelection},
 		{"09_Requests", both, testRequests},
+		{"09_InlineHooks", both, testInline},
 		{"18_RetryAfter", both, testRetryAfter},
 		{"18_BackoffWithoutRetryAfter", one, testBackoff},
 		{"18_MisbehavingHooks", one, testMisbehaving},
