@@ -58,15 +58,11 @@ func NewLocal(config Config, endpoint string) (*Local, error) {
 // Call evaluates the hook when it is its turn, and returns the body that evaluate returns, to be released by the caller. Waiting for room is
 // limited as a webhook's call is.
 func (l *Local) Call(ctx context.Context, evaluate func() ([]byte, error)) (Response, error) {
-	for _, turn := range []chan struct{}{l.turns, evaluations} {
-		select {
-		case turn <- struct{}{}:
-		case <-ctx.Done():
-			return Response{}, l.client.failure(ctx, ctx, queued, ctx.Err(), nil)
-		}
-		// Held until there is room, too: else the bodies that wait for it would be beyond all limits.
-		defer func() { <-turn }()
+	end, err := l.turn(ctx)
+	if err != nil {
+		return Response{}, l.client.failure(ctx, ctx, queued, err, nil)
 	}
+	defer end() // When there is room, too: else the bodies that wait for it would be beyond all limits.
 	body, err := l.measured(evaluate)
 	if err != nil {
 		return Response{}, err
@@ -84,6 +80,22 @@ func (l *Local) Call(ctx context.Context, evaluate func() ([]byte, error)) (Resp
 		}
 	}
 	return response, nil
+}
+
+// turn waits until the hook may be evaluated, which is over with end.
+func (l *Local) turn(ctx context.Context) (end func(), err error) {
+	select {
+	case l.turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case evaluations <- struct{}{}:
+		return func() { <-evaluations; <-l.turns }, nil
+	case <-ctx.Done():
+		<-l.turns
+		return nil, ctx.Err()
+	}
 }
 
 // measured evaluates the hook, and counts that.
