@@ -17,7 +17,6 @@ limitations under the License.
 package inlinehooks_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -115,7 +114,7 @@ func TestInlineHooksAreCompiled(t *testing.T) {
 			a := admission.NewAttributesRecord(tc.object, old, metacontroller.SchemeGroupVersion.WithKind("CompositeController"), "", "c",
 				metacontroller.SchemeGroupVersion.WithResource("compositecontrollers"), tc.subresource, operation, nil, false, nil)
 			var told recorder
-			err := cluster(t, tc.down).Validate(warning.WithWarningRecorder(context.Background(), &told), a, nil)
+			err := cluster(t, tc.down).Validate(warning.WithWarningRecorder(t.Context(), &told), a, nil)
 			if (err != nil) != (tc.refused != "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
 				t.Errorf("got %v, want %q", err, tc.refused)
 			}

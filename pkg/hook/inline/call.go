@@ -87,8 +87,12 @@ func (p *Program) Call(r wire.Request) ([]byte, error) {
 		name string
 		node node
 	}{
-		{"labels", p.labels}, {"annotations", p.annotations}, {"status", p.status},
-		{"resyncAfterSeconds", p.resyncAfter}, {"finalized", p.finalized}, {"delete", p.remove},
+		{"labels", p.labels},
+		{"annotations", p.annotations},
+		{"status", p.status},
+		{"resyncAfterSeconds", p.resyncAfter},
+		{"finalized", p.finalized},
+		{"delete", p.remove},
 	} {
 		if part.node == nil {
 			continue

@@ -17,6 +17,7 @@ limitations under the License.
 package inline_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -54,7 +55,7 @@ func FuzzCompileAndCall(f *testing.F) {
 				t.Errorf("not JSON: %s", body)
 			}
 			again, errAgain := program.Call(request(name == hook.Finalize))
-			if (err == nil) != (errAgain == nil) || string(again) != string(body) {
+			if (err == nil) != (errAgain == nil) || !bytes.Equal(again, body) {
 				t.Errorf("the same request gave %s, %v and %s, %v", body, err, again, errAgain)
 			}
 		}

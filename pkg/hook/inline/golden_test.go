@@ -17,6 +17,7 @@ limitations under the License.
 package inline_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -105,7 +106,9 @@ func request(finalizing bool) wire.Request {
 		Controller: []byte(`{"metadata": {"name": "things"}}`),
 		Parent:     observed(thing),
 		Children: []wire.Group{
-			{Key: "Pod.v1", Objects: pods}, {Key: "ConfigMap.v1"}, {Key: "Deployment.apps/v1"},
+			{Key: "Pod.v1", Objects: pods},
+			{Key: "ConfigMap.v1"},
+			{Key: "Deployment.apps/v1"},
 			{Key: "Widget.example.com/v1", Objects: []wire.Object{
 				observed("{apiVersion: example.com/v1, kind: Widget, metadata: {name: w, namespace: default}, spec: {size: 2}}"),
 			}},
@@ -161,7 +164,7 @@ func respond(t *testing.T, e example, name hook.Name, program *inline.Program) s
 		return ""
 	}
 	again, err := program.Call(request(name == hook.Finalize))
-	if err != nil || string(again) != string(body) {
+	if err != nil || !bytes.Equal(again, body) {
 		t.Errorf("%s: the second response to the same request is %s, %v, the first was %s", e.Name, again, err, body)
 	}
 	for _, version := range []v1alpha1.HookVersion{v1alpha1.HookVersionV1, v1alpha1.HookVersionV2} {
@@ -169,7 +172,7 @@ func respond(t *testing.T, e example, name hook.Name, program *inline.Program) s
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := program.Call(parsed); version == v1alpha1.HookVersionV2 && (err != nil || string(again) != string(body)) {
+		if again, err := program.Call(parsed); version == v1alpha1.HookVersionV2 && (err != nil || !bytes.Equal(again, body)) {
 			t.Errorf("%s: the response to the encoded request is %s, %v, want %s", e.Name, again, err, body)
 		}
 	}

@@ -17,6 +17,7 @@ limitations under the License.
 package inline_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"math/rand/v2"
@@ -117,7 +118,7 @@ func TestMutatedDefinitionsNeverPanic(t *testing.T) {
 			}
 			compiled++
 			body, err := programs[name].Call(request(name == hook.Finalize))
-			if again, errAgain := programs[name].Call(request(name == hook.Finalize)); string(again) != string(body) || (err == nil) != (errAgain == nil) {
+			if again, errAgain := programs[name].Call(request(name == hook.Finalize)); !bytes.Equal(again, body) || (err == nil) != (errAgain == nil) {
 				t.Errorf("%s: the same request gave %s, %v and %s, %v", data, body, err, again, errAgain)
 			}
 			if err == nil && !json.Valid(body) {

@@ -20,9 +20,8 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/kube-openapi/pkg/validation/spec"
-
 	"github.com/google/cel-go/cel"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // Schemas says what the cluster, or a folder of definitions, knows of a resource.
@@ -257,6 +256,7 @@ func (s shape) wants() string {
 		return "map of " + s.values().wants()
 	case union:
 		return strings.Join(s.unionTypes(), " or ")
+	case anything:
 	}
 	return "any value"
 }
@@ -277,6 +277,7 @@ func (r *registry) celType(s shape) *cel.Type {
 		return cel.MapType(cel.StringType, r.celType(s.values()))
 	case object:
 		return r.object(s)
+	case anything, number, union:
 	}
 	return cel.DynType
 }
