@@ -67,7 +67,7 @@ var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("guarding the functions of the CEL environment: %w", err)
 	}
-	return env.Extend(guards...)
+	return env.Extend(append(guards, declareValueFunction())...)
 })
 
 // merge returns a map with the entries of two. Those of the first one win.

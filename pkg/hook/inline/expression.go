@@ -187,6 +187,7 @@ func (e *expression) at(id int64) string {
 
 // plan makes the program of an expression. Nothing may be read of its tree after that, but positions.
 func (c *compiler) plan(env *cel.Env, path *field.Path, e *expression) *expression {
+	lookIntoOptionals(e.ast)
 	guard(e.ast)
 	program, err := env.PlanProgram(e.ast, programOptions()...)
 	if err != nil {
