@@ -14,5 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package examplehook runs the hooks of the examples in artifacts/examples, which are Python programs.
+// Package examplehook runs the hooks of the examples in artifacts/examples, which are Python programs. Its tests compare them with the inline
+// hooks of the same examples, and run the inline hooks of the documents. They need no cluster.
 package examplehook
