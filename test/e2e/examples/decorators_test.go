@@ -35,8 +35,8 @@ import (
 const seen = "magalix.com/config-seen"
 
 // configMonitor changes the ConfigMap that a Deployment's Pods use: all of them are replaced, and no others.
-func configMonitor(t *testing.T, c *cluster.Cluster) {
-	s := stage(t, c, "config-monitor", "decoratorcontroller/config-monitor", "hooks.py")
+func configMonitor(t *testing.T, c *cluster.Cluster, manifest string) {
+	s := stage(t, c, manifest, "config-monitor", "decoratorcontroller/config-monitor", "hooks.py")
 	s.Kubectl(t, "-n", s.namespace, "apply", "-f", s.file("frontend.yaml"), "-f", s.file("monitor.yaml"))
 	s.Kubectl(t, "-n", s.namespace, "scale", "deployment/frontend", "--replicas=3")
 	s.Kubectl(t, "-n", s.namespace, "create", "configmap", "unrelated", "--from-literal=a=1")
@@ -86,8 +86,8 @@ func (s *scene) awaitPods(t *testing.T, within time.Duration, selector string, n
 }
 
 // servicePerPod scales a StatefulSet up and down; its Services follow.
-func servicePerPod(t *testing.T, c *cluster.Cluster) {
-	s := stage(t, c, "service-per-pod", "decoratorcontroller/service-per-pod", "sync.py")
+func servicePerPod(t *testing.T, c *cluster.Cluster, manifest string) {
+	s := stage(t, c, manifest, "service-per-pod", "decoratorcontroller/service-per-pod", "sync.py")
 	s.Kubectl(t, "-n", s.namespace, "apply", "-f", s.file("nginx.yaml"))
 	s.awaitServices(t, "80:8080", "nginx-0", "nginx-1", "nginx-2")
 	s.Kubectl(t, "-n", s.namespace, "scale", "statefulset/nginx", "--replicas=2")
@@ -120,8 +120,8 @@ func (s *scene) awaitServices(t *testing.T, port string, names ...string) {
 }
 
 // defaultNetworkPolicy labels a namespace, and takes the label off again.
-func defaultNetworkPolicy(t *testing.T, c *cluster.Cluster) {
-	s := stage(t, c, "default-network-policy", "decoratorcontroller/default-network-policy", "hooks.py")
+func defaultNetworkPolicy(t *testing.T, c *cluster.Cluster, manifest string) {
+	s := stage(t, c, manifest, "default-network-policy", "decoratorcontroller/default-network-policy", "hooks.py")
 	await := func(what string, want bool) {
 		t.Helper()
 		cluster.Eventually(t, limit, what, func(ctx context.Context) (bool, string) {

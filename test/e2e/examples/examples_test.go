@@ -20,7 +20,9 @@ package examples
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -39,8 +41,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-func immortalContainer(t *testing.T, c *cluster.Cluster) {
-	s := play(t, c, "immortal-container", "immortalcontainers-controller")
+func immortalContainer(t *testing.T, c *cluster.Cluster, manifest string) {
+	s := play(t, c, manifest, "immortal-container", "immortalcontainers-controller")
 	const name = "example-immortalpod"
 	var first corev1.Pod
 	cluster.Eventually(t, limit, "the Pod", func(context.Context) (bool, string) {
@@ -72,8 +74,8 @@ func immortalContainer(t *testing.T, c *cluster.Cluster) {
 	})
 }
 
-func pythonLambda(t *testing.T, c *cluster.Cluster) {
-	s := play(t, c, "python-lambda", "python-lambda-operator")
+func pythonLambda(t *testing.T, c *cluster.Cluster, manifest string) {
+	s := play(t, c, manifest, "python-lambda", "python-lambda-operator")
 	counters := `{.status.configmaps} {.status.services} {.status.ingress} {.status.pods}`
 	object := "pythonlambda/demo-python-lambda"
 	s.awaitField(object, counters, "1 1 1 2")
@@ -106,8 +108,8 @@ func pythonLambda(t *testing.T, c *cluster.Cluster) {
 	s.awaitField(object, counters, "1 1 1 1")
 }
 
-func podSet(t *testing.T, c *cluster.Cluster) {
-	s := play(t, c, "pod-set", "podset-controller")
+func podSet(t *testing.T, c *cluster.Cluster, manifest string) {
+	s := play(t, c, manifest, "pod-set", "podset-controller")
 	s.awaitField("podset/web", "{.status.ready}", "5")
 	watching, err := s.clients.Kube.CoreV1().Pods(s.namespace).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -144,8 +146,8 @@ func podSet(t *testing.T, c *cluster.Cluster) {
 }
 
 // copyToNamespaces runs the sample, and follows it through changes of labels and of the source.
-func copyToNamespaces(t *testing.T, c *cluster.Cluster) {
-	s := stage(t, c, "copy-to-namespaces", "compositecontroller/copy-to-namespaces", "hooks.py")
+func copyToNamespaces(t *testing.T, c *cluster.Cluster, manifest string) {
+	s := stage(t, c, manifest, "copy-to-namespaces", "compositecontroller/copy-to-namespaces", "hooks.py")
 	chosen, taken, late, never := s.namespace, c.Namespace(t), c.Namespace(t), c.Namespace(t)
 	const object, label = "objectcopy/ca-bundle", "example.com/ca-bundle"
 	const counters = "{.status.sourceFound} {.status.namespaces} {.status.copies}"
@@ -174,6 +176,9 @@ func copyToNamespaces(t *testing.T, c *cluster.Cluster) {
 	s.awaitCopy(taken, "made by hand")
 	s.awaitCopy(never, notFound)
 	copySecret(s, chosen, never)
+	// The namespaces stay, and must not be those of another controller's parents.
+	s.Kubectl(t, "label", "namespace", taken, late, label+"-")
+	s.Kubectl(t, "label", "namespace", chosen, "example.com/login-")
 }
 
 // copySecret does the same with a Secret, and without a conflict: there are no retries here, only events.
@@ -199,8 +204,8 @@ func copySecret(s *scene, from, to string) {
 }
 
 // jobPerNode runs the sample on the node that is there, on one that comes, and on it no more when it goes.
-func jobPerNode(t *testing.T, c *cluster.Cluster) {
-	s := stage(t, c, "job-per-node", "compositecontroller/job-per-node", "hooks.py")
+func jobPerNode(t *testing.T, c *cluster.Cluster, manifest string) {
+	s := stage(t, c, manifest, "job-per-node", "compositecontroller/job-per-node", "hooks.py")
 	const object, counters = "nodejob/pull-image", "{.status.nodes} {.status.active} {.status.succeeded} {.status.failed}"
 	s.Kubectl(t, "-n", s.namespace, "apply", "-f", s.file("example.yaml"))
 	s.awaitField(object, counters, "1 0 1 0")
@@ -315,39 +320,48 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 func TestExamples(t *testing.T) {
 	c := cluster.Shared(t)
 	server.Start(t, c, server.Options{})
-	for name, run := range map[string]func(*testing.T, *cluster.Cluster){
+	for name, run := range map[string]func(t *testing.T, c *cluster.Cluster, manifest string){
 		"ImmortalContainer": immortalContainer, "PythonLambda": pythonLambda, "PodSet": podSet,
 		"CopyToNamespaces": copyToNamespaces, "JobPerNode": jobPerNode,
 		"ConfigMonitor": configMonitor, "ServicePerPod": servicePerPod, "DefaultNetworkPolicy": defaultNetworkPolicy,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, c)
+			t.Run("Webhook", func(t *testing.T) { run(t, c, webhook) })
+			t.Run("Inline", func(t *testing.T) { run(t, c, "inline.yaml") })
 		})
 	}
 }
 
 // play sets the scene and applies the example's sample object.
-func play(t *testing.T, c *cluster.Cluster, example, controller string) *scene {
+func play(t *testing.T, c *cluster.Cluster, manifest, example, controller string) *scene {
 	t.Helper()
-	s := stage(t, c, example, "compositecontroller/"+controller, "sync.py")
+	s := stage(t, c, manifest, example, "compositecontroller/"+controller, "sync.py")
 	s.Kubectl(t, "-n", s.namespace, "apply", "-f", s.file("example.yaml"))
 	return s
 }
 
+// webhook is the manifest of an example's controller whose hooks are a process. The controller of inline.yaml needs none.
+const webhook = "controller.yaml"
+
 // stage starts the hooks of an example and applies its kind, if it has one, and its controller, named as kubectl has it.
-func stage(t *testing.T, c *cluster.Cluster, example, controller, script string) *scene {
+func stage(t *testing.T, c *cluster.Cluster, manifest, example, controller, script string) *scene {
 	t.Helper()
 	folder := filepath.Join(cluster.Root(), "artifacts", "examples", example)
 	s := &scene{Cluster: c, t: t, clients: cluster.NewClients(t, c.Config(t)), folder: folder, namespace: c.Namespace(t)}
-	manifest, err := os.ReadFile(s.file("controller.yaml"))
+	definition, err := os.ReadFile(s.file(manifest))
+	if errors.Is(err, fs.ErrNotExist) && manifest != webhook {
+		t.Skip("the hooks of this example need a programming language")
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := examplehook.Start(t, s.file(script)) + "/"
-	local := clusterURL.ReplaceAllString(string(manifest), url)
-	if !strings.Contains(local, url) {
-		t.Fatalf("the controller of %s has no address of a hook", example)
+	local := string(definition)
+	if manifest == webhook {
+		url := examplehook.Start(t, s.file(script)) + "/"
+		if local = clusterURL.ReplaceAllString(local, url); !strings.Contains(local, url) {
+			t.Fatalf("the controller of %s has no address of a hook", example)
+		}
 	}
 	made := [][]string{{controller}}
 	if _, err := os.Stat(s.file("crd.yaml")); err == nil {

@@ -79,6 +79,58 @@ func follow(t *testing.T, s *scene) {
 	})
 }
 
+// TestInlineHelloWorld is the same with the hook in the controller, which takes the place of the webhook: no process but the server's makes
+// the Pods.
+func TestInlineHelloWorld(t *testing.T) {
+	s := prepare(t, server.Options{})
+	s.defineKind(t)
+	s.Kubectl(t, "apply", "-f", file("controller.yaml"))
+	if printed := s.Kubectl(t, "apply", "-f", file("inline.yaml")); !strings.Contains(printed, "configured") {
+		t.Errorf("the controller with a webhook was not changed: %s", printed)
+	}
+	follow(t, s)
+	s.KubectlInput(t, `{"apiVersion":"example.com/v1","kind":"HelloWorld","metadata":{"name":"nobody"}}`, "-n", s.namespace, "apply", "-f", "-")
+	s.awaitGreeting(t, "nobody", "Hello, World!")
+}
+
+// TestFromOneFileToAPod is the first minute of an author with one file: its kind, controller and parent. The log has what kubectl printed,
+// and how long it took.
+func TestFromOneFileToAPod(t *testing.T) {
+	s := prepare(t, server.Options{})
+	var manifests []string
+	for _, name := range []string{"crd.yaml", "inline.yaml", "hello.yaml"} {
+		manifest, err := os.ReadFile(file(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifests = append(manifests, string(manifest))
+	}
+	path := filepath.Join(t.TempDir(), "hello.yaml")
+	if err := os.WriteFile(path, []byte(strings.Join(manifests, "---\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var transcript strings.Builder
+	start := time.Now()
+	elapsed := func() string { return time.Since(start).Round(time.Millisecond).String() }
+	// kubectl looks for the kinds of all objects before the first is there: the author applies the file again.
+	const most = 20
+	for range most {
+		printed, err := s.TryKubectl(t.Context(), "", "-n", s.namespace, "apply", "-f", path)
+		fmt.Fprintf(&transcript, "$ kubectl apply -f hello.yaml\n%s(after %s)\n", printed, elapsed())
+		if err == nil {
+			break
+		}
+	}
+	cluster.Eventually(t, limit, "the Pod", func(context.Context) (bool, string) {
+		_, there := s.pods(t)["your-name"]
+		return there, transcript.String()
+	})
+	took := elapsed()
+	fmt.Fprintf(&transcript, "$ kubectl get pods\n%s", s.Kubectl(t, "-n", s.namespace, "get", "pods"))
+	t.Logf("from kubectl apply to a Pod: %s\n%s", took, transcript.String())
+	s.awaitGreeting(t, "your-name", "Hello, Your Name!")
+}
+
 // TestAHelloWorldWithoutWho shows the default that the hook, not the server, has chosen.
 func TestAHelloWorldWithoutWho(t *testing.T) {
 	s := setUp(t)
@@ -140,12 +192,9 @@ func setUp(t *testing.T) *scene {
 // setUpWith is setUp with a server that is started in another way.
 func setUpWith(t *testing.T, o server.Options) *scene {
 	t.Helper()
-	c := cluster.Shared(t)
-	s := &scene{Cluster: c, kube: cluster.NewClients(t, c.Config(t)).Kube, server: server.Start(t, c, o), namespace: c.Namespace(t)}
+	s := prepare(t, o)
 	url := examplehook.Start(t, file("sync.py")) + "/sync"
-
-	c.Kubectl(t, "apply", "-f", file("crd.yaml"))
-	c.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/helloworlds.example.com")
+	s.defineKind(t)
 	manifest, err := os.ReadFile(file("controller.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +203,22 @@ func setUpWith(t *testing.T, o server.Options) *scene {
 	if local == string(manifest) {
 		t.Fatalf("the example's controller does not have the hook's address %s", clusterHookURL)
 	}
-	c.KubectlInput(t, local, "apply", "-f", "-")
+	s.KubectlInput(t, local, "apply", "-f", "-")
+	return s
+}
+
+// defineKind applies the example's kind.
+func (s *scene) defineKind(t *testing.T) {
+	t.Helper()
+	s.Kubectl(t, "apply", "-f", file("crd.yaml"))
+	s.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/helloworlds.example.com")
+}
+
+// prepare starts the server. What the example has in the cluster is deleted at the end of the test.
+func prepare(t *testing.T, o server.Options) *scene {
+	t.Helper()
+	c := cluster.Shared(t)
+	s := &scene{Cluster: c, kube: cluster.NewClients(t, c.Config(t)).Kube, server: server.Start(t, c, o), namespace: c.Namespace(t)}
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.explain(t)
