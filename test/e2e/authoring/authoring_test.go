@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package authoring plays docs/tutorial.md and the pages of docs/how-to: it runs every command as it stands there, and compares what is
+// Package authoring plays docs/tutorial.md, the pages of docs/how-to and the beginning of README.md: it runs every command as it stands there, and compares what is
 // printed. `make run` in them is the program behind it, on the control plane of the tests.
 package authoring
 
@@ -74,4 +74,12 @@ func TestPages(t *testing.T) {
 			s.Play(t, filepath.ToSlash(name), 8, *update)
 		})
 	}
+	t.Run("README.md", func(t *testing.T) {
+		t.Parallel()
+		s := terminal.New(t, c)
+		if err := os.Symlink(filepath.Join(cluster.Root(), "artifacts"), filepath.Join(s.Folder, "artifacts")); err != nil {
+			t.Fatal(err)
+		}
+		s.Play(t, "README.md", 3, *update)
+	})
 }
