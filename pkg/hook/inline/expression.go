@@ -23,6 +23,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/library"
@@ -127,6 +128,18 @@ func (c *compiler) reportIssues(path *field.Path, source string, issues *cel.Iss
 	}
 }
 
+// hints say what to do where a function takes no values of these types.
+var hints = map[string]string{
+	operators.Conditional: "both sides need one type, unless dyn(…) hides that of one",
+	operators.Add:         "string(…) makes text, and merge joins maps",
+	operators.Equals:      "both sides need one type, and has(…) says whether a field is set",
+	operators.NotEquals:   "both sides need one type, and has(…) says whether a field is set",
+	operators.Index:       "fields of objects are read as .field, and elements of lists by number",
+	operators.In:          "an object is found by its name with [?'name'].hasValue()",
+	"merge":               "it takes maps, and dyn(…) makes one of an object",
+	"base64.encode":       "bytes(…) makes bytes of text",
+}
+
 // explain turns a message of CEL into one for an author.
 func (c *compiler) explain(message, source string) string {
 	message, _, _ = strings.Cut(strings.TrimPrefix(message, "Syntax error: "), "\n")
@@ -134,6 +147,11 @@ func (c *compiler) explain(message, source string) string {
 		return "the expression ends too early"
 	}
 	message, _, _ = strings.Cut(strings.ReplaceAll(message, objectPrefix, ""), " expecting {")
+	for function, hint := range hints {
+		if strings.HasPrefix(message, "found no matching overload for '"+function+"'") {
+			return message + "; " + hint
+		}
+	}
 	if name, ok := strings.CutPrefix(message, "undefined field '"); ok {
 		return c.undefined(strings.TrimSuffix(name, "'"))
 	}
@@ -223,6 +241,9 @@ func (e *expression) failed(err error) error {
 	message := strings.ReplaceAll(err.Error(), guardPrefix, "")
 	if strings.Contains(message, "actual cost limit exceeded") {
 		message = fmt.Sprintf("its cost is above %d: let it walk less", maxExpressionCost)
+	}
+	if strings.HasPrefix(message, "no such key: ") {
+		message += "; read what may be missing with .? or [?…]"
 	}
 	return &Error{Path: e.path, Err: errors.New(message + where)}
 }
