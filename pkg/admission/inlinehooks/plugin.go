@@ -40,8 +40,13 @@ import (
 // PluginName is the name of the plugin in --disable-admission-plugins.
 const PluginName = "ControllerInlineHooks"
 
-// patience is how long an author waits for schemas.
-const patience = 5 * time.Second
+const (
+	// patience is how long an author waits for schemas.
+	patience = 5 * time.Second
+	// publication is how long an author waits for the schema of a kind that is served: API servers publish that of a new kind about a second
+	// later. They are read again after each pause.
+	publication, pause = 3 * time.Second, 300 * time.Millisecond
+)
 
 // Register makes the plugin known.
 func Register(plugins *admission.Plugins) {
@@ -113,28 +118,57 @@ func definitionOf(object any) (inline.Definition, bool) {
 }
 
 // compile returns what is wrong, and warns of what cannot be checked. The error says that schemas could not be read.
-func (p *Plugin) compile(ctx context.Context, d inline.Definition) (errs field.ErrorList, err error) {
+func (p *Plugin) compile(ctx context.Context, d inline.Definition) (field.ErrorList, error) {
 	reading, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	began := time.Now()
+	for {
+		kinds := &kinds{Published: p.kinds(reading)}
+		warnings, errs, err := p.compileWith(reading, d, kinds)
+		if err != nil {
+			return nil, err
+		}
+		if !kinds.unpublished || time.Since(began) > publication {
+			for _, text := range warnings {
+				warning.AddWarning(ctx, "", "spec.hooks: "+text)
+			}
+			return errs, nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-reading.Done():
+		}
+	}
+}
+
+// compileWith compiles, one definition at a time.
+func (p *Plugin) compileWith(ctx context.Context, d inline.Definition, kinds *kinds) (warnings []string, errs field.ErrorList, err error) {
 	select {
 	case p.compiling <- struct{}{}:
-	case <-reading.Done():
-		return nil, fmt.Errorf("waiting for other controllers: %w", reading.Err())
+	case <-ctx.Done():
+		return nil, nil, fmt.Errorf("waiting for other controllers: %w", ctx.Err())
 	}
 	defer func() { <-p.compiling }()
 	err = recovery.Call(ctx, "compiling inline hooks", func() error {
-		kinds := p.kinds(reading)
-		var warnings []string
 		_, warnings, errs = inline.Compile(d, kinds)
-		if kinds.Err() != nil {
-			return kinds.Err() // What seems to be wrong may be so because of that.
-		}
-		for _, text := range warnings {
-			warning.AddWarning(ctx, "", "spec.hooks: "+text)
-		}
-		return nil
+		return kinds.Err() // What seems to be wrong may be so because of that.
 	})
-	return errs, err
+	return warnings, errs, err
+}
+
+// kinds are those of a cluster.
+type kinds struct {
+	*inline.Published
+
+	// unpublished says that a kind is served without a schema.
+	unpublished bool
+}
+
+// Resource implements [inline.Schemas].
+func (k *kinds) Resource(apiVersion, resource string) (*inline.Kind, bool) {
+	kind, served := k.Published.Resource(apiVersion, resource)
+	k.unpublished = k.unpublished || served && kind.Schema == nil
+	return kind, served
 }
 
 // kinds reads the schemas of the cluster.

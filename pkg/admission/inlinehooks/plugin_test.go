@@ -22,6 +22,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,9 +36,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// cluster serves things, and their schema unless it is down.
-func cluster(t *testing.T, down bool) *inlinehooks.Plugin {
+// cluster serves things, and their schema unless it is down. It publishes the schema when it was looked for so often.
+func cluster(t *testing.T, down bool, late int32) *inlinehooks.Plugin {
 	t.Helper()
+	var looked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
@@ -45,7 +47,7 @@ func cluster(t *testing.T, down bool) *inlinehooks.Plugin {
 			w.WriteHeader(http.StatusInternalServerError)
 		case r.URL.Path == "/apis/example.com/v1":
 			fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v1","resources":[{"name":"things","kind":"Thing"}]}`)
-		case r.URL.Path == "/openapi/v3/apis/example.com/v1":
+		case r.URL.Path == "/openapi/v3/apis/example.com/v1" && looked.Add(1) > late:
 			fmt.Fprint(w, `{"components":{"schemas":{"com.example.v1.Thing":{"type":"object",
 				"x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"Thing"}],
 				"properties":{"metadata":{"type":"object"},"status":{"type":"object","properties":{"ready":{"type":"integer"}}},
@@ -91,6 +93,7 @@ func TestInlineHooksAreCompiled(t *testing.T) {
 		object, old *metacontroller.CompositeController
 		subresource string
 		down        bool
+		late        int32
 		// refused and warned are parts of what the author is told.
 		refused, warned string
 	}{
@@ -101,6 +104,8 @@ func TestInlineHooksAreCompiled(t *testing.T) {
 		"WrongAsBefore":              {object: labeled, old: wrong},
 		"TheStatusOfAWrongOne":       {object: wrong, subresource: "status"},
 		"AKindThatIsNotServed":       {object: reporting(`{"ready": "${children.widgets.size()}"}`, "widgets"), warned: "widgets of example.com/v1 is not served"},
+		"ASchemaThatIsLate":          {object: wrong, late: 2, refused: "yields string, Thing wants integer"},
+		"ASchemaThatIsNotPublished":  {object: wrong, late: 1000, warned: "things of example.com/v1 has no schema"},
 		"WhileTheClusterDoesNotSay":  {object: wrong, down: true, warned: "inline hooks are not checked against all kinds"},
 		"AWrongOneOfAKindNotServed":  {object: reporting(`{"ready": "${children.widgets.filter(w, 1)}"}`, "widgets"), refused: "status.ready", warned: "is not served"},
 		"WhatIsWrongWithoutAnyKinds": {object: reporting(`{"ready": "${1 +}"}`), refused: "(line 1, column 4)"},
@@ -114,7 +119,7 @@ func TestInlineHooksAreCompiled(t *testing.T) {
 			a := admission.NewAttributesRecord(tc.object, old, metacontroller.SchemeGroupVersion.WithKind("CompositeController"), "", "c",
 				metacontroller.SchemeGroupVersion.WithResource("compositecontrollers"), tc.subresource, operation, nil, false, nil)
 			var told recorder
-			err := cluster(t, tc.down).Validate(warning.WithWarningRecorder(t.Context(), &told), a, nil)
+			err := cluster(t, tc.down, tc.late).Validate(warning.WithWarningRecorder(t.Context(), &told), a, nil)
 			if (err != nil) != (tc.refused != "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
 				t.Errorf("got %v, want %q", err, tc.refused)
 			}
