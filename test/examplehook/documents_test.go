@@ -44,9 +44,9 @@ const (
 )
 
 var (
-	fenced = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+	fenced = regexp.MustCompile("(?s)\n```(\\w+)\n(.*?\n)```\n")
 	// document is one that a command of a page is given.
-	document = regexp.MustCompile(`(?ms)<<'END'\n(.*?)^END$`)
+	document = regexp.MustCompile(`(?s)<<'END'\n(.*?\n)END\n`)
 	// row is a template with what it yields.
 	row = regexp.MustCompile("(?m)^\\| (`+)(.*?)`+ \\| (?:`(.*)`|nothing.*) \\|$")
 	// span is code within a text.
@@ -66,12 +66,12 @@ type page struct {
 func readPage(t *testing.T, path string) page {
 	t.Helper()
 	text := string(read(t, path))
-	p := page{prose: fenced.ReplaceAllString(text, ""), recipes: map[string][]string{}}
+	p := page{prose: fenced.ReplaceAllString(text, "\n"), recipes: map[string][]string{}}
 	for _, section := range strings.Split("\n"+text, "\n#")[1:] {
 		heading, _, _ := strings.Cut(strings.TrimLeft(section, "# "), "\n")
 		for _, block := range fenced.FindAllStringSubmatch(section, -1) {
 			for _, applied := range document.FindAllStringSubmatch(block[2], -1) {
-				for _, manifest := range strings.Split(applied[1], "---\n") {
+				for manifest := range strings.SplitSeq(applied[1], "---\n") {
 					p.manifests = append(p.manifests, object(t, manifest))
 				}
 			}
@@ -126,7 +126,9 @@ func TestTemplatesOfTheInlinePage(t *testing.T) {
 			hooks := compile(t, controllerOf(t, map[string]any{"hooks": map[string]any{"sync": map[string]any{
 				"inline": map[string]any{"status": map[string]any{"result": template}},
 			}}}), schemas)
-			var response struct{ Status map[string]any }
+			var response struct {
+				Status map[string]any `json:"status"`
+			}
 			if err := json.Unmarshal(hooks.call(t, hook.Sync, encode(t, map[string]any{"parent": parent.Object})), &response); err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +137,7 @@ func TestTemplatesOfTheInlinePage(t *testing.T) {
 			}
 		})
 	}
-	if n := strings.Count(p.prose, "${") - strings.Count(row.ReplaceAllString(p.prose, ""), "${"); len(rows) < 30 || n < len(rows) {
+	if len(rows) < 30 {
 		t.Errorf("the page has %d templates in tables", len(rows))
 	}
 	for _, rest := range span.FindAllString(row.ReplaceAllString(p.prose, ""), -1) {
@@ -280,8 +282,8 @@ func (w *world) step(t *testing.T, hooks compiled, name hook.Name) string {
 	t.Helper()
 	body := hooks.call(t, name, w.request(t, hooks))
 	var response struct {
-		Children, Attachments []map[string]any
-		Status                map[string]any
+		Children    []map[string]any `json:"children"`
+		Attachments []map[string]any `json:"attachments"`
 	}
 	if err := json.Unmarshal(body, &response); err != nil {
 		t.Fatal(err)

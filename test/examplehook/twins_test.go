@@ -19,6 +19,7 @@ package examplehook
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -126,9 +127,8 @@ func post(t *testing.T, url string, body []byte) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
+	if err := errors.Join(err, response.Body.Close()); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("%s responds with status %d: %s, %v", url, response.StatusCode, text, err)
 	}
 	return text
