@@ -94,7 +94,7 @@ func TestInlineHelloWorld(t *testing.T) {
 }
 
 // TestFromOneFileToAPod is the first minute of an author with one file: its kind, controller and parent. The log has what kubectl printed,
-// and how long it took.
+// and how long it took; the API server holds back the first object of a new kind for two seconds.
 func TestFromOneFileToAPod(t *testing.T) {
 	s := prepare(t, server.Options{})
 	var manifests []string
@@ -121,13 +121,14 @@ func TestFromOneFileToAPod(t *testing.T) {
 			break
 		}
 	}
+	applied := elapsed()
 	cluster.Eventually(t, limit, "the Pod", func(context.Context) (bool, string) {
 		_, there := s.pods(t)["your-name"]
 		return there, transcript.String()
 	})
 	took := elapsed()
 	fmt.Fprintf(&transcript, "$ kubectl get pods\n%s", s.Kubectl(t, "-n", s.namespace, "get", "pods"))
-	t.Logf("from kubectl apply to a Pod: %s\n%s", took, transcript.String())
+	t.Logf("from kubectl apply to a Pod: %s; kubectl had ended after %s\n%s", took, applied, transcript.String())
 	s.awaitGreeting(t, "your-name", "Hello, Your Name!")
 }
 
