@@ -52,3 +52,8 @@ kube::codegen::gen_client \
 find "${root}/pkg/generated/applyconfiguration" -name '*.go' -exec \
     sed -i.bak 's/com\.github\.metacontroller\.metacontroller-apiserver\.pkg\.apis\.metacontroller\.v1alpha1\./io.k8s.metacontroller.v1alpha1./g' {} +
 find "${root}/pkg/generated/applyconfiguration" -name '*.bak' -delete
+
+# What Kubernetes' own kinds look like, as the control plane of the tests serves them.
+go -C test/controlplane mod download k8s.io/kubernetes
+go run ./hack/kubernetes-kinds "$(go -C test/controlplane list -m -f '{{.Dir}}' k8s.io/kubernetes)" \
+    >"${root}/cmd/kubectl-metacontroller/lint/kubernetes.json"
