@@ -43,7 +43,8 @@ func NewCommand(streams genericiooptions.IOStreams, kinds Kinds) *cobra.Command 
 		Short: "Print what the server would say of manifests, without a server",
 		Long: `Print what the server would say of manifests, without a server: what it would refuse, and what it would warn of. The manifests are those of
 files, of folders and the folders in them, or without arguments of the working directory. A CustomResourceDefinition among them is
-compared with the controllers of its objects. Objects of other API groups are left out, and so are warnings that need to know the cluster.
+compared with the controllers of its objects. Inline hooks are compiled against the kinds of Kubernetes and of these CustomResourceDefinitions; a
+warning says which kinds are missing. Objects of other API groups are left out, and so are warnings that need to know the cluster.
 The exit status is 1 if something would be refused.`,
 		Example: `  # All manifests of a folder and its folders
   kubectl metacontroller lint website
@@ -89,6 +90,7 @@ func (o *options) run(cmd *cobra.Command, streams genericiooptions.IOStreams, ar
 		looked += objects
 	}
 	findings = append(findings, linter.definitionFindings()...)
+	findings = append(findings, linter.compile()...)
 	if err := write(streams.Out, o.output, findings); err != nil {
 		return err
 	}

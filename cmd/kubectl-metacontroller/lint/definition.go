@@ -36,10 +36,16 @@ type composite struct {
 
 // customResource is what a CustomResourceDefinition says of a kind.
 type customResource struct {
+	Kind     string `json:"kind"`
 	Metadata struct {
 		Name string `json:"name"`
 	} `json:"metadata"`
 	Spec struct {
+		Group string `json:"group"`
+		Names struct {
+			Kind   string `json:"kind"`
+			Plural string `json:"plural"`
+		} `json:"names"`
 		Versions []struct {
 			Name         string         `json:"name"`
 			Served       bool           `json:"served"`
@@ -70,7 +76,7 @@ func (l *linter) definitionFindings() []finding {
 			if d := &l.definitions[i]; d.Metadata.Name == parent.Resource+"."+version.Group {
 				for _, message := range d.compare(version.Version, ptr.Deref(c.controller.Spec.GenerateSelector, false)) {
 					f := c.at
-					f.Object, f.Severity, f.Message = "CompositeController/"+c.controller.Name, severityWarning, message
+					f.Severity, f.Message = severityWarning, message
 					findings = append(findings, f)
 				}
 			}

@@ -33,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
 
 // What a finding means.
@@ -72,12 +73,22 @@ type linter struct {
 	controllers []composite
 	definitions []customResource
 	at          finding
+
+	// inline are the controllers with inline hooks, to be compiled against the schemas when all are read.
+	inline  []inlineHooks
+	schemas *Schemas
+}
+
+// inlineHooks are those of one controller.
+type inlineHooks struct {
+	at         finding
+	definition inline.Definition
 }
 
 func newLinter(kinds Kinds) *linter {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
-	return &linter{scheme: scheme, kinds: kinds, decoder: serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)}
+	return &linter{scheme: scheme, kinds: kinds, schemas: NewSchemas(), decoder: serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)}
 }
 
 // lint returns what there is to say of a file, and how many objects of the group it holds.
@@ -119,6 +130,7 @@ func (l *linter) document(ctx context.Context, text []byte) ([]finding, int) {
 	}
 	if head.Kind == "CustomResourceDefinition" {
 		l.addDefinition(encoded)
+		l.schemas.Define(encoded)
 	}
 	version, err := schema.ParseGroupVersion(head.APIVersion)
 	if err != nil || version.Group != v1alpha1.GroupName {
@@ -127,14 +139,14 @@ func (l *linter) document(ctx context.Context, text []byte) ([]finding, int) {
 	if kind, ok := strings.CutSuffix(head.Kind, "List"); ok {
 		return l.list(ctx, encoded, header{head.APIVersion, kind})
 	}
+	l.at.Object = head.Kind + "/" + nameOf(encoded)
 	errs, warnings := l.object(ctx, text, head.Kind)
-	name := nameOf(encoded)
 	findings := make([]finding, 0, len(errs)+len(warnings))
 	for _, message := range errs {
-		findings = append(findings, finding{Object: head.Kind + "/" + name, Severity: severityError, Message: message})
+		findings = append(findings, finding{Object: l.at.Object, Severity: severityError, Message: message})
 	}
 	for _, message := range warnings {
-		findings = append(findings, finding{Object: head.Kind + "/" + name, Severity: severityWarning, Message: message})
+		findings = append(findings, finding{Object: l.at.Object, Severity: severityWarning, Message: message})
 	}
 	return findings, 1
 }
@@ -214,6 +226,9 @@ func (l *linter) object(ctx context.Context, text []byte, kind string) (errs, wa
 	}
 	if len(errs) > 0 {
 		return errs, nil
+	}
+	if d, ok := definitionOf(object); ok {
+		l.inline = append(l.inline, inlineHooks{l.at, d})
 	}
 	return nil, warnings
 }

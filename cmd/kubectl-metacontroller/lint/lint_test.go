@@ -97,6 +97,7 @@ spec:
 )
 
 func TestWhatIsPrinted(t *testing.T) {
+	t.Chdir(t.TempDir()) // Which is looked at when nothing is named.
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)
@@ -252,5 +253,97 @@ func TestDefinitionsAreComparedWithControllers(t *testing.T) {
 				t.Errorf("as YAML: printed %q, error %v", got, err)
 			}
 		})
+	}
+}
+
+// Inline hooks are compiled as the server does, without a cluster; what cannot be checked is said.
+func TestInlineHooksAreCompiled(t *testing.T) {
+	const definition = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: websites.example.com}
+spec:
+  group: example.com
+  names: {kind: Website, plural: websites}
+  versions:
+  - name: v1
+    served: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, properties: {
+      spec: {type: object, properties: {image: {type: string}, selector: {type: object}}}, status: {type: object, properties: {ready: {type: integer}}}}}}
+`
+	const controller = `apiVersion: metacontroller.k8s.io/v1alpha1
+kind: KIND
+metadata: {name: web}
+spec:
+  PARENT
+  hooks:
+    sync:
+      inline:
+        CHILDREN:
+        - template:
+            apiVersion: apps/v1
+            kind: Deployment
+            metadata: {name: "${PARENTNAME.metadata.name}"}
+            spec:
+              replicas: REPLICAS
+              selector: {matchLabels: {app: web}}
+              template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: "${PARENTNAME.spec.IMAGE}"}]}}
+`
+	composite := strings.NewReplacer("KIND", "CompositeController", "CHILDREN", "children", "PARENTNAME", "parent",
+		"PARENT\n", "parentResource: {apiVersion: example.com/v1, resource: websites}\n  childResources: [{apiVersion: apps/v1, resource: deployments, updateStrategy: {method: InPlace}}]\n")
+	decorator := strings.NewReplacer("KIND", "DecoratorController", "CHILDREN", "attachments", "PARENTNAME", "object",
+		"PARENT\n", "resources: [{apiVersion: example.com/v1, resource: websites}]\n  attachments: [{apiVersion: apps/v1, resource: deployments, updateStrategy: {method: InPlace}}]\n")
+	const unknown = "spec.hooks: what inline hooks do with websites of example.com/v1 is not checked: no file has a CustomResourceDefinition with their schema\n"
+	for what, tc := range map[string]struct {
+		kind            *strings.Replacer
+		definition      string
+		replicas, image string
+		want            []string
+	}{
+		"a right one":               {composite, definition, "2", "image", []string{"0 warnings in 1 object"}},
+		"a right decorator":         {decorator, definition, "2", "image", []string{"0 warnings in 1 object"}},
+		"no definition":             {composite, "", "2", "anything", []string{"-:1: warning: CompositeController/web: " + unknown, "1 warning in 1 object"}},
+		"no definition, a mistake":  {decorator, "", "two", "anything", []string{"-:1: error: DecoratorController/web: ", "is string, Deployment wants integer", unknown}},
+		"a definition with no kind": {composite, strings.Replace(definition, "kind: Website", "kind: ''", 1), "2", "image", []string{"0 warnings"}},
+		"an unserved version":       {composite, strings.Replace(definition, "served: true", "served: false", 1), "2", "image", []string{unknown}},
+		"no schema":                 {composite, strings.ReplaceAll(definition, "openAPIV3Schema", "other"), "2", "image", []string{unknown}},
+		"an unknown field": {composite, definition, "2", "imag", []string{
+			`-:2: error: CompositeController/web: spec.hooks.sync.inline.children[0].template.spec.template.spec.containers[0].image: Invalid value: "parent.spec.imag": ` +
+				"Website.spec has no field imag; did you mean image? (line 1, column 12)\n",
+		}},
+		"a wrong type": {decorator, definition, `"${object.spec.image}"`, "image", []string{
+			"-:2: error: DecoratorController/web: spec.hooks.sync.inline.attachments[0].template.spec.replicas: ", "yields string, Deployment wants integer (line 1, column 1)\n",
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			text := tc.definition + "---\n" + tc.kind.Replace(strings.NewReplacer("REPLICAS", tc.replicas, "IMAGE", tc.image).Replace(controller))
+			got, err := run(t, text, "-f", "-")
+			for _, want := range tc.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("printed\n%s\nwant in it\n%s", got, want)
+				}
+			}
+			if wrong := strings.Contains(strings.Join(tc.want, ""), "error: "); wrong != (err != nil) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+// The kinds of Kubernetes are those that it publishes.
+func TestTheKindsOfKubernetes(t *testing.T) {
+	kinds, err := resources()
+	if err != nil || len(kinds) < 50 {
+		t.Fatalf("there are %d, error %v", len(kinds), err)
+	}
+	schemas := NewSchemas()
+	for name, want := range kinds {
+		apiVersion, resource, _ := strings.Cut(name, " ")
+		if kind, ok := schemas.Resource(apiVersion, resource); !ok || kind.Name != want || kind.APIVersion != apiVersion || kind.Schema == nil {
+			t.Errorf("%s: got %v", name, kind)
+		}
+	}
+	if err := schemas.kubernetes.Err(); err != nil {
+		t.Error(err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"reflect"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,6 +29,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
@@ -106,6 +108,12 @@ Parents that you may not get are left out, which is said on the error stream.`,
 	return exitstatus.Compares(cmd)
 }
 
+// File shows what syncs would do with the definition in a file. The arguments are those of the command with -f.
+func File(ctx context.Context, c *connection.Connection, flags subresource.Flags, output Output, filename string, args []string) error {
+	o := options{flags: flags, output: output, filename: filename}
+	return o.run(ctx, c, args)
+}
+
 func (o *options) run(ctx context.Context, c *connection.Connection, args []string) error {
 	report, err := o.output.Report(c)
 	if err != nil {
@@ -153,11 +161,12 @@ func (o *options) arguments(
 		object, err = c.Find(ctx, args[0])
 		return object, parent, err
 	}
-	object, spec.Candidate, err = candidate(o.filename, c.In)
-	if err == nil {
-		err = o.point(ctx, c, object, spec.Candidate)
-	}
+	definition, err := lint.Controller(o.filename, c.In)
 	if err != nil {
+		return object, "", err
+	}
+	object, spec.Candidate = definition.Object, &runtime.RawExtension{Raw: definition.Encoded}
+	if err := o.point(ctx, c, object, spec.Candidate); err != nil {
 		return object, "", err
 	}
 	named := len(args) == 2
@@ -200,10 +209,13 @@ func (o *options) point(ctx context.Context, c *connection.Connection, object co
 		return nil
 	}
 	var content map[string]any
-	before := string(body.Raw)
 	err := json.Unmarshal(body.Raw, &content)
+	before := runtime.DeepCopyJSON(content)
 	if err == nil {
 		_, err = localhook.PointAt(content, address)
+	}
+	if err == nil && reflect.DeepEqual(content, before) {
+		return nil // There is no webhook, or it is there already.
 	}
 	if err == nil {
 		body.Raw, err = json.Marshal(content)
@@ -211,7 +223,7 @@ func (o *options) point(ctx context.Context, c *connection.Connection, object co
 	if err != nil {
 		return fmt.Errorf("pointing the hooks of %s at %s: %w", o.filename, address, err)
 	}
-	if o.hook == "" && string(body.Raw) != before {
+	if o.hook == "" {
 		fmt.Fprintf(c.ErrOut, "The hooks are called at %s, where the stored controller has them. --hook names another address.\n", address)
 	}
 	return nil

@@ -30,6 +30,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -259,63 +260,6 @@ func TestAPlanOfNoParentsIsADocument(t *testing.T) {
 	}
 }
 
-func TestTheCandidateOfAFile(t *testing.T) {
-	const (
-		composite = "apiVersion: metacontroller.k8s.io/v1alpha1\nkind: CompositeController\nmetadata: {name: a}\n"
-		decorator = "apiVersion: metacontroller.k8s.io/v1alpha1\nkind: DecoratorController\nmetadata: {name: b}\n"
-		service   = "apiVersion: v1\nkind: Service\nmetadata: {name: c}\n"
-	)
-	list := func(objects ...string) string {
-		text := "apiVersion: v1\nkind: List\nitems:\n"
-		for _, o := range objects {
-			text += "- " + strings.ReplaceAll(strings.TrimSpace(o), "\n", "\n  ") + "\n"
-		}
-		return text
-	}
-	asJSON := func(kind, name string) string {
-		return `{"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": "` + kind + `", "metadata": {"name": "` + name + "\"}}\n"
-	}
-	for what, tc := range map[string]struct{ text, want, err string }{
-		"a composite":           {composite, "cc/a", ""},
-		"beside other objects":  {service + "---\n" + decorator + "---\n", "dc/b", ""},
-		"with unknown fields":   {composite + "spec: {unknown: true}\n", "cc/a", ""},
-		"two":                   {composite + "---\n" + decorator, "", "holds cc/a and dc/b"},
-		"two, as JSON":          {asJSON("CompositeController", "a") + asJSON("DecoratorController", "b"), "", "holds cc/a and dc/b"},
-		"none":                  {service, "", "holds neither"},
-		"in a list":             {list(service, decorator), "dc/b", ""},
-		"in a list of lists":    {list(service, list(composite)), "cc/a", ""},
-		"two in a list":         {list(composite, decorator), "", "holds cc/a and dc/b"},
-		"none in a list":        {list(service), "", "holds neither"},
-		"a list of nothing":     {list(), "", "holds neither"},
-		"a list that is none":   {"apiVersion: v1\nkind: List\nitems: {a: b}\n", "", "items of a List must be an array"},
-		"another kind":          {strings.ReplaceAll(composite, "Composite", "Other"), "", "holds neither"},
-		"no name":               {"apiVersion: metacontroller.k8s.io/v1alpha1\nkind: CompositeController\n", "", "metadata.name is missing"},
-		"no YAML":               {"a: b: c", "", "lint -f"},
-		"a field of other type": {composite + "spec: {parentResource: 1}\n", "", "lint -f"},
-	} {
-		t.Run(what, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "c.yaml")
-			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			object, body, err := candidate(path, nil)
-			if tc.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.err) {
-					t.Errorf("got %v, want %q", err, tc.err)
-				}
-				return
-			}
-			if err != nil || object.Argument() != tc.want || !json.Valid(body.Raw) {
-				t.Errorf("got %v, error %v", object, err)
-			}
-			again, _, err := candidate("-", strings.NewReader(tc.text))
-			if err != nil || again.Argument() != tc.want {
-				t.Errorf("from the standard input: %v, error %v", again, err)
-			}
-		})
-	}
-}
-
 // It would mean all parents of the namespace.
 func TestAnEmptyNameOfAParentIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "controller.yaml")
@@ -384,5 +328,21 @@ func TestTheHooksOfACandidateAreCalledWhereTheyAre(t *testing.T) {
 		if _, err := connectiontest.Run(t, NewCommand, connectiontest.Documents{}, args...); err == nil || !strings.HasPrefix(err.Error(), "--hook") {
 			t.Errorf("%s: got %v", what, err)
 		}
+	}
+}
+
+// An inline hook is called nowhere, also in place of a webhook on this machine.
+func TestACandidateWithInlineHooksIsSentAsItIs(t *testing.T) {
+	const candidate = `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"web"},` +
+		`"spec":{"hooks":{"sync":{"inline":{"status":{"n":9007199254740993}}}}}}`
+	stored := connectiontest.Documents{
+		"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/web": strings.Replace(candidate, `"inline"`, `"webhook":{"url":"http://localhost:1/sync"},"x"`, 1),
+	}
+	var said bytes.Buffer
+	c := connectiontest.New(t, stored, genericiooptions.IOStreams{ErrOut: &said})
+	body := &runtime.RawExtension{Raw: []byte(candidate)}
+	err := (&options{}).point(t.Context(), c, controllerobject.Object{Composite: &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "web"}}}, body)
+	if err != nil || string(body.Raw) != candidate || said.Len() > 0 {
+		t.Errorf("error %v, it is %s, said %q", err, body.Raw, said.String())
 	}
 }

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package plan
+package lint
 
 import (
 	"bytes"
@@ -24,42 +24,59 @@ import (
 	"io"
 	"os"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
 
-// candidate reads the one controller object of a file or a folder, which may hold other objects, too. The server decides whether it is right.
-func candidate(filename string, in io.Reader) (object controllerobject.Object, body *runtime.RawExtension, err error) {
+// A Definition is a controller object as it was read.
+type Definition struct {
+	controllerobject.Object
+
+	// Encoded is the object as it was written.
+	Encoded []byte
+	// Schemas are the kinds that are known without a cluster.
+	Schemas *Schemas
+}
+
+// Hooks returns what the inline hooks of the controller depend on.
+func (d Definition) Hooks() inline.Definition {
+	hooks, _ := definitionOf(d.Runtime())
+	return hooks
+}
+
+// Controller reads the one controller object of a file or a folder, which may hold other objects, too. The server decides whether it is right.
+func Controller(filename string, in io.Reader) (Definition, error) {
 	files := []string{filename}
 	if filename != "-" {
-		if files, err = lint.Files(filename, true); err != nil {
-			return object, nil, fmt.Errorf("reading the definition: %w", err)
+		var err error
+		if files, err = Files(filename, true); err != nil {
+			return Definition{}, fmt.Errorf("reading the definition: %w", err)
 		}
 	}
-	var definitions []definition
+	var definitions []Definition
+	schemas := NewSchemas()
 	for _, file := range files {
-		found, err := definitionsIn(file, in)
+		found, err := schemas.definitionsIn(file, in)
 		if err != nil {
-			return object, nil, err
+			return Definition{}, err
 		}
 		definitions = append(definitions, found...)
 	}
 	switch len(definitions) {
 	case 0:
-		return object, nil, fmt.Errorf("%s holds neither a CompositeController nor a DecoratorController: name another file with -f", filename)
+		return Definition{}, fmt.Errorf("%s holds neither a CompositeController nor a DecoratorController: name another file with -f", filename)
 	case 1:
-		return definitions[0].object, &runtime.RawExtension{Raw: definitions[0].encoded}, nil
+		return definitions[0], nil
 	}
-	return object, nil, fmt.Errorf("%s holds %s and %s: a plan has one candidate; put them into files of their own",
-		filename, definitions[0].object.Argument(), definitions[1].object.Argument())
+	return Definition{}, fmt.Errorf("%s holds %s and %s: name a file with one controller; put them into files of their own",
+		filename, definitions[0].Argument(), definitions[1].Argument())
 }
 
-// definitionsIn reads the controller objects of a file.
-func definitionsIn(filename string, in io.Reader) (definitions []definition, err error) {
+// definitionsIn reads the controller objects of a file, and the kinds that it defines.
+func (s *Schemas) definitionsIn(filename string, in io.Reader) (definitions []Definition, err error) {
 	var text []byte
 	if filename == "-" {
 		text, err = io.ReadAll(in)
@@ -74,7 +91,7 @@ func definitionsIn(filename string, in io.Reader) (definitions []definition, err
 		return nil, fmt.Errorf("reading %s: %w", filename, err)
 	}
 	for _, document := range documents {
-		found, err := controllersOf(document)
+		found, err := s.controllersOf(document)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w: see 'kubectl metacontroller lint -f %s'", filename, err, filename)
 		}
@@ -83,14 +100,8 @@ func definitionsIn(filename string, in io.Reader) (definitions []definition, err
 	return definitions, nil
 }
 
-// definition is a controller object as it was read, and as it was written.
-type definition struct {
-	object  controllerobject.Object
-	encoded []byte
-}
-
 // controllersOf reads the controller objects in a document, which is an object, or a list as kubectl prints it. Others are left out.
-func controllersOf(document []byte) ([]definition, error) {
+func (s *Schemas) controllersOf(document []byte) ([]Definition, error) {
 	encoded, err := yaml.YAMLToJSON(document)
 	if err != nil {
 		return nil, err
@@ -105,9 +116,9 @@ func controllersOf(document []byte) ([]definition, error) {
 	case list && err != nil:
 		return nil, errors.New("items of a List must be an array")
 	case list:
-		var all []definition
+		var all []Definition
 		for _, item := range head.Items {
-			found, err := controllersOf(item)
+			found, err := s.controllersOf(item)
 			if err != nil {
 				return nil, err
 			}
@@ -115,13 +126,14 @@ func controllersOf(document []byte) ([]definition, error) {
 		}
 		return all, nil
 	case head.APIVersion != v1alpha1.SchemeGroupVersion.String(): // What is no object is no controller, either.
+		s.Define(encoded)
 		return nil, nil
 	}
 	object, err := controllerOf(head.Kind, encoded)
 	if err != nil || object == (controllerobject.Object{}) {
 		return nil, err
 	}
-	return []definition{{object, encoded}}, nil
+	return []Definition{{object, encoded, s}}, nil
 }
 
 // controllerOf reads an object of the group. It is empty for another kind.
