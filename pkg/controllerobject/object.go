@@ -114,14 +114,24 @@ func (o Object) Children() []v1alpha1.ResourceRule {
 
 // Customizes reports whether the controller has a customize hook.
 func (o Object) Customizes() bool {
-	var hook *v1alpha1.Hook
+	_, hook := o.hooks()
+	return hook != nil && (hook.Webhook != nil || hook.Inline != nil)
+}
+
+// Inline reports whether the sync hook is inline.
+func (o Object) Inline() bool {
+	hook, _ := o.hooks()
+	return hook != nil && hook.Inline != nil
+}
+
+func (o Object) hooks() (sync, customize *v1alpha1.Hook) {
 	switch {
 	case o.Composite != nil && o.Composite.Spec.Hooks != nil:
-		hook = o.Composite.Spec.Hooks.Customize
+		return o.Composite.Spec.Hooks.Sync, o.Composite.Spec.Hooks.Customize
 	case o.Decorator != nil && o.Decorator.Spec.Hooks != nil:
-		hook = o.Decorator.Spec.Hooks.Customize
+		return o.Decorator.Spec.Hooks.Sync, o.Decorator.Spec.Hooks.Customize
 	}
-	return hook != nil && hook.Webhook != nil
+	return nil, nil
 }
 
 // Runtime returns the object itself, with its kind and version set, which clients leave out.

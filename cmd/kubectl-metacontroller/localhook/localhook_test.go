@@ -545,3 +545,30 @@ func TestAHookIsStartedAtAFreePort(t *testing.T) {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
+
+// Beside a file that is watched, others change, and editors write another file in its place.
+func TestOneFileIsWatched(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "controller.yaml")
+	write(t, folder, "controller.yaml", "a")
+	if err := os.Mkdir(filepath.Join(folder, "other"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w, err := NewWatch(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, folder, "notes.yaml", "b")
+	write(t, folder, "other/controller.yaml", "b")
+	write(t, folder, "controller.new", "b")
+	if err := os.Rename(filepath.Join(folder, "controller.new"), file); err != nil {
+		t.Fatal(err)
+	}
+	names, err := w.Wait(t.Context())
+	if diff := cmp.Diff([]string{"controller.yaml"}, names); diff != "" || err != nil || w.Folder() != folder {
+		t.Errorf("in %s, error %v, -want +got:\n%s", w.Folder(), err, diff)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}

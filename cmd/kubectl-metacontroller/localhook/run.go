@@ -17,6 +17,7 @@ limitations under the License.
 package localhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ const DefaultHook = "http://localhost:8080/sync"
 
 // Flags say where the hook is and how it is started.
 type Flags struct {
+	// Filename is a file or folder with a controller, empty if none is named. It is watched in place of the folder of the hook.
+	Filename string
+
 	hooks           []string
 	exec, directory string
 	watch           bool
@@ -57,6 +61,14 @@ func (f *Flags) AddWatch(flags *pflag.FlagSet, does string) {
 	flags.BoolVarP(&f.watch, "watch", "w", false, does+" again, after a restart of what --exec started, when files in the folder of the hook change")
 }
 
+// AddFilename adds the flag --filename.
+func (f *Flags) AddFilename(flags *pflag.FlagSet, usage string) {
+	flags.StringVarP(&f.Filename, "filename", "f", "", usage)
+}
+
+// Named returns whether an address was named, or a hook is to be started.
+func (f *Flags) Named() bool { return f.exec != "" || f.named != nil && f.named() }
+
 // Given returns whether a hook was named or is to be started.
 func (f *Flags) Given() bool { return len(f.hooks) > 0 || f.exec != "" }
 
@@ -64,7 +76,10 @@ func (f *Flags) Given() bool { return len(f.hooks) > 0 || f.exec != "" }
 // prints goes to errOut, and so do the errors of uses that are followed by others. The error is that of the last use.
 func (f *Flags) Run(ctx context.Context, errOut io.Writer, use func(context.Context, *Hook) error) error {
 	hooks := f.hooks
-	if len(hooks) == 0 {
+	switch {
+	case f.Filename != "" && !f.Named():
+		hooks = nil // Those of the file are inline.
+	case len(hooks) == 0:
 		hooks = []string{DefaultHook}
 	}
 	h, err := New(hooks)
@@ -78,9 +93,12 @@ func (f *Flags) Run(ctx context.Context, errOut io.Writer, use func(context.Cont
 		return f.once(ctx, h, errOut, func() {}, use)
 	}
 	// The first change may come while the hook is started or used.
-	w, err := NewWatch(f.directory)
+	w, err := NewWatch(cmp.Or(f.Filename, f.directory))
+	if err != nil && f.Filename == "" {
+		err = fmt.Errorf("%w: name the folder of the hook with --directory", err)
+	}
 	if err != nil {
-		return fmt.Errorf("%w: name the folder of the hook with --directory", err)
+		return err
 	}
 	err = f.untilTheEnd(ctx, h, w, errOut, use)
 	return errors.Join(err, w.Close())
@@ -135,7 +153,7 @@ func (f *Flags) untilTheEnd(ctx context.Context, h *Hook, w *Watch, errOut io.Wr
 		}
 		changed()
 		if failed == nil && len(names) == 0 {
-			fmt.Fprintf(errOut, "Waiting for changes of files in %s. Ctrl-C ends it.\n", f.directory)
+			fmt.Fprintf(errOut, "Waiting for changes of files in %s. Ctrl-C ends it.\n", cmp.Or(f.Filename, f.directory))
 			names, failed = w.Wait(ctx)
 			edits.ByAuthor(w.Folder(), names)
 		}
@@ -146,7 +164,7 @@ func (f *Flags) untilTheEnd(ctx context.Context, h *Hook, w *Watch, errOut io.Wr
 			return failed
 		}
 		fmt.Fprintf(errOut, "Changed: %s\n", strings.Join(slices.Compact(slices.Sorted(slices.Values(names))), ", "))
-		if f.exec == "" {
+		if f.exec == "" && h.first() != nil {
 			f.awaitListening(ctx, h)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,20 +42,26 @@ var (
 	generatedEnds    = []string{".pyc", ".log", "~", ".swp", ".swx", ".tmp"}
 )
 
-// A Watch tells which files of a folder, and the folders in it, change. It is for one goroutine. Close it.
+// A Watch tells which files of a folder, and the folders in it, change, or that one file does. It is for one goroutine. Close it.
 type Watch struct {
-	folder  string
+	folder string
+	// only is the name of the one file that is watched, empty for all.
+	only    string
 	watcher *fsnotify.Watcher
 }
 
-// NewWatch begins to watch a folder.
-func NewWatch(folder string) (*Watch, error) {
+// NewWatch begins to watch a folder, or a file. Editors write another file in the place of one, so that its folder is watched.
+func NewWatch(path string) (*Watch, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return nil, fmt.Errorf("watching the folder %s: %w", folder, err)
+		return nil, fmt.Errorf("watching the folder %s: %w", path, err)
 	}
-	w := &Watch{folder: folder, watcher: watcher}
-	if err := w.add(folder); err != nil {
+	w := &Watch{folder: path, watcher: watcher}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		w.folder, w.only = filepath.Split(filepath.Clean(path))
+		w.folder = filepath.Clean(w.folder)
+	}
+	if err := w.add(w.folder); err != nil {
 		return nil, errors.Join(err, watcher.Close())
 	}
 	return w, nil
@@ -73,7 +80,7 @@ func (w *Watch) add(folder string) error {
 			return err
 		case !entry.IsDir():
 			return nil
-		case path != w.folder && ignored(path):
+		case path != w.folder && (w.only != "" || ignored(path)):
 			return fs.SkipDir
 		}
 		if err := w.watcher.Add(path); err != nil && (path == w.folder || !errors.Is(err, fs.ErrNotExist)) {
@@ -144,7 +151,7 @@ func (w *Watch) collect(ctx context.Context, end <-chan time.Time) ([]string, er
 
 // told returns the name of the file that an event is about, or nothing if that is none of the hook. A new folder is watched.
 func (w *Watch) told(event fsnotify.Event) (string, error) {
-	if ignored(event.Name) || event.Op == fsnotify.Chmod {
+	if ignored(event.Name) || event.Op == fsnotify.Chmod || w.only != "" && filepath.Base(event.Name) != w.only {
 		return "", nil
 	}
 	if event.Has(fsnotify.Create) {

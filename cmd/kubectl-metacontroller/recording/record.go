@@ -98,7 +98,11 @@ func (o *recordOptions) run(ctx context.Context, c *connection.Connection, args 
 		err = r.all(ctx, c, list.Items)
 	}
 	if r.recorded > 0 {
-		fmt.Fprintf(c.Out, "Replay with: %s replay %s --hook URL\n", connection.Program, o.folder)
+		with := "--hook URL"
+		if object.Inline() && !o.hook.Given() {
+			with = "-f FILE"
+		}
+		fmt.Fprintf(c.Out, "Replay with: %s replay %s %s\n", connection.Program, o.folder, with)
 	}
 	return err
 }

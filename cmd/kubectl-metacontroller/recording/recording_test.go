@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,11 +35,13 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
@@ -362,5 +365,70 @@ func TestAFormatIsNoFolder(t *testing.T) {
 	printed, err := connectiontest.Run(t, NewRecordCommand, connectiontest.Documents{}, "cc/website", "-o", "json")
 	if err == nil || !strings.Contains(err.Error(), "write -o testdata") {
 		t.Errorf("printed %q, error %v", printed, err)
+	}
+}
+
+// Inline hooks are evaluated without a cluster and, for what they look for, without schemas.
+func TestInlineHooksAreReplayed(t *testing.T) {
+	const controller = `apiVersion: metacontroller.k8s.io/v1alpha1
+kind: CompositeController
+metadata: {name: web}
+spec:
+  parentResource: {apiVersion: example.com/v1, resource: websites}
+  childResources: [{apiVersion: v1, resource: configmaps}, {apiVersion: example.com/v1, resource: widgets}]
+  hooks:
+    sync:
+      inline:
+        children:
+        - template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${parent.metadata.name}"}, data: {a: b}}
+        status: {maps: "${children.configmaps.size()}", widgets: "${children.widgets.map(w, w.metadata.name)}"}
+    finalize: {webhook: {url: "http://localhost/finalize"}}
+`
+	const request = `{"controller":{},"parent":{"apiVersion":"example.com/v1","kind":"Website","metadata":{"name":"a","namespace":"shop"}},"related":{},"finalizing":false,
+		"children":{"ConfigMap.v1":{"shop/a":{"metadata":{"name":"a","namespace":"shop"}}},"Widget.example.com/v1":{"w":{"metadata":{"name":"w","namespace":"shop"}}}}}`
+	const response = `{"children":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"a":"b"}}],"status":{"maps":1,"widgets":["w"]}}`
+	edited := func(old, replacement string) string { return strings.Replace(controller, old, replacement, 1) }
+	for what, tc := range map[string]struct {
+		controller, hook string
+		status           int
+		want             string
+	}{
+		"what was recorded": {controller, "sync", 0, "The hook returned what was recorded to 1 request.\n"},
+		"another response":  {edited("a: b", "a: c"), "sync", 1, "-        \"a\": \"b\"\n+        \"a\": \"c\"\n"},
+		"a mistake": {
+			edited("children.configmaps.size()", "children.configmap.size()"), "sync", 2,
+			`controller.yaml: spec.hooks.sync.inline.status.maps: Invalid value: "children.configmap.size()": children has no field configmap; did you mean configmaps? (line 1, column 9)`,
+		},
+		"an error with what is recorded": {
+			edited("children.configmaps.size()", "parent.spec.maps"), "sync", 2, "# the hook failed: spec.hooks.sync.inline.status.maps: ",
+		},
+		"a webhook":             {controller, "finalize", 2, "it is not known where the finalize hook is: say it with --hook finalize=URL"},
+		"webhooks alone":        {edited("inline:\n", "webhook: {url: 'http://localhost/sync'}\n      other:\n"), "sync", 2, "has no inline hook: say with --hook where"},
+		"a kind of no resource": {strings.Replace(controller, "resource: widgets", "resource: mice", 1), "sync", 2, "mice"},
+		"no controller":         {"kind: ConfigMap", "sync", 2, "holds neither"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			folder := t.TempDir()
+			file := filepath.Join(folder, "controller.yaml")
+			if err := os.WriteFile(file, []byte(tc.controller), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := (pair{tc.hook + "-a", []byte(request), []byte(response)}).write(folder); err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			cmd := NewReplayCommand(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
+			cmd.SilenceErrors, cmd.SilenceUsage = true, true
+			cmd.SetArgs([]string{folder, "-f", file})
+			err := cmd.ExecuteContext(t.Context())
+			status, message := exitstatus.Of(err)
+			if printed := fmt.Sprint(out.String(), message); status != tc.status || !strings.Contains(printed, tc.want) {
+				t.Errorf("the status is %d, printed\n%s\nwant %d and\n%s", status, printed, tc.status, tc.want)
+			}
+		})
+	}
+	hooks := &inlineHooks{definition: inline.Definition{Children: []v1alpha1.ResourceRule{{APIVersion: "example.com/v1", Resource: "mice"}}}, schemas: lint.NewSchemas()}
+	if err := hooks.learn([]byte(`{"children":{"Mouse.example.com/v1":{}}}`)); err == nil || !strings.Contains(err.Error(), "the kind of mice of example.com/v1 is not known") {
+		t.Errorf("got %v", err)
 	}
 }

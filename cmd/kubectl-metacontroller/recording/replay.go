@@ -35,31 +35,39 @@ func NewReplayCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	var hook localhook.Flags
 	color := "auto"
 	cmd := &cobra.Command{
-		Use:   "replay DIRECTORY [--hook URL] [--exec COMMAND]",
+		Use:   "replay DIRECTORY [--hook URL] [--exec COMMAND] [-f FILE]",
 		Short: "Compare what a hook on this machine returns with what was recorded",
 		Long: `Send the recorded requests in a folder to a hook on this machine, and compare what it returns with the recorded responses. No cluster is
 asked. HOOK.request.json and HOOK-TEXT.request.json go to the hook of that name. A value of a Secret that was recorded as hidden is equal to any other one.
 
+With -f, the inline hooks of the controller in a file are evaluated, and with --watch again whenever the file changes.
+
 The exit status is 0 if all responses are the recorded ones, and 1 if one is not. It is greater if that could not be found out, or if the hook failed.`,
 		Example: `  kubectl metacontroller replay testdata --hook http://localhost:8080/sync
-  kubectl metacontroller replay testdata --exec 'python3 hook.py' --watch`,
+  kubectl metacontroller replay testdata --exec 'python3 hook.py' --watch
+  kubectl metacontroller replay testdata -f controller.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			colored, err := textdiff.WantsColor(color, streams.Out)
 			if err != nil {
 				return err
 			}
-			return hook.Run(cmd.Context(), streams.ErrOut, func(ctx context.Context, hook *localhook.Hook) error {
+			return hook.Run(cmd.Context(), streams.ErrOut, func(ctx context.Context, called *localhook.Hook) error {
 				// Files may have changed since the last time.
 				pairs, err := read(args[0])
+				var c caller = called
+				if err == nil && hook.Filename != "" {
+					c, err = inlineHooksOf(hook.Filename, streams.In, called)
+				}
 				if err != nil {
 					return err
 				}
-				return replay(ctx, textdiff.Printer{Out: streams.Out, Color: colored}, hook, pairs)
+				return replay(ctx, textdiff.Printer{Out: streams.Out, Color: colored}, c, pairs)
 			})
 		},
 	}
 	hook.Add(cmd.Flags(), localhook.DefaultHook)
+	hook.AddFilename(cmd.Flags(), "file or folder with a controller, whose inline hooks are evaluated; - for the standard input")
 	hook.AddWatch(cmd.Flags(), "replay")
 	cmd.Flags().StringVar(&color, "color", color, "color the difference: auto (on a terminal), always or never")
 	return exitstatus.Compares(cmd)
