@@ -21,6 +21,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -33,6 +35,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/plan"
@@ -205,5 +208,38 @@ func TestATrialThatIsEndedDuringACall(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || out.Len() > 0 {
 			t.Fatalf("got %v, and it printed %q", err, out.String())
 		}
+	}
+}
+
+// A file with inline hooks is planned with by the server.
+func TestAFileIsTried(t *testing.T) {
+	const inline = `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"web"},"spec":{"hooks":{"sync":{"inline":{}}}}}`
+	file := filepath.Join(t.TempDir(), "controller.yaml")
+	if err := os.WriteFile(file, []byte(inline), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const path = "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/web"
+	cluster := connectiontest.Documents{
+		"/api": `{"kind":"APIVersions","versions":[]}`, "/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`, path: inline,
+		path + "/plan": `{"kind":"ControllerPlan","apiVersion":"metacontroller.k8s.io/v1alpha1","status":{"summary":{"parents":1,"failing":1},` +
+			`"parents":[{"resource":"things","name":"a","error":"no luck"}]}}`,
+	}
+	for what, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"a file":                    {[]string{"-f", file, "--all"}, "things/a\n# the sync would fail: no luck\n"},
+		"a file, and a hook":        {[]string{"-f", file, "--hook=http://localhost:1/sync"}, "leave out --hook and --exec"},
+		"neither":                   {nil, "name a controller, or a file with -f"},
+		"inline hooks that run":     {[]string{"cc/web"}, "the hooks of cc/web are inline: try a file with 'kubectl metacontroller try -f FILE'"},
+		"no file of that name":      {[]string{"-f", file + "x"}, "no such file"},
+		"another controller's name": {[]string{"-f", file, "cc/other", "a"}, "holds cc/web, not cc/other"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			printed, err := connectiontest.Run(t, NewCommand, cluster, tc.args...)
+			if err == nil || !strings.Contains(fmt.Sprint(printed, err), tc.want) {
+				t.Errorf("printed %q, error %v, want %q", printed, err, tc.want)
+			}
+		})
 	}
 }
