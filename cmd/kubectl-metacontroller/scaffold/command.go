@@ -37,7 +37,7 @@ const defaultPort = 8080
 type options struct {
 	parent, plural, language, directory string
 	children, fields                    []string
-	decorator                           bool
+	decorator, inline                   bool
 	port                                int
 }
 
@@ -51,14 +51,23 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 for readiness probes. A test replays a recorded request. There are a container file, manifests, and a README that says how to go on. The
 folder is complete: nothing is downloaded to run the hook.
 
+With --inline the hooks are templates in the controller, which the server evaluates: there is nothing but YAML, and a recorded request for the
+commands lint and replay.
+
 With --decorator the parent is a kind that exists, whose objects get the children when they have the annotation NAME=enabled.`,
 		Example: `  # A kind Website, for each of which there are a Deployment and a Service
   kubectl metacontroller init website --parent Website.example.com --child deployments,services --field html:string
 
+  # The same without a program: with inline hooks
+  kubectl metacontroller init website --inline --parent Website.example.com --child deployments,services --field html:string
+
   # A PodDisruptionBudget for Deployments that ask for it, with a hook in Go
   kubectl metacontroller init budget --decorator --parent Deployment.apps --child poddisruptionbudgets --lang go`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.inline && (cmd.Flags().Changed("lang") || cmd.Flags().Changed("port")) {
+				return errors.New("inline hooks have no language and no port: leave out --lang and --port, or --inline")
+			}
 			return o.run(streams, args[0])
 		},
 	}
@@ -69,6 +78,7 @@ With --decorator the parent is a kind that exists, whose objects get the childre
 		"as RESOURCE.VERSION.GROUP/KIND")
 	flags.StringSliceVar(&o.fields, "field", nil, "fields of the parents' spec, as NAME:TYPE,...: TYPE is "+strings.Join(slices.Sorted(maps.Keys(examples())), ", "))
 	flags.StringVar(&o.language, "lang", "python", "language of the hook: "+strings.Join(slices.Sorted(maps.Keys(languages())), ", "))
+	flags.BoolVar(&o.inline, "inline", false, "write the hooks into the controller, as templates with expressions in CEL")
 	flags.BoolVar(&o.decorator, "decorator", false, "add children to objects of a kind that exists")
 	flags.StringVar(&o.directory, "directory", "", "folder to write; empty: NAME")
 	flags.IntVar(&o.port, "port", defaultPort, "port of the hook on this machine, in manifests/local")
@@ -92,7 +102,11 @@ func (o *options) run(streams genericiooptions.IOStreams, name string) error {
 		return err
 	}
 	p.Folder = folder
-	next, err := p.render("templates/next.txt")
+	text := "templates/next.txt"
+	if o.inline {
+		text = "templates/inline/next.txt"
+	}
+	next, err := p.render(text)
 	if err != nil {
 		return err
 	}
@@ -111,6 +125,9 @@ func (o *options) project(name string) (*project, error) {
 	l, ok := languages()[o.language]
 	if !ok {
 		return nil, fmt.Errorf("--lang: there is no %q: use %s", o.language, strings.Join(slices.Sorted(maps.Keys(languages())), ", "))
+	}
+	if o.inline {
+		l = inlineLanguage()
 	}
 	parent, err := parentOf(o.parent, o.plural, o.decorator)
 	if err != nil {

@@ -30,6 +30,8 @@ import (
 	"strings"
 	"text/template"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/metacontroller/metacontroller-apiserver/artifacts"
 )
 
@@ -70,6 +72,11 @@ func languages() map[string]language {
 			syntax: syntax{object: "map[string]any", list: "[]any{", indent: "\t"}, module: "sdk/go/metacontroller", Module: "metacontroller",
 		},
 	}
+}
+
+// inlineLanguage is that of hooks in the controller itself.
+func inlineLanguage() language {
+	return language{Name: "inline", Test: "kubectl metacontroller replay testdata -f .", Hook: "controller.yaml"}
 }
 
 // child is a kind of children.
@@ -185,8 +192,43 @@ func (p *project) TrialPort() int {
 	return p.Port + 1
 }
 
+// Template writes a child as the template of an inline hook.
+func (p *project) Template(c child) (string, error) {
+	parent := "parent"
+	values := map[variable]any{varName: "${parent.metadata.name}", varImage: "${parent.spec.image}", varReplicas: "${parent.spec.replicas}"}
+	if p.Decorator {
+		parent = "object"
+		values = map[variable]any{varName: "${object.metadata.name}-" + p.Name, varImage: defaultImage, varReplicas: defaultReplicas}
+	}
+	values[varSelector], values[varSelected] = "${"+parent+".spec.selector}", "${"+parent+".spec.selector.matchLabels}"
+	text, err := yaml.Marshal(evaluate(c.desired, values))
+	return strings.TrimRight(strings.ReplaceAll("\n"+string(text), "\n", "\n            "), "\n ")[1:], err
+}
+
+// inlineFiles returns the files of a project with inline hooks, without the recorded requests.
+func (p *project) inlineFiles() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, name := range []string{"inline/controller.yaml", "inline/README.md", "all/example.yaml", "all/manifests/base/crd.yaml"} {
+		text, err := p.render("templates/" + name + ".tmpl")
+		if err != nil {
+			return nil, fmt.Errorf("filling the templates: %w", err)
+		}
+		if len(bytes.TrimSpace(text)) > 0 { // A file that is empty for this project is not part of it.
+			files[path.Base(name)] = text
+		}
+	}
+	return files, nil
+}
+
 // files returns the files of the project by path.
 func (p *project) files() (map[string][]byte, error) {
+	if p.Language.Name == inlineLanguage().Name {
+		files, err := p.inlineFiles()
+		if err != nil {
+			return nil, err
+		}
+		return files, p.record(files)
+	}
 	files := map[string][]byte{}
 	for _, folder := range []string{"templates/all", "templates/" + p.Language.Name} {
 		err := fs.WalkDir(templates, folder, func(name string, entry fs.DirEntry, err error) error {

@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,6 +32,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/recording"
 )
 
 // TestMain fails when a goroutine is left over after the tests.
@@ -92,6 +94,46 @@ func TestEveryFolderWorks(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Without a cluster, the inline hooks pass lint and return what is recorded. What is not checked is said.
+func TestEveryFolderWithInlineHooksWorks(t *testing.T) {
+	const widgets, websites = "widgets of example.org/v1", "websites of example.com/v1beta1"
+	for kind, tc := range map[string]struct{ args, unchecked []string }{
+		"composite":      {[]string{"web", "--parent=Website.example.com", "--child=" + everyKind(), "--field=html:string,replicas:integer"}, []string{widgets}},
+		"decorator":      {[]string{"web", "--decorator", "--parent=Website.v1beta1.example.com", "--child=" + everyKind()}, []string{websites, widgets}},
+		"workloads":      {[]string{"web", "--decorator", "--parent=ReplicaSet.apps", "--child=" + everyKind()}, []string{widgets}},
+		"a status":       {[]string{"web", "--parent=Website.example.com", "--child=pods"}, nil},
+		"no values":      {[]string{"web", "--parent=Website.example.com", "--child=serviceaccounts"}, nil},
+		"no value added": {[]string{"web", "--decorator", "--parent=Deployment", "--child=serviceaccounts"}, nil},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			folder, err := start(t, append(tc.args, "--inline")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			streams := genericiooptions.IOStreams{Out: &out, ErrOut: &out}
+			linting := lint.NewCommand(streams, Served)
+			linting.SetArgs([]string{"-f", folder})
+			err = linting.ExecuteContext(t.Context())
+			for _, name := range tc.unchecked {
+				if !strings.Contains(out.String(), "what inline hooks do with "+name+" is not checked") {
+					t.Errorf("lint does not say that %s are not checked", name)
+				}
+			}
+			if want := fmt.Sprintf("accept this: %d warning", len(tc.unchecked)); err != nil || !strings.Contains(out.String(), want) {
+				t.Errorf("lint: %v\n%s", err, out.String())
+			}
+			out.Reset()
+			replaying := recording.NewReplayCommand(streams)
+			replaying.SetArgs([]string{filepath.Join(folder, "testdata"), "-f", folder})
+			if err := replaying.ExecuteContext(t.Context()); err != nil {
+				controller, readErr := os.ReadFile(filepath.Join(folder, "controller.yaml"))
+				t.Errorf("replay: %v\n%s\n%s%v", err, out.String(), controller, readErr)
+			}
+		})
 	}
 }
 
@@ -216,6 +258,7 @@ func TestMistakes(t *testing.T) {
 		"no kinds":               {[]string{"web"}, "name the kinds: kubectl metacontroller init NAME --parent"},
 		"a name with a dot":      {[]string{"a.b", "--parent=Website.example.com", "--child=pods"}, `"a.b" is no name for a controller`},
 		"another language":       {composite("--lang=cobol"), `there is no "cobol": use go, javascript, python`},
+		"inline in a language":   {composite("--inline", "--lang=go"), "inline hooks have no language"},
 		"no port":                {composite("--port=0"), "--port: 0 is no port"},
 		"a kind in lower case":   {[]string{"web", "--parent=website.example.com", "--child=pods"}, "kinds begin with an upper case letter"},
 		"a kind without a group": {[]string{"web", "--parent=Website", "--child=pods"}, "the group of a kind is a domain"},
