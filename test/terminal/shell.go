@@ -136,7 +136,7 @@ func (s *Shell) Prefer(folder string) {
 
 // Command makes a command of the shell. Hooks listen at the shell's port: it is that of init, and of those that are started.
 func (s *Shell) Command(ctx context.Context, text string) *exec.Cmd {
-	if strings.HasPrefix(text, "kubectl metacontroller init ") {
+	if strings.HasPrefix(text, "kubectl metacontroller init ") && !strings.Contains(text, " --inline") {
 		text += fmt.Sprintf(" --port=%d", s.port)
 	}
 	text = strings.ReplaceAll(text, TrialPort, strconv.Itoa(s.trial))

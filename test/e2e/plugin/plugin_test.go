@@ -51,6 +51,7 @@ func TestPlugin(t *testing.T) {
 	server.Start(t, c, server.Options{})
 	t.Run("Page", func(t *testing.T) { playPage(t, c) })
 	t.Run("Try", func(t *testing.T) { tryAHook(t, c) })
+	t.Run("TryInline", func(t *testing.T) { tryInlineHooks(t, c) })
 	t.Run("Init", func(t *testing.T) { begin(t, c) })
 	t.Run("InitADecorator", func(t *testing.T) { beginADecorator(t, c) })
 }
@@ -169,16 +170,16 @@ func tryAHook(t *testing.T, c *cluster.Cluster) {
 	awaitStatus(t, s, try, 0, "2 left as they are")
 	watch, output := follow(t, s, "exec "+try+" --watch")
 	await(t, output, "0 would change", 1)
-	edit(t, s, `"port": 80,`, `"port": 8000,`)
+	edit(t, s, "tried/hook.py", `"port": 80,`, `"port": 8000,`)
 	await(t, output, "8000", 1)
 	await(t, output, "1 would change", 1)
-	edit(t, s, `"kind": "ConfigMap"`, `"kind": "ConfigMap", "data": None, "oops`)
+	edit(t, s, "tried/hook.py", `"kind": "ConfigMap"`, `"kind": "ConfigMap", "data": None, "oops`)
 	await(t, output, "it ended before it listened", 1)
-	edit(t, s, `"kind": "ConfigMap", "data": None, "oops`, `"kind": "ConfigMap"`)
+	edit(t, s, "tried/hook.py", `"kind": "ConfigMap", "data": None, "oops`, `"kind": "ConfigMap"`)
 	await(t, output, "1 would change", 2)
 	awaitStatus(t, s, fmt.Sprintf("kubectl metacontroller -n %s record cc/tried -o recorded && kubectl metacontroller replay recorded --hook http://localhost:%s/sync "+
 		"--directory tried --exec 'python3 hook.py'", namespace, terminal.TrialPort), 1, `"port": 8000`)
-	edit(t, s, `"port": 8000,`, `"port": 80,`)
+	edit(t, s, "tried/hook.py", `"port": 8000,`, `"port": 80,`)
 	await(t, output, "0 would change", 2)
 	if err := watch.Stop(terminal.Patience); err != nil {
 		t.Errorf("it was interrupted, and ended with %v", err)
@@ -191,6 +192,44 @@ func tryAHook(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
+// tryInlineHooks edits inline hooks on disk while they are tried: what is shown changes with each edit, a mistake is named, and nothing changes in
+// the cluster. What is recorded of the controller, its file returns.
+func tryInlineHooks(t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	s := terminal.New(t, c)
+	namespace := c.Namespace(t)
+	s.Must(t, "kubectl metacontroller init tried --inline --parent Shop.try.example.com --child configmaps,services")
+	s.Must(t, "kubectl apply -f tried/crd.yaml && kubectl wait --for=condition=Established crd/shops.try.example.com")
+	s.Must(t, "kubectl apply -f tried/controller.yaml && kubectl -n "+namespace+" apply -f tried/example.yaml")
+	t.Cleanup(func() { remove(t, c, "compositecontroller/tried", "crd/shops.try.example.com") })
+	awaitStatus(t, s, fmt.Sprintf("kubectl metacontroller -n %s plan cc/tried", namespace), 0, "2 left as they are")
+	before := versions(t, c, namespace)
+
+	watch, output := follow(t, s, fmt.Sprintf("exec kubectl metacontroller -n %s try -f tried/controller.yaml example --watch", namespace))
+	await(t, output, "0 would change", 1)
+	edit(t, s, "tried/controller.yaml", "port: 80\n", "port: ${size(parent.metadata.name) + 8000}\n")
+	await(t, output, "8007", 1)
+	await(t, output, "1 would change", 1)
+	edit(t, s, "tried/controller.yaml", "image: ${parent.spec.image}", "image: ${parent.spec.imag}")
+	await(t, output, `spec.hooks.sync.inline.children[0].template.data[image]: Invalid value: "parent.spec.imag": `+
+		"Shop.spec has no field imag; did you mean image? (line 1, column 12)", 1)
+	edit(t, s, "tried/controller.yaml", "image: ${parent.spec.imag}", "image: ${parent.spec.image}")
+	await(t, output, "1 would change", 2)
+	recorded := fmt.Sprintf("kubectl metacontroller -n %s record cc/tried -o recorded", namespace)
+	awaitStatus(t, s, recorded, 0, "kubectl metacontroller replay recorded -f FILE")
+	awaitStatus(t, s, "kubectl metacontroller replay recorded -f tried/controller.yaml", 1, `"port": 8007`)
+	edit(t, s, "tried/controller.yaml", "port: ${size(parent.metadata.name) + 8000}\n", "port: 80\n")
+	await(t, output, "0 would change", 2)
+	if err := watch.Stop(terminal.Patience); err != nil {
+		t.Errorf("it was interrupted, and ended with %v", err)
+	}
+	awaitStatus(t, s, "kubectl metacontroller replay recorded -f tried/controller.yaml", 0, "The hook returned what was recorded to 1 request.")
+	awaitStatus(t, s, "kubectl metacontroller status cc/tried", 0, "CompositeController tried is ready.")
+	if after := versions(t, c, namespace); after != before {
+		t.Errorf("something changed in the cluster: there was\n%s\nand there is\n%s", before, after)
+	}
+}
+
 // versions are the objects of a controller, with the versions that change with every write.
 func versions(t *testing.T, c *cluster.Cluster, namespace string) string {
 	t.Helper()
@@ -198,10 +237,10 @@ func versions(t *testing.T, c *cluster.Cluster, namespace string) string {
 		`jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.resourceVersion}{"\n"}{end}`)
 }
 
-// edit replaces a text in the hook.
-func edit(t *testing.T, s *terminal.Shell, old, replacement string) {
+// edit replaces a text in a file.
+func edit(t *testing.T, s *terminal.Shell, file, old, replacement string) {
 	t.Helper()
-	path := filepath.Join(s.Folder, "tried", "hook.py")
+	path := filepath.Join(s.Folder, filepath.FromSlash(file))
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
