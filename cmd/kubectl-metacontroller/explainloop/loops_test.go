@@ -179,6 +179,11 @@ func TestBothSidesOfALoopAreNamed(t *testing.T) {
 		object *unstructured.Unstructured
 		want   []string
 	}{
+		"nobody, beside an inline hook": {
+			[]v1alpha1.ControllerSync{syncOf(1, child, "spec.replicas"), syncOf(2, child, "spec.replicas"), syncOf(3, child, "spec.replicas")},
+			nil,
+			[]string{"Nobody else is known to write it. The inline hook returns the same to the same request: either an expression reads"},
+		},
 		"a user": {
 			[]v1alpha1.ControllerSync{syncOf(5, child, "spec.replicas", "kubectl")}, managed("metacontroller"), []string{
 				"spec.replicas of Deployment shop/web is changed back and forth.",
@@ -229,6 +234,9 @@ func TestBothSidesOfALoopAreNamed(t *testing.T) {
 				controller: controllerobject.Object{Composite: &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "web"}}},
 				parent:     "shop/a", syncs: len(tc.syncs), loops: loopsOf(tc.syncs, "Thing"), now: now,
 				objects: map[v1alpha1.SyncObject]*unstructured.Unstructured{deployment: tc.object},
+			}
+			if strings.HasSuffix(name, "an inline hook") {
+				r.controller.Composite.Spec.Hooks = &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Inline: &v1alpha1.InlineHook{}}}
 			}
 			var out strings.Builder
 			r.print(&out)

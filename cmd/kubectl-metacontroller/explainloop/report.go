@@ -178,6 +178,10 @@ func (r *report) advice(l *loop) string {
 	}
 	others := r.others(l)
 	record := fmt.Sprintf("'%s record %s %s -o DIRECTORY'", connection.Program, r.controller.Argument(), r.parent)
+	if len(others) == 0 && r.controller.Inline() {
+		return "Nobody else is known to write it. The inline hook returns the same to the same request: either an expression reads what the write changes, such as " +
+			"the status or an observed child; or an admission webhook or a default of the API server changes what is written: return it as it is stored."
+	}
 	if len(others) == 0 {
 		return "Nobody else is known to write it. Either the hook returns something else each time: record a response twice with " + record +
 			" and compare; or an admission webhook or a default of the API server changes what is written: return it as it is stored."

@@ -19,6 +19,7 @@ package hooks_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -138,6 +139,15 @@ func TestInlineHooks(t *testing.T) {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// An inline hook has no address and no log.
+func TestWhatIsSaidOfAnInlineHook(t *testing.T) {
+	set := inlined(t, &schemas{}, status(`{}`))
+	_ = set.Sync.Reject(parent, errors.New("more than 1 byte"))
+	if list := set.Statuses(); len(list) != 1 || list[0].LastFailure != "more than 1 byte; correct the expression, or the objects that it reads" {
+		t.Errorf("got %+v", list)
 	}
 }
 

@@ -270,10 +270,11 @@ func (h *Hook) explain(err error) string {
 	// It becomes a part of a sentence: what a hook returned may have many lines.
 	said := strings.Join(strings.Fields(err.Error()), " ")
 	text, advice := "calling "+h.client.Endpoint()+": "+webhook.Shorten(said, maxCause), "see the log of the hook"
-	if _, ok := errors.AsType[*evaluationError](err); ok {
+	if _, ok := h.client.(*evaluated); ok {
 		text, advice = webhook.Shorten(said, maxCause), "correct the expression, or the objects that it reads"
-	} else if compile, ok := errors.AsType[*CompileError](err); ok {
-		text, advice = webhook.Shorten(said, maxCause), compile.advice()
+	}
+	if compile, ok := errors.AsType[*CompileError](err); ok {
+		advice = compile.advice()
 	} else if _, ok := errors.AsType[*webhook.CredentialsError](err); ok {
 		text, advice = webhook.Shorten(err.Error(), maxCause), "the hook is called as soon as it is there"
 	} else if hook.IsRejected(err) {
