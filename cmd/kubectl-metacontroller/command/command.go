@@ -77,7 +77,7 @@ kind and the name may be two arguments.`,
 		&cobra.Group{ID: groupAuthors, Title: "For authors of controllers:"},
 		&cobra.Group{ID: groupOperators, Title: "For controllers that run:"},
 	)
-	add(root, groupAuthors, scaffold.NewCommand(streams), lint.NewCommand(streams, scaffold.Served), rbac.NewCommand(c), plan.NewCommand(c), try.NewCommand(c),
+	add(root, groupAuthors, scaffold.NewCommand(streams), lint.NewCommand(streams), rbac.NewCommand(c), plan.NewCommand(c), try.NewCommand(c),
 		recording.NewRecordCommand(c), recording.NewReplayCommand(streams))
 	add(root, groupOperators, status.NewCommand(c), parents.NewCommand(c), syncs.NewCommand(c), explainloop.NewCommand(c),
 		tree.NewCommand(c), resync.NewCommand(c), rollback.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))

@@ -32,12 +32,11 @@ type options struct {
 	filenames []string
 	recursive bool
 	output    string
-	kinds     Kinds
 }
 
-// NewCommand returns the command lint, which knows kinds of Kubernetes.
-func NewCommand(streams genericiooptions.IOStreams, kinds Kinds) *cobra.Command {
-	o := options{kinds: kinds}
+// NewCommand returns the command lint.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	o := options{}
 	cmd := &cobra.Command{
 		Use:   "lint [FILE...]",
 		Short: "Print what the server would say of manifests, without a server",
@@ -81,7 +80,7 @@ func (o *options) run(cmd *cobra.Command, streams genericiooptions.IOStreams, ar
 		return err
 	}
 	sources = append(sources, more...)
-	linter := newLinter(o.kinds)
+	linter := newLinter()
 	findings := []finding{}
 	looked := 0
 	for _, s := range sources {

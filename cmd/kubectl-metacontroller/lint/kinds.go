@@ -18,6 +18,7 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -58,41 +59,56 @@ func nearest(word string, words []string) string {
 	return best
 }
 
-// Kinds returns which resources of Kubernetes are meant by a name in an API version, each as "apps/v1 deployments", and none for an API version that
-// is not of Kubernetes.
-type Kinds func(apiVersion, name string) []string
+// served returns which resources of Kubernetes are meant by a resource in an API version, each as "apps/v1 deployments": all that have its name, as
+// plural, singular or kind. There are none if the version is not one of those that Kubernetes serves: others may serve what they will by any name.
+func served(apiVersion, name string) []string {
+	kinds, _ := resources() // A test reads them.
+	var meant []string
+	theirs := false
+	for _, key := range slices.Sorted(maps.Keys(kinds)) {
+		version, resource, _ := strings.Cut(key, " ")
+		theirs = theirs || version == apiVersion
+		if strings.EqualFold(name, resource) || strings.EqualFold(name, kinds[key]) {
+			meant = append(meant, key)
+		}
+	}
+	if !theirs {
+		return nil
+	}
+	return meant
+}
 
-// composite warns of kinds of Kubernetes that a CompositeController names as no cluster serves them.
-func (k Kinds) composite(c *metacontroller.CompositeController) []string {
+// unservedOfComposite warns of kinds of Kubernetes that a CompositeController names as no cluster serves them.
+func unservedOfComposite(c *metacontroller.CompositeController) []string {
 	spec := field.NewPath("spec")
-	warnings := k.warning(spec.Child("parentResource"), c.Spec.ParentResource.APIVersion, c.Spec.ParentResource.Resource)
+	warnings := unserved(spec.Child("parentResource"), c.Spec.ParentResource.APIVersion, c.Spec.ParentResource.Resource)
 	for i := range c.Spec.ChildResources {
 		rule := &c.Spec.ChildResources[i]
-		warnings = append(warnings, k.warning(spec.Child("childResources").Index(i), rule.APIVersion, rule.Resource)...)
+		warnings = append(warnings, unserved(spec.Child("childResources").Index(i), rule.APIVersion, rule.Resource)...)
 	}
 	return warnings
 }
 
-// decorator is composite for a DecoratorController.
-func (k Kinds) decorator(d *metacontroller.DecoratorController) []string {
+// unservedOfDecorator is unservedOfComposite for a DecoratorController.
+func unservedOfDecorator(d *metacontroller.DecoratorController) []string {
 	var warnings []string
 	spec := field.NewPath("spec")
 	for i := range d.Spec.Resources {
 		rule := &d.Spec.Resources[i]
-		warnings = append(warnings, k.warning(spec.Child("resources").Index(i), rule.APIVersion, rule.Resource)...)
+		warnings = append(warnings, unserved(spec.Child("resources").Index(i), rule.APIVersion, rule.Resource)...)
 	}
 	for i := range d.Spec.Attachments {
 		rule := &d.Spec.Attachments[i]
-		warnings = append(warnings, k.warning(spec.Child("attachments").Index(i), rule.APIVersion, rule.Resource)...)
+		warnings = append(warnings, unserved(spec.Child("attachments").Index(i), rule.APIVersion, rule.Resource)...)
 	}
 	return warnings
 }
 
-func (k Kinds) warning(path *field.Path, apiVersion, resource string) []string {
-	served := k(apiVersion, resource)
-	if len(served) == 0 || slices.Contains(served, apiVersion+" "+resource) {
+func unserved(path *field.Path, apiVersion, resource string) []string {
+	meant := served(apiVersion, resource)
+	if len(meant) == 0 || slices.Contains(meant, apiVersion+" "+resource) {
 		return nil
 	}
-	meant := strings.Fields(served[0])
-	return []string{fmt.Sprintf("%s: Kubernetes does not serve %s in %s: did you mean %s in %s?", path, resource, apiVersion, meant[1], meant[0])}
+	version, name, _ := strings.Cut(meant[0], " ")
+	return []string{fmt.Sprintf("%s: Kubernetes does not serve %s in %s: did you mean %s in %s?", path, resource, apiVersion, name, version)}
 }

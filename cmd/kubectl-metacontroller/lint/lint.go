@@ -67,7 +67,6 @@ func (f finding) String() string {
 type linter struct {
 	scheme  *runtime.Scheme
 	decoder runtime.Decoder
-	kinds   Kinds
 
 	// controllers and definitions are those that were found so far, and at is where the linter is.
 	controllers []composite
@@ -85,10 +84,10 @@ type inlineHooks struct {
 	definition inline.Definition
 }
 
-func newLinter(kinds Kinds) *linter {
+func newLinter() *linter {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
-	return &linter{scheme: scheme, kinds: kinds, schemas: NewSchemas(), decoder: serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)}
+	return &linter{scheme: scheme, schemas: NewSchemas(), decoder: serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(metacontroller.SchemeGroupVersion)}
 }
 
 // lint returns what there is to say of a file, and how many objects of the group it holds.
@@ -239,12 +238,12 @@ func (l *linter) review(ctx context.Context, object runtime.Object, kind string)
 	case *metacontroller.CompositeController:
 		o.Namespace = "" // The server takes it off.
 		errs, warnings = validation.ValidateCompositeController(o), validation.WarningsForCompositeController(o)
-		warnings = append(warnings, l.kinds.composite(o)...)
+		warnings = append(warnings, unservedOfComposite(o)...)
 		l.controllers = append(l.controllers, composite{l.at, o})
 	case *metacontroller.DecoratorController:
 		o.Namespace = ""
 		errs, warnings = validation.ValidateDecoratorController(o), validation.WarningsForDecoratorController(o)
-		warnings = append(warnings, l.kinds.decorator(o)...)
+		warnings = append(warnings, unservedOfDecorator(o)...)
 	case *metacontroller.ControllerRevision:
 		errs, warnings = validation.ValidateControllerRevision(o), validation.WarningsForControllerRevision(o)
 	default:

@@ -114,21 +114,3 @@ func knownKinds() []known {
 		{resource{"Node", "v1", "", "nodes"}, "", nil, none, true},
 	}
 }
-
-// Served returns which resources of Kubernetes are meant by a resource in an API version, each as "apps/v1 deployments": all that have its name, as
-// plural, singular or kind. There are none if the version is not one of those that Kubernetes serves: others may serve what they will by any name.
-func Served(apiVersion, name string) []string {
-	var served []string
-	theirs := false
-	for _, k := range knownKinds() {
-		version := strings.TrimPrefix(k.Group+"/"+k.Version, "/")
-		theirs = theirs || version == apiVersion
-		if strings.EqualFold(name, k.Resource) || strings.EqualFold(name, k.Kind) {
-			served = append(served, version+" "+k.Resource)
-		}
-	}
-	if !theirs {
-		return nil
-	}
-	return served
-}

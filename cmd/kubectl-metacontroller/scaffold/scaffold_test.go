@@ -87,7 +87,7 @@ func TestEveryFolderWorks(t *testing.T) {
 					t.Errorf("%s: %v\n%s", l.Test, err, output)
 				}
 				var out bytes.Buffer
-				linting := lint.NewCommand(genericiooptions.IOStreams{Out: &out, ErrOut: &out}, Served)
+				linting := lint.NewCommand(genericiooptions.IOStreams{Out: &out, ErrOut: &out})
 				linting.SetArgs([]string{"-f", filepath.Join(folder, "manifests", "base")})
 				if err := linting.ExecuteContext(t.Context()); err != nil || !strings.Contains(out.String(), "0 warnings in 1 object") {
 					t.Errorf("lint: %v\n%s", err, out.String())
@@ -115,7 +115,7 @@ func TestEveryFolderWithInlineHooksWorks(t *testing.T) {
 			}
 			var out bytes.Buffer
 			streams := genericiooptions.IOStreams{Out: &out, ErrOut: &out}
-			linting := lint.NewCommand(streams, Served)
+			linting := lint.NewCommand(streams)
 			linting.SetArgs([]string{"-f", folder})
 			err = linting.ExecuteContext(t.Context())
 			for _, name := range tc.unchecked {
@@ -385,19 +385,6 @@ func TestTheProgramOfAHookIsBuiltInAFolderOfItsOwn(t *testing.T) {
 	for _, want := range []string{"WORKDIR /source\n", " -o /built/home .\n", "COPY --from=build /built/home /home\n", `ENTRYPOINT ["/home"]`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
-		}
-	}
-}
-
-// What others serve in groups of their own is not known.
-func TestWhatOfKubernetesIsMeant(t *testing.T) {
-	for argument, want := range map[string]string{
-		"apps/v1 deployments": "apps/v1 deployments", "apps/v1 deployment": "apps/v1 deployments", "v1 Deployment": "apps/v1 deployments", "v1 pods": "v1 pods",
-		"v1 websites": "", "serving.knative.dev/v1 services": "", "batch/v1beta1 cronjobs": "",
-	} {
-		version, name, _ := strings.Cut(argument, " ")
-		if got := strings.Join(Served(version, name), ", "); got != want {
-			t.Errorf("%s: got %q, want %q", argument, got, want)
 		}
 	}
 }
