@@ -34,7 +34,7 @@ import (
 var kubernetes []byte
 
 // resources are the kinds of Kubernetes' own resources, by "apiVersion resource".
-var resources = sync.OnceValues(func() (map[string]string, error) {
+var resources = sync.OnceValues(func() (map[string]string, error) { //nolint:gochecknoglobals // It is what is embedded.
 	var document struct {
 		Resources map[string]string `json:"resources"`
 	}

@@ -40,6 +40,8 @@ type inlineHooks struct {
 	schemas    *lint.Schemas
 	programs   map[hook.Name]*inline.Program
 	webhooks   caller
+	// err says why no request can be evaluated.
+	err error
 }
 
 // inlineHooksOf reads and compiles the inline hooks in a file or a folder.
@@ -52,7 +54,8 @@ func inlineHooksOf(filename string, in io.Reader, webhooks caller) (*inlineHooks
 	if h.definition = controller.Hooks(); !h.definition.Has() {
 		return nil, fmt.Errorf("%s in %s has no inline hook: say with --hook where its webhooks are, in place of -f", controller.Argument(), filename)
 	}
-	return h, h.compile()
+	err = h.compile()
+	return h, err
 }
 
 func (h *inlineHooks) compile() error {
@@ -67,22 +70,29 @@ func (h *inlineHooks) compile() error {
 
 // Call evaluates an inline hook for a recorded request.
 func (h *inlineHooks) Call(ctx context.Context, name string, body []byte) ([]byte, error) {
-	if h.programs[hook.Name(name)] == nil {
+	if h.err == nil && h.programs[hook.Name(name)] == nil {
 		return h.webhooks.Call(ctx, name, body)
 	}
 	request, err := inline.ParseRequest(body)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.learn(body); err != nil {
-		return nil, err
+	if h.err == nil {
+		h.err = h.learn(body)
+	}
+	if h.err != nil {
+		return nil, h.err
 	}
 	return h.programs[hook.Name(name)].Call(request)
 }
 
 // learn names the kinds that no file defines as a request does. Programs need no schemas, but the kinds of the objects that they look for.
 func (h *inlineHooks) learn(body []byte) error {
-	var request struct{ Children, Attachments, Related map[string]any }
+	var request struct {
+		Children    map[string]any `json:"children"`
+		Attachments map[string]any `json:"attachments"`
+		Related     map[string]any `json:"related"`
+	}
 	if err := json.Unmarshal(body, &request); err != nil {
 		return fmt.Errorf("decoding the request: %w", err)
 	}

@@ -41,6 +41,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -427,8 +428,18 @@ spec:
 			}
 		})
 	}
-	hooks := &inlineHooks{definition: inline.Definition{Children: []v1alpha1.ResourceRule{{APIVersion: "example.com/v1", Resource: "mice"}}}, schemas: lint.NewSchemas()}
-	if err := hooks.learn([]byte(`{"children":{"Mouse.example.com/v1":{}}}`)); err == nil || !strings.Contains(err.Error(), "the kind of mice of example.com/v1 is not known") {
-		t.Errorf("got %v", err)
+}
+
+// Where the name of a kind says nothing of its resource, no request is evaluated as if there were no objects.
+func TestAKindThatCannotBeGuessed(t *testing.T) {
+	hooks := &inlineHooks{
+		definition: inline.Definition{Children: []v1alpha1.ResourceRule{{APIVersion: "example.com/v1", Resource: "mice"}}}, schemas: lint.NewSchemas(),
+		programs: map[hook.Name]*inline.Program{hook.Sync: {}},
+	}
+	for range 2 {
+		_, err := hooks.Call(t.Context(), "sync", []byte(`{"parent":{},"children":{"Mouse.example.com/v1":{}}}`))
+		if err == nil || !strings.Contains(err.Error(), "the kind of mice of example.com/v1 is not known") {
+			t.Errorf("got %v", err)
+		}
 	}
 }
