@@ -191,7 +191,7 @@ func (s state) progressing() metav1.Condition {
 	}
 	if s.Finalizing > 0 {
 		add(v1alpha1.ReasonFinalizing, fmt.Sprintf("The finalize hook has not returned \"finalized\": true for %s, and they stay until it does. See the "+
-			"log of the hook, and the events of the parents, or of this object where their namespace is being deleted. It takes longest for %s.",
+			"log of the hook, or what an inline one has in finalized, and the events of the parents, or of this object where their namespace is being deleted. It takes longest for %s.",
 			countOf(s.Finalizing), strings.TrimSuffix(s.FinalizingAt, ".")))
 	}
 	if s.ChangedBack > 0 {

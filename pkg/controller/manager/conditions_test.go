@@ -149,7 +149,7 @@ func TestConditions(t *testing.T) {
 		"Finalizing": {
 			"Somebody waits for a parent to go.", func(s *reconciler.State) { s.Finalizing, s.FinalizingAt = 2, "things/ns/a, with the error forbidden." },
 			"True Running", "True Established", "True Responding",
-			`True Finalizing The finalize hook has not returned "finalized": true for 2 parents, and they stay until it does. See the log of the hook, ` +
+			`True Finalizing The finalize hook has not returned "finalized": true for 2 parents, and they stay until it does. See the log of the hook, or what an inline one has in finalized, ` +
 				"and the events of the parents, or of this object where their namespace is being deleted. It takes longest for things/ns/a, with the error forbidden.",
 		},
 		"Paused": {

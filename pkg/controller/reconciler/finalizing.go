@@ -203,7 +203,7 @@ func (c *Controller) reportFinalizing(key parent.Key) {
 	}
 	c.recorder.Warning(reference(o), nil, events.ReasonFinalizeWaits, fmt.Sprintf(
 		"The finalize hook of %s has not returned \"finalized\": true for more than a minute, and this object stays until it does. See the log "+
-			"of the hook%s", c.config.Definition.Meta.Name, c.letGo(key, o)))
+			"of the hook, or what an inline one has in finalized%s", c.config.Definition.Meta.Name, c.letGo(key, o)))
 }
 
 // letGo is a sentence, which follows another one, about how to have a parent not finalized; empty if the finalizer is not on it.
