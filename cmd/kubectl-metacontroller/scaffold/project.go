@@ -208,7 +208,7 @@ func (p *project) Template(c child) (string, error) {
 // inlineFiles returns the files of a project with inline hooks, without the recorded requests.
 func (p *project) inlineFiles() (map[string][]byte, error) {
 	files := map[string][]byte{}
-	for _, name := range []string{"inline/controller.yaml", "inline/README.md", "all/example.yaml", "all/manifests/base/crd.yaml"} {
+	for _, name := range []string{"inline/README.md", "all/example.yaml", "all/manifests/base/crd.yaml", "all/manifests/base/controller.yaml"} {
 		text, err := p.render("templates/" + name + ".tmpl")
 		if err != nil {
 			return nil, fmt.Errorf("filling the templates: %w", err)
