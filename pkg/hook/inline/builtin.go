@@ -18,15 +18,18 @@ package inline
 
 import "k8s.io/kube-openapi/pkg/validation/spec"
 
+// apiVersionField and kindField say of which kind an object is.
+const apiVersionField, kindField = "apiVersion", "kind"
+
 func properties(fields map[string]spec.Schema, required ...string) spec.Schema {
-	return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Properties: fields, Required: required}}
+	return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{typeObject}, Properties: fields, Required: required}}
 }
 
 // embeddedMetadata are the fields of metadata that schemas of CustomResourceDefinitions may restrict.
 var embeddedMetadata = []string{"name", "generateName"}
 
 // metadataSchema is what an object's metadata has, without managedFields.
-var metadataSchema = properties(map[string]spec.Schema{
+var metadataSchema = properties(map[string]spec.Schema{ //nolint:gochecknoglobals // It does not change.
 	"name": *spec.StringProperty(), "generateName": *spec.StringProperty(), "namespace": *spec.StringProperty(),
 	"labels": *spec.MapProperty(spec.StringProperty()), "annotations": *spec.MapProperty(spec.StringProperty()),
 	"uid": *spec.StringProperty(), "resourceVersion": *spec.StringProperty(), "selfLink": *spec.StringProperty(), "generation": *spec.Int64Property(),
@@ -35,30 +38,28 @@ var metadataSchema = properties(map[string]spec.Schema{
 	"ownerReferences": *spec.ArrayProperty(&ownerSchema), "managedFields": *spec.ArrayProperty(&spec.Schema{}),
 })
 
-var ownerSchema = properties(map[string]spec.Schema{
-	"apiVersion": *spec.StringProperty(), "kind": *spec.StringProperty(), "name": *spec.StringProperty(), "uid": *spec.StringProperty(),
+var ownerSchema = properties(map[string]spec.Schema{ //nolint:gochecknoglobals // It does not change.
+	apiVersionField: *spec.StringProperty(), kindField: *spec.StringProperty(), "name": *spec.StringProperty(), "uid": *spec.StringProperty(),
 	"controller": *spec.BooleanProperty(), "blockOwnerDeletion": *spec.BooleanProperty(),
-}, "apiVersion", "kind", "name", "uid")
+}, apiVersionField, kindField, "name", "uid")
 
-var selectorSchema = properties(map[string]spec.Schema{
+var selectorSchema = properties(map[string]spec.Schema{ //nolint:gochecknoglobals // It does not change.
 	"matchLabels": *spec.MapProperty(spec.StringProperty()),
 	"matchExpressions": *spec.ArrayProperty(new(properties(map[string]spec.Schema{
 		"key": *spec.StringProperty(), "operator": *spec.StringProperty(), "values": *spec.ArrayProperty(spec.StringProperty()),
 	}, "key", "operator"))),
 })
 
-// ruleSchema is a rule of the response of a customize hook.
-var ruleSchema = properties(map[string]spec.Schema{
-	"apiVersion": *spec.StringProperty(), "resource": *spec.StringProperty(), "namespace": *spec.StringProperty(),
+// ruleKind is that of the rules in the response of a customize hook.
+var ruleKind = &Kind{Name: "rule", Schema: new(properties(map[string]spec.Schema{ //nolint:gochecknoglobals // It does not change.
+	apiVersionField: *spec.StringProperty(), "resource": *spec.StringProperty(), "namespace": *spec.StringProperty(),
 	"names": *spec.ArrayProperty(spec.StringProperty()), "labelSelector": selectorSchema, "namespaceSelector": selectorSchema,
-}, "apiVersion", "resource")
+}, apiVersionField, "resource"))}
 
 // someObject is what is known of an object of any kind.
-var someObject = &Kind{Name: "object", Schema: &spec.Schema{
+var someObject = &Kind{Name: typeObject, Schema: &spec.Schema{ //nolint:gochecknoglobals // It does not change.
 	VendorExtensible: spec.VendorExtensible{Extensions: spec.Extensions{"x-kubernetes-preserve-unknown-fields": true}},
-	SchemaProps: spec.SchemaProps{Type: []string{"object"}, Properties: map[string]spec.Schema{
-		"metadata": metadataSchema, "apiVersion": *spec.StringProperty(), "kind": *spec.StringProperty(),
+	SchemaProps: spec.SchemaProps{Type: []string{typeObject}, Properties: map[string]spec.Schema{
+		"metadata": metadataSchema, apiVersionField: *spec.StringProperty(), kindField: *spec.StringProperty(),
 	}},
 }}
-
-var ruleKind = &Kind{Name: "rule", Schema: &ruleSchema}

@@ -136,7 +136,7 @@ func evalAll(templates []template, s *scope) ([]any, error) {
 			}
 			b, ok := wanted.(types.Bool)
 			if !ok {
-				return nil, t.when.fail("yields %s, when wants boolean", wanted.Type().TypeName())
+				return nil, t.when.failf("yields %s, when wants boolean", wanted.Type().TypeName())
 			}
 			if !bool(b) {
 				continue
@@ -169,7 +169,7 @@ func (t *template) each(s *scope, iterators []iterator, objects *[]any) error {
 	}
 	l, ok := elements.(traits.Lister)
 	if !ok {
-		return next.in.fail("yields %s, in wants list", elements.Type().TypeName())
+		return next.in.failf("yields %s, in wants list", elements.Type().TypeName())
 	}
 	for it := l.Iterator(); it.HasNext() == types.True; {
 		s.budget.cost--
@@ -183,10 +183,7 @@ func (t *template) each(s *scope, iterators []iterator, objects *[]any) error {
 // scope returns the variables of a call. Each is decoded or evaluated when it is first used.
 func (p *Program) scope(r wire.Request) *scope {
 	s := &scope{budget: &budget{cost: maxSyncCost, bytes: maxResponseBytes}}
-	parentName, childrenName := "parent", "children"
-	if p.decorator {
-		parentName, childrenName = "object", "attachments"
-	}
+	parentName, childrenName := variableNames(p.decorator)
 	makers := map[string]func() ref.Val{
 		parentName:   func() ref.Val { return decoded("the parent", r.Parent.JSON()) },
 		"controller": func() ref.Val { return decoded("the controller", r.Controller) },

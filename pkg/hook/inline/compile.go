@@ -104,19 +104,12 @@ func typeKeys(kinds map[string]*Kind) map[string]string {
 	return keys
 }
 
-// parentName and childrenName are the variables for the parent and its children.
-func (h *hookCompiler) parentName() string {
-	if h.Decorator {
-		return "object"
+// variableNames are the names of the variables for the parent and its children, in each hook of a controller.
+func variableNames(decorator bool) (parent, children string) {
+	if decorator {
+		return "object", "attachments"
 	}
-	return "parent"
-}
-
-func (h *hookCompiler) childrenName() string {
-	if h.Decorator {
-		return "attachments"
-	}
-	return "children"
+	return "parent", "children"
 }
 
 // environment declares the variables.
@@ -128,15 +121,16 @@ func (h *hookCompiler) environment() error {
 	h.registry = newRegistry(base.CELTypeProvider())
 	controller := shapeOf(someObject)
 	controller.path = "controller"
-	h.sizes = &sizes{roots: map[string]shape{h.parentName(): h.parent}, groups: map[string]map[string]shape{}}
+	parentName, childrenName := variableNames(h.Decorator)
+	h.sizes = &sizes{roots: map[string]shape{parentName: h.parent}, groups: map[string]map[string]shape{}}
 	variables := map[string]*cel.Type{
-		h.parentName(): h.registry.celType(h.parent),
-		"controller":   h.registry.celType(controller),
-		"variables":    h.registry.record("variables", h.variables),
+		parentName:   h.registry.celType(h.parent),
+		"controller": h.registry.celType(controller),
+		"variables":  h.registry.record("variables", h.variables),
 	}
 	options := []cel.EnvOption{cel.CustomTypeProvider(h.registry)}
 	if h.name != hook.Customize {
-		variables[h.childrenName()] = h.group(h.childrenName(), h.children, &options)
+		variables[childrenName] = h.group(childrenName, h.children, &options)
 		variables["related"] = cel.MapType(cel.StringType, cel.DynType)
 		if !h.openRelated {
 			variables["related"] = h.group("related", h.related, &options)
@@ -174,7 +168,7 @@ var identifier = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9]*$`)
 
 // reserved are the words and types of CEL, which cannot be names of variables.
 var reserved = []string{
-	"bool", "bytes", "double", "duration", "dyn", "int", "list", "map", "string", "timestamp", "type", "uint",
+	"bool", "bytes", "double", "duration", "dyn", "int", "list", "map", typeString, "timestamp", "type", "uint",
 	"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop", "namespace", "null", "package",
 	"return", "true", "var", "void", "while",
 }
@@ -183,9 +177,9 @@ var reserved = []string{
 func (h *hookCompiler) nameable(name string, path *field.Path, taken []string) bool {
 	switch {
 	case !identifier.MatchString(name):
-		h.fail(path, name, "must be a letter, followed by letters and digits")
+		h.failf(path, name, "must be a letter, followed by letters and digits")
 	case slices.Contains(reserved, name):
-		h.fail(path, name, "is a word of CEL")
+		h.failf(path, name, "is a word of CEL")
 	case slices.Contains(taken, name):
 		h.errs = append(h.errs, field.Duplicate(path, name))
 	default:
@@ -231,7 +225,7 @@ func (h *hookCompiler) condition(env *cel.Env, source string, path *field.Path, 
 		return nil
 	}
 	if kind := e.out.Kind(); kind != types.DynKind && !slices.Contains(kinds, kind) {
-		h.fail(path, source, "yields %s, %s wants %s%s", typeName(e.out), lastOf(path), wants, position(1, 1))
+		h.failf(path, source, "yields %s, %s wants %s%s", typeName(e.out), lastOf(path), wants, position(1, 1))
 		return nil
 	}
 	return h.plan(env, path, e)
@@ -312,12 +306,12 @@ func (h *hookCompiler) iterators(t *template, list []v1alpha1.InlineIterator, pa
 
 // child finds the kind of a template of a child.
 func (h *hookCompiler) child(tree map[string]any, path *field.Path) (s shape, wanter string, ok bool) {
-	apiVersion, ok1 := literalString(tree, "apiVersion")
-	name, ok2 := literalString(tree, "kind")
+	apiVersion, ok1 := literalString(tree, apiVersionField)
+	name, ok2 := literalString(tree, kindField)
 	for _, each := range []struct {
 		name string
 		ok   bool
-	}{{"apiVersion", ok1}, {"kind", ok2}} {
+	}{{apiVersionField, ok1}, {kindField, ok2}} {
 		if !each.ok {
 			h.errs = append(h.errs, field.Required(path.Child(each.name), "as a literal: the template is checked against its kind"))
 		}
@@ -346,14 +340,14 @@ func (h *hookCompiler) child(tree map[string]any, path *field.Path) (s shape, wa
 	if h.Decorator {
 		where = "spec.attachments"
 	}
-	h.fail(path.Child("kind"), name, "%s of %s is not in %s, which has %s", name, apiVersion, where, cmp.Or(strings.Join(known, ", "), "nothing"))
+	h.failf(path.Child(kindField), name, "%s of %s is not in %s, which has %s", name, apiVersion, where, cmp.Or(strings.Join(known, ", "), "nothing"))
 	return shape{}, "", false
 }
 
 // rule checks a template of a rule for related objects.
 func (h *hookCompiler) rule(tree map[string]any, path *field.Path) (s shape, wanter string, ok bool) {
 	ok = true
-	for _, name := range []string{"apiVersion", "resource"} {
+	for _, name := range []string{apiVersionField, "resource"} {
 		if _, isLiteral := literalString(tree, name); !isLiteral {
 			h.errs = append(h.errs, field.Required(path.Child(name), "as a literal: the sync hook is checked against the kind of related objects"))
 			ok = false
@@ -400,7 +394,7 @@ func (h *hookCompiler) status() {
 	}
 	s, ok := h.parent.field("status")
 	if !ok {
-		h.fail(path, "", "%s has no status", h.parent.path)
+		h.failf(path, "", "%s has no status", h.parent.path)
 		return
 	}
 	h.program.status = (&templating{compiler: &h.compiler, env: h.env, wanter: h.parent.path}).node(tree, s, path, 0)
@@ -415,8 +409,6 @@ func (h *hookCompiler) texts(values map[string]string, path *field.Path) node {
 	for name, value := range values {
 		tree[name] = value
 	}
-	return (&templating{compiler: &h.compiler, env: h.env, wanter: lastOf(path)}).node(tree, textsShape, path, 0)
+	s := shapeOf(someObject).property("metadata").property("labels")
+	return (&templating{compiler: &h.compiler, env: h.env, wanter: lastOf(path)}).node(tree, s, path, 0)
 }
-
-// textsShape is that of labels and annotations.
-var textsShape = shape{kind: someObject, schema: new(metadataSchema.Properties["labels"]), path: "metadata.labels"}

@@ -156,7 +156,7 @@ func relatedRules(inline *v1alpha1.InlineHook) []v1alpha1.ResourceRule {
 	var rules []v1alpha1.ResourceRule
 	for i := range inline.RelatedResources {
 		tree, _ := c.parse(inline.RelatedResources[i].Template.Raw, nil)
-		apiVersion, ok1 := literalString(tree, "apiVersion")
+		apiVersion, ok1 := literalString(tree, apiVersionField)
 		resource, ok2 := literalString(tree, "resource")
 		if ok1 && ok2 {
 			rules = append(rules, v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource})

@@ -30,11 +30,10 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-var mapOfAny = cel.MapType(cel.TypeParamType("K"), cel.TypeParamType("V"))
-
 // libraries are those of Kubernetes' CEL environments that need neither a user nor a clock, base64, and the merging of maps. A map or a list may have values
 // of several types, which Kubernetes' own environments refuse: templates are made of such maps.
 func libraries() []cel.EnvOption {
+	mapOfAny := cel.MapType(cel.TypeParamType("K"), cel.TypeParamType("V"))
 	return []cel.EnvOption{
 		cel.EagerlyValidateDeclarations(true),
 		cel.DefaultUTCTimeZone(true),
@@ -58,7 +57,7 @@ func libraries() []cel.EnvOption {
 }
 
 // baseEnvironment has the libraries, without variables. It is made once, since making it is expensive.
-var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) {
+var baseEnvironment = sync.OnceValues(func() (*cel.Env, error) { //nolint:gochecknoglobals // It does not change.
 	env, err := cel.NewEnv(libraries()...)
 	if err != nil {
 		return nil, fmt.Errorf("making the CEL environment: %w", err)

@@ -72,7 +72,7 @@ func (s *scope) with(name string, value ref.Val) *scope {
 // run evaluates an expression.
 func (e *expression) run(s *scope) (ref.Val, error) {
 	if s.budget.cost < 0 {
-		return nil, e.fail("the expressions of this hook together cost more than %d: let them walk less", maxSyncCost)
+		return nil, e.failf("the expressions of this hook together cost more than %d: let them walk less", maxSyncCost)
 	}
 	value, details, err := e.program.Eval(s)
 	cost := details.ActualCost()
@@ -84,12 +84,12 @@ func (e *expression) run(s *scope) (ref.Val, error) {
 	case err != nil:
 		return nil, e.failed(err)
 	case s.budget.cost < 0:
-		return nil, e.fail("the expressions of this hook together cost more than %d: let them walk less", maxSyncCost)
+		return nil, e.failf("the expressions of this hook together cost more than %d: let them walk less", maxSyncCost)
 	}
 	return value, nil
 }
 
-func (e *expression) fail(format string, args ...any) error {
+func (e *expression) failf(format string, args ...any) error {
 	return &Error{Path: e.path, Err: fmt.Errorf(format, args...)}
 }
 
@@ -112,18 +112,17 @@ func (n computed) eval(s *scope) (any, bool, error) {
 func (n joined) eval(s *scope) (any, bool, error) {
 	var b strings.Builder
 	for _, part := range n.parts {
-		if l, ok := part.(literal); ok {
-			b.WriteString(l.value.(string))
+		if part.e == nil {
+			b.WriteString(part.text)
 			continue
 		}
-		e := part.(computed).e
-		value, err := e.run(s)
+		value, err := part.e.run(s)
 		if err != nil {
 			return nil, false, err
 		}
 		text, ok := asText(value)
 		if !ok {
-			return nil, false, e.fail("yields %s, and a text is made of strings, numbers and booleans", value.Type().TypeName())
+			return nil, false, part.e.failf("yields %s, and a text is made of strings, numbers and booleans", value.Type().TypeName())
 		}
 		b.WriteString(text)
 	}

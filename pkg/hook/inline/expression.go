@@ -50,7 +50,7 @@ type compiler struct {
 }
 
 // fail adds an error of a value.
-func (c *compiler) fail(path *field.Path, value any, format string, args ...any) {
+func (c *compiler) failf(path *field.Path, value any, format string, args ...any) {
 	const most = 200
 	if text, ok := value.(string); ok && len(text) > most {
 		value = strings.ToValidUTF8(text[:most], "") + "…"
@@ -71,11 +71,11 @@ func (c *compiler) compile(env *cel.Env, path *field.Path, source string) *expre
 	}
 	estimate, err := env.EstimateCost(compiled, &library.CostEstimator{SizeEstimator: c.sizes})
 	if err != nil {
-		c.fail(path, source, "its cost cannot be estimated: %v", err)
+		c.failf(path, source, "its cost cannot be estimated: %v", err)
 		return nil
 	}
 	if estimate.Max > maxEstimate {
-		c.fail(path, source, "may cost %s with the largest values that the schemas allow, and %d is the most: "+
+		c.failf(path, source, "may cost %s with the largest values that the schemas allow, and %d is the most: "+
 			"set maxItems, maxProperties and maxLength in the schemas, or nest fewer loops", amount(estimate.Max), maxEstimate)
 		return nil
 	}
@@ -98,20 +98,20 @@ func (c *compiler) admit(path *field.Path, source string) bool {
 	switch {
 	case c.expressions > maxExpressions:
 		if c.expressions == maxExpressions+1 {
-			c.fail(path, source, "is expression %d of this hook, and %d is the most", c.expressions, maxExpressions)
+			c.failf(path, source, "is expression %d of this hook, and %d is the most", c.expressions, maxExpressions)
 		}
 		return false
 	case strings.TrimSpace(source) == "":
 		c.errs = append(c.errs, field.Required(path, "an expression in CEL"))
 		return false
 	case c.sources > maxSources:
-		c.fail(path, source, "makes the expressions of this hook longer than %d bytes together", maxSources)
+		c.failf(path, source, "makes the expressions of this hook longer than %d bytes together", maxSources)
 		return false
 	case len(source) > maxExpression:
 		c.errs = append(c.errs, field.TooLong(path, "", maxExpression))
 		return false
 	case doubling > maxOptionalMaps:
-		c.fail(path, source, "uses optMap and optFlatMap %d times, and %d is the most: use variables", doubling, maxOptionalMaps)
+		c.failf(path, source, "uses optMap and optFlatMap %d times, and %d is the most: use variables", doubling, maxOptionalMaps)
 		return false
 	}
 	return true
@@ -124,7 +124,7 @@ func (c *compiler) reportIssues(path *field.Path, source string, issues *cel.Iss
 		if i == most {
 			return
 		}
-		c.fail(path, source, "%s%s", c.explain(issue.Message, source), position(max(issue.Location.Line(), 1), issue.Location.Column()+1))
+		c.failf(path, source, "%s%s", c.explain(issue.Message, source), position(max(issue.Location.Line(), 1), issue.Location.Column()+1))
 	}
 }
 
@@ -209,7 +209,7 @@ func (c *compiler) plan(env *cel.Env, path *field.Path, e *expression) *expressi
 	guard(e.ast)
 	program, err := env.PlanProgram(e.ast, programOptions()...)
 	if err != nil {
-		c.fail(path, e.source, "cannot be planned: %v", err)
+		c.failf(path, e.source, "cannot be planned: %v", err)
 		return nil
 	}
 	e.program = program

@@ -68,7 +68,7 @@ func (f *fitting) check(e ast.Expr, s shape) bool {
 }
 
 func (f *fitting) refuse(e ast.Expr, format string, args ...any) bool {
-	f.fail(f.path, f.e.source, "%s%s", fmt.Sprintf(format, args...), f.e.start(e))
+	f.failf(f.path, f.e.source, "%s%s", fmt.Sprintf(format, args...), f.e.start(e))
 	return false
 }
 
@@ -168,10 +168,10 @@ func (r *registry) fits(t *cel.Type, s shape, depth int) (why string, ok bool) {
 // scalarFits reports whether a value of a type is one of a scalar type of JSON.
 func scalarFits(t *cel.Type, name, format string) bool {
 	switch name {
-	case "string":
+	case typeString:
 		return t.Kind() == types.StringKind || t.TypeName() == apiservercel.QuantityType.TypeName() ||
 			t.Kind() == types.TimestampKind && format == "date-time" || t.Kind() == types.BytesKind && format == "byte"
-	case "integer":
+	case typeInteger:
 		return t.Kind() == types.IntKind || t.Kind() == types.UintKind
 	case "number":
 		return t.Kind() == types.IntKind || t.Kind() == types.UintKind || t.Kind() == types.DoubleKind
@@ -231,7 +231,7 @@ func typeName(t *cel.Type) string {
 	}
 	switch t.Kind() {
 	case types.IntKind, types.UintKind:
-		return "integer"
+		return typeInteger
 	case types.DoubleKind:
 		return "number"
 	case types.BoolKind:

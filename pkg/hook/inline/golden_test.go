@@ -18,7 +18,6 @@ package inline_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"strings"
@@ -36,11 +35,13 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // example is a controller of testdata.
 type example struct {
-	Name      string
-	Decorator bool
+	Name      string `json:"name"`
+	Decorator bool   `json:"decorator"`
 	// Webhook says that the customize hook is a webhook.
-	Webhook                   bool
-	Sync, Finalize, Customize *v1alpha1.InlineHook
+	Webhook   bool                 `json:"webhook"`
+	Sync      *v1alpha1.InlineHook `json:"sync"`
+	Finalize  *v1alpha1.InlineHook `json:"finalize"`
+	Customize *v1alpha1.InlineHook `json:"customize"`
 }
 
 func examples(t testing.TB, file string) []example {
@@ -248,8 +249,7 @@ func TestObjectsOfOtherNamespacesHaveTheirNamespaceInTheKey(t *testing.T) {
 	r := request(false)
 	r.Parent = observed("{apiVersion: example.com/v1, kind: Thing, metadata: {name: web}}")
 	body, err := programs[hook.Sync].Call(r)
-	var got struct{ Status struct{ Message string } }
-	if err != nil || json.Unmarshal(body, &got) != nil || got.Status.Message != "web-0" {
+	if want := `{"children":[],"status":{"message":"web-0"}}`; err != nil || string(body) != want {
 		t.Errorf("want the Pod of namespace default, got %s, %v", body, err)
 	}
 }

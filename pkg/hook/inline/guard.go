@@ -191,8 +191,9 @@ func harmless(checked *ast.AST, call ast.CallExpr) bool {
 			return true
 		case types.StringKind, types.BytesKind:
 			return name == operators.Equals || name == operators.NotEquals
+		default:
+			return false
 		}
-		return false
 	}
 	if name == operators.Equals || name == operators.NotEquals {
 		return scalar(args[0]) || scalar(args[1])
@@ -280,7 +281,8 @@ func costOfReplace(args []ref.Val) uint64 {
 	if !ok1 || !ok2 || !ok3 {
 		return 1
 	}
-	return 1 + (uint64(len(from))+product(uint64(strings.Count(string(from), string(what))), uint64(len(with))))/5
+	found := uint64(max(0, strings.Count(string(from), string(what))))
+	return 1 + (uint64(len(from))+product(found, uint64(len(with))))/5
 }
 
 // weight is the cost of walking a value with all that is in it, which may be far more than there is in memory: a list may hold the same
@@ -368,5 +370,5 @@ type orderedMap struct {
 }
 
 func (m orderedMap) Iterator() traits.Iterator {
-	return types.NewRefValList(types.DefaultTypeAdapter, m.keys).(traits.Iterable).Iterator()
+	return types.NewRefValList(types.DefaultTypeAdapter, m.keys).Iterator()
 }

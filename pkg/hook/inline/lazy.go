@@ -71,7 +71,7 @@ func (m *lazyMap) Contains(key ref.Val) ref.Val {
 
 // Iterator implements [traits.Iterable].
 func (m *lazyMap) Iterator() traits.Iterator {
-	return types.NewStringList(types.DefaultTypeAdapter, slices.Sorted(maps.Keys(m.makers))).(traits.Iterable).Iterator()
+	return types.NewStringList(types.DefaultTypeAdapter, slices.Sorted(maps.Keys(m.makers))).Iterator()
 }
 
 // Size implements [traits.Sizer].

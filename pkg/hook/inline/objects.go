@@ -83,7 +83,7 @@ func (o *objects) load() ([]string, traits.Lister, error) {
 		}
 		values[i] = value
 	}
-	return keys, types.NewRefValList(types.DefaultTypeAdapter, values).(traits.Lister), nil
+	return keys, types.NewRefValList(types.DefaultTypeAdapter, values), nil
 }
 
 // decode returns the value of a JSON object.
@@ -150,7 +150,7 @@ func (o *objects) Contains(value ref.Val) ref.Val {
 func (o *objects) Iterator() traits.Iterator {
 	list, failed := o.list()
 	if failed != nil {
-		return types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{failed}).(traits.Iterable).Iterator()
+		return types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{failed}).Iterator()
 	}
 	return list.Iterator()
 }

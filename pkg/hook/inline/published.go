@@ -93,7 +93,7 @@ func isOf(s *spec.Schema, apiVersion, name string) bool {
 		kind, _ := each.(map[string]any)
 		group, _ := kind["group"].(string)
 		version, _ := kind["version"].(string)
-		if kind["kind"] == name && strings.TrimPrefix(group+"/"+version, "/") == apiVersion {
+		if kind[kindField] == name && strings.TrimPrefix(group+"/"+version, "/") == apiVersion {
 			return true
 		}
 	}

@@ -22,7 +22,6 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 )
 
 // registry has the types of objects that the type checker meets. Types are made when they are asked for, since most of a schema is
@@ -106,11 +105,6 @@ func (r *registry) FindStructFieldType(name, field string) (*types.FieldType, bo
 		return nil, false
 	}
 	return &types.FieldType{Type: found}, true
-}
-
-// NewValue implements [types.Provider]. Objects are written as maps.
-func (r *registry) NewValue(name string, fields map[string]ref.Val) ref.Val {
-	return r.Provider.NewValue(name, fields)
 }
 
 func (t *objectType) names() []string {

@@ -21,6 +21,8 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
@@ -29,9 +31,13 @@ import (
 func ParseRequest(body []byte) (wire.Request, error) {
 	type groups map[string]map[string]json.RawMessage
 	var r struct {
-		Controller, Parent, Object     json.RawMessage
-		Children, Attachments, Related groups
-		Finalizing                     bool
+		Controller  json.RawMessage `json:"controller"`
+		Parent      json.RawMessage `json:"parent"`
+		Object      json.RawMessage `json:"object"`
+		Children    groups          `json:"children"`
+		Attachments groups          `json:"attachments"`
+		Related     groups          `json:"related"`
+		Finalizing  bool            `json:"finalizing"`
 	}
 	if err := json.Unmarshal(body, &r); err != nil {
 		return wire.Request{}, fmt.Errorf("decoding the request: %w", err)
@@ -39,13 +45,11 @@ func ParseRequest(body []byte) (wire.Request, error) {
 	if r.Parent == nil {
 		r.Parent, r.Children = r.Object, r.Attachments
 	}
-	var parent struct {
-		Metadata struct{ Namespace, Name string }
-	}
+	var parent metav1.PartialObjectMetadata
 	if err := json.Unmarshal(r.Parent, &parent); err != nil {
 		return wire.Request{}, fmt.Errorf("decoding the parent in the request: %w", err)
 	}
-	namespace := parent.Metadata.Namespace
+	namespace := parent.Namespace
 	parse := func(types groups) []wire.Group {
 		var parsed []wire.Group
 		for key, objects := range types {
@@ -62,7 +66,7 @@ func ParseRequest(body []byte) (wire.Request, error) {
 		return parsed
 	}
 	return wire.Request{
-		Controller: r.Controller, Parent: recorded{data: r.Parent, namespace: namespace, name: parent.Metadata.Name},
+		Controller: r.Controller, Parent: recorded{data: r.Parent, namespace: namespace, name: parent.Name},
 		Children: parse(r.Children), Related: parse(r.Related), Finalizing: r.Finalizing,
 	}, nil
 }

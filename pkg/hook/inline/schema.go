@@ -64,6 +64,9 @@ const (
 	union
 )
 
+// Types as schemas name them.
+const typeString, typeInteger, typeObject = "string", "integer", "object"
+
 // shapeOf returns the shape of a whole object.
 func shapeOf(kind *Kind) shape {
 	if kind == nil || kind.Schema == nil {
@@ -82,7 +85,7 @@ func shapeOf(kind *Kind) shape {
 			whole.Properties[name] = s.schema.Properties[name]
 		}
 	}
-	for _, name := range []string{"apiVersion", "kind"} {
+	for _, name := range []string{apiVersionField, kindField} {
 		whole.Properties[name] = *spec.StringProperty()
 	}
 	s.schema = &whole
@@ -124,9 +127,9 @@ func (s shape) class() class {
 		return object
 	}
 	switch s.schema.Type[0] {
-	case "string":
+	case typeString:
 		return text
-	case "integer":
+	case typeInteger:
 		return integer
 	case "number":
 		return number
@@ -134,7 +137,7 @@ func (s shape) class() class {
 		return boolean
 	case "array":
 		return list
-	case "object":
+	case typeObject:
 		return s.objectClass()
 	}
 	return anything
@@ -164,7 +167,7 @@ func (s shape) intOrString() bool {
 // unionTypes are the types that a union takes.
 func (s shape) unionTypes() []string {
 	if s.intOrString() {
-		return []string{"integer", "string"}
+		return []string{typeInteger, typeString}
 	}
 	var names []string
 	for _, alternatives := range [][]spec.Schema{s.schema.OneOf, s.schema.AnyOf} {
@@ -241,9 +244,9 @@ func (s shape) required() []string {
 func (s shape) wants() string {
 	switch s.class() {
 	case text:
-		return "string"
+		return typeString
 	case integer:
-		return "integer"
+		return typeInteger
 	case number:
 		return "number"
 	case boolean:
@@ -251,7 +254,7 @@ func (s shape) wants() string {
 	case list:
 		return "list of " + s.items().wants()
 	case object:
-		return "object"
+		return typeObject
 	case mapping:
 		return "map of " + s.values().wants()
 	case union:

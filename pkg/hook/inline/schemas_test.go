@@ -23,6 +23,7 @@ import (
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/openapi/openapitest"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
@@ -101,13 +102,11 @@ func observed(text string) object {
 	if err != nil {
 		panic(err)
 	}
-	var o struct {
-		Metadata struct{ Namespace, Name string }
-	}
+	var o metav1.PartialObjectMetadata
 	if err := json.Unmarshal(data, &o); err != nil {
 		panic(err)
 	}
-	return object{json: string(data), namespace: o.Metadata.Namespace, name: o.Metadata.Name}
+	return object{json: string(data), namespace: o.Namespace, name: o.Name}
 }
 
 // golden compares a text with a file, or writes the file.

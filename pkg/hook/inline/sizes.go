@@ -37,7 +37,7 @@ func (s *sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 }
 
 // EstimateCallCost implements [checker.CostEstimator].
-func (s *sizes) EstimateCallCost(_, _ string, _ *checker.AstNode, _ []checker.AstNode) *checker.CallEstimate {
+func (*sizes) EstimateCallCost(_, _ string, _ *checker.AstNode, _ []checker.AstNode) *checker.CallEstimate { //nolint:gocritic // The interface has it.
 	return nil
 }
 
@@ -59,7 +59,7 @@ func (s *sizes) most(path []string, t *types.Type) uint64 {
 }
 
 // estimateRange is that of lists.range, of which nothing is known when its argument is no literal.
-func estimateRange(_ checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+func estimateRange(_ checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate { //nolint:gocritic // CEL has it.
 	size := checker.SizeEstimate{Min: 0, Max: assumedElements}
 	if len(args) == 1 && args[0].Expr().Kind() == ast.LiteralKind {
 		if n, ok := args[0].Expr().AsLiteral().(types.Int); ok && n >= 0 {

@@ -36,8 +36,13 @@ type node interface {
 type (
 	literal  struct{ value any }
 	computed struct{ e *expression }
-	joined   struct{ parts []node }
-	mapNode  struct {
+	// joined is a text of literal parts and expressions.
+	joined struct{ parts []joint }
+	joint  struct {
+		text string
+		e    *expression // nil for a literal part
+	}
+	mapNode struct {
 		names  []string
 		values []node
 	}
@@ -58,7 +63,7 @@ func (c *compiler) parse(raw []byte, path *field.Path) (map[string]any, bool) {
 		raw = []byte("null")
 	}
 	if err := utiljson.Unmarshal(raw, &content); err != nil {
-		c.fail(path, "", "is not valid JSON: %v", err)
+		c.failf(path, "", "is not valid JSON: %v", err)
 		return nil, false
 	}
 	tree, ok := content.(map[string]any)
@@ -74,11 +79,11 @@ func (t *templating) node(value any, s shape, path *field.Path, depth int) node 
 	switch {
 	case t.nodes > maxNodes:
 		if t.nodes == maxNodes+1 {
-			t.fail(path, "", "is value %d in the templates of this hook, and %d is the most", t.nodes, maxNodes)
+			t.failf(path, "", "is value %d in the templates of this hook, and %d is the most", t.nodes, maxNodes)
 		}
 		return nil
 	case depth > maxDepth:
-		t.fail(path, "", "is nested deeper than %d", maxDepth)
+		t.failf(path, "", "is nested deeper than %d", maxDepth)
 		return nil
 	}
 	switch value := value.(type) {
@@ -98,7 +103,7 @@ func (t *templating) node(value any, s shape, path *field.Path, depth int) node 
 func (t *templating) mapNode(value map[string]any, s shape, path *field.Path, depth int) node {
 	class := s.class()
 	if class != object && class != mapping && class != anything {
-		t.fail(path, "", "is an object, %s wants %s", t.wanter, s.wants())
+		t.failf(path, "", "is an object, %s wants %s", t.wanter, s.wants())
 		return nil
 	}
 	n, sound := mapNode{}, true
@@ -110,15 +115,15 @@ func (t *templating) mapNode(value map[string]any, s shape, path *field.Path, de
 		within, ok := s.field(name)
 		switch {
 		case len(name) > maxName:
-			t.fail(path, name, "names of fields are no longer than %d bytes", maxName)
+			t.failf(path, name, "names of fields are no longer than %d bytes", maxName)
 			sound = false
 			continue
 		case strings.Contains(name, "${"):
-			t.fail(path, name, "names of fields are literal: use an expression that yields a map")
+			t.failf(path, name, "names of fields are literal: use an expression that yields a map")
 			sound = false
 			continue
 		case !ok:
-			t.fail(at, name, "%s has no field %s%s", s.path, name, fits(name, s.names()))
+			t.failf(at, name, "%s has no field %s%s", s.path, name, fits(name, s.names()))
 			sound = false
 			continue
 		}
@@ -142,7 +147,7 @@ func (t *templating) mapNode(value map[string]any, s shape, path *field.Path, de
 
 func (t *templating) listNode(value []any, s shape, path *field.Path, depth int) node {
 	if class := s.class(); class != list && class != anything {
-		t.fail(path, "", "is a list, %s wants %s", t.wanter, s.wants())
+		t.failf(path, "", "is a list, %s wants %s", t.wanter, s.wants())
 		return nil
 	}
 	n, sound := listNode{}, true
@@ -169,7 +174,7 @@ func (t *templating) scalar(value any, s shape, path *field.Path) node {
 		given = cel.DoubleType
 	}
 	if _, ok := t.registry.fits(given, s, 0); !ok {
-		t.fail(path, value, "is %s, %s wants %s", typeName(given), t.wanter, s.wants())
+		t.failf(path, value, "is %s, %s wants %s", typeName(given), t.wanter, s.wants())
 		return nil
 	}
 	return literal{value}
@@ -179,7 +184,7 @@ func (t *templating) scalar(value any, s shape, path *field.Path) node {
 func (t *templating) text(value string, s shape, path *field.Path) node {
 	parts, err := split(value)
 	if err != nil {
-		t.fail(path, value, "%v", err)
+		t.failf(path, value, "%v", err)
 		return nil
 	}
 	if len(parts) == 1 && parts[0].expression {
@@ -190,21 +195,21 @@ func (t *templating) text(value string, s shape, path *field.Path) node {
 		if len(parts) == 2 && strings.TrimSpace(parts[1].source) == "" {
 			hint = ": the end of the line after the brace makes it text, write |- or >-"
 		}
-		t.fail(path, value, "is string, %s wants %s%s", t.wanter, s.wants(), hint)
+		t.failf(path, value, "is string, %s wants %s%s", t.wanter, s.wants(), hint)
 		return nil
 	}
 	n, constant := joined{}, strings.Builder{}
 	for _, part := range parts {
 		if !part.expression {
 			constant.WriteString(part.source)
-			n.parts = append(n.parts, literal{part.source})
+			n.parts = append(n.parts, joint{text: part.source})
 			continue
 		}
-		child := t.joinable(part.source, path)
-		if child == nil {
+		e := t.joinable(part.source, path)
+		if e == nil {
 			return nil
 		}
-		n.parts = append(n.parts, child)
+		n.parts = append(n.parts, joint{e: e})
 	}
 	if len(parts) > 1 {
 		return n
@@ -247,7 +252,7 @@ func (t *templating) computed(source string, s shape, path *field.Path) node {
 }
 
 // joinable compiles an expression within a text.
-func (t *templating) joinable(source string, path *field.Path) node {
+func (t *templating) joinable(source string, path *field.Path) *expression {
 	e := t.compile(t.env, path, source)
 	if e == nil {
 		return nil
@@ -259,13 +264,10 @@ func (t *templating) joinable(source string, path *field.Path) node {
 		if isOptional(e.out) {
 			hint = "; use orValue"
 		}
-		t.fail(path, source, "yields %s, a text is made of strings, numbers and booleans%s%s", typeName(e.out), hint, position(1, 1))
+		t.failf(path, source, "yields %s, a text is made of strings, numbers and booleans%s%s", typeName(e.out), hint, position(1, 1))
 		return nil
 	}
-	if e = t.plan(t.env, path, e); e == nil {
-		return nil
-	}
-	return computed{e}
+	return t.plan(t.env, path, e)
 }
 
 // literalString returns a field of a template that is a literal string.
