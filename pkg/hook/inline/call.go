@@ -191,7 +191,9 @@ func (p *Program) scope(r wire.Request) *scope {
 		"related":    func() ref.Val { return p.relatedObjects(r) },
 		"variables":  func() ref.Val { return p.variableValues(s) },
 	}
-	values := map[string]ref.Val{}
+	values := map[string]ref.Val{
+		trueVariable: types.True, truthVariable: types.DefaultTypeAdapter.NativeToValue(map[bool]bool{true: true, false: false}),
+	}
 	s.resolve = func(name string) (any, bool) {
 		if value, ok := values[name]; ok {
 			return value, true

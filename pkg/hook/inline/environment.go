@@ -40,7 +40,7 @@ func libraries() []cel.EnvOption {
 		cel.CrossTypeNumericComparisons(true),
 		cel.EnableIdentifierEscapeSyntax(),
 		cel.OptionalTypes(),
-		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals()),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 		cel.ParserRecursionLimit(maxNesting),
 		cel.CostEstimatorOptions(checker.PresenceTestHasCost(false)),
 		library.URLs(), library.Regex(), library.Quantity(), library.IP(), library.CIDR(), library.Format(),
@@ -87,11 +87,11 @@ func merge(first, second ref.Val) ref.Val {
 }
 
 // programOptions bound each evaluation.
-func programOptions() []cel.ProgramOption {
+func programOptions(c costs) []cel.ProgramOption {
 	return []cel.ProgramOption{
 		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
 		cel.CostLimit(maxExpressionCost),
-		cel.CostTracking(costs{}),
+		cel.CostTracking(c),
 		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
 	}
 }

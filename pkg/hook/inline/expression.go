@@ -36,6 +36,8 @@ type expression struct {
 	out     *cel.Type
 	path    string
 	source  string
+	// patterns are its literal ones.
+	patterns patterns
 }
 
 // compiler compiles one hook of a controller.
@@ -43,8 +45,8 @@ type compiler struct {
 	registry *registry
 	sizes    *sizes
 	errs     field.ErrorList
-	// expressions, nodes and sources are how many there are so far, and the bytes of the expressions.
-	expressions, nodes, sources int
+	// expressions, nodes and sources are how many there are so far, and the bytes of the expressions. states are those of literal patterns.
+	expressions, nodes, sources, states int
 	// later are the names of variables that are not declared yet.
 	later map[string]bool
 }
@@ -79,7 +81,13 @@ func (c *compiler) compile(env *cel.Env, path *field.Path, source string) *expre
 			"set maxItems, maxProperties and maxLength in the schemas, or nest fewer loops", amount(estimate.Max), maxEstimate)
 		return nil
 	}
-	return &expression{ast: compiled.NativeRep(), out: compiled.OutputType(), path: path.String(), source: source}
+	e := &expression{
+		ast: compiled.NativeRep(), out: compiled.OutputType(), path: path.String(), source: source, patterns: patterns{},
+	}
+	if !c.findPatterns(path, e) {
+		return nil
+	}
+	return e
 }
 
 func amount(cost uint64) string {
@@ -206,8 +214,8 @@ func (e *expression) at(id int64) string {
 // plan makes the program of an expression. Nothing may be read of its tree after that, but positions.
 func (c *compiler) plan(env *cel.Env, path *field.Path, e *expression) *expression {
 	lookIntoOptionals(e.ast)
-	guard(e.ast)
-	program, err := env.PlanProgram(e.ast, programOptions()...)
+	guard(e.ast, e.patterns)
+	program, err := env.PlanProgram(e.ast, programOptions(costs{patterns: e.patterns})...)
 	if err != nil {
 		c.failf(path, e.source, "cannot be planned: %v", err)
 		return nil

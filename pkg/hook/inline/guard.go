@@ -18,6 +18,7 @@ package inline
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -50,7 +51,10 @@ var guards = map[string]func(args []ref.Val) uint64{
 	"format":            costOfWhole,
 	"matches":           costOfMatch,
 	"find":              costOfMatch,
-	"findAll":           costOfMatch,
+	"findAll":           costOfFindAll,
+	"split":             costOfSplit,
+	"quantity":          costOfQuantity,
+	"isQuantity":        costOfQuantity,
 	"distinct":          func(args []ref.Val) uint64 { return product(weight(args[0]), length(args[0])) },
 	"flatten":           costOfWhole,
 	"indexOf":           costOfSearch,
@@ -60,12 +64,21 @@ var guards = map[string]func(args []ref.Val) uint64{
 	"sets.equivalent":   costOfPairs,
 }
 
-// orderFunction walks a map in the order of its keys: CEL has none of its own, and Go's is random.
-const orderFunction = "@ordered"
+// orderFunction walks a map in the order of its keys: CEL has none of its own, and Go's is random. searchedFunction refuses a text that is too
+// long for a pattern.
+const orderFunction, searchedFunction = "@ordered", "@searched"
 
 // guardFunctions declares the guards of an environment's functions.
 func guardFunctions(env *cel.Env) ([]cel.EnvOption, error) {
-	options := []cel.EnvOption{internalFunction(orderFunction, func(args ...ref.Val) ref.Val { return ordered(args[0]) })}
+	options := []cel.EnvOption{
+		internalFunction(orderFunction, func(args ...ref.Val) ref.Val { return ordered(args[0]) }),
+		internalFunction(searchedFunction, func(args ...ref.Val) ref.Val {
+			if most, ok := args[1].(types.Int); ok && length(args[0]) > uint64(max(0, most)) {
+				return types.NewErr("is longer than the %d characters in which the pattern is searched", most)
+			}
+			return args[0]
+		}),
+	}
 	for name, cost := range guards {
 		original, err := implementation(env, name)
 		if err != nil {
@@ -125,61 +138,93 @@ func spoken(name string) string {
 	return strings.TrimPrefix(strings.Trim(name, "_"), "@")
 }
 
+// trueVariable is true, and truthVariable has each boolean at its own key.
+const trueVariable, truthVariable = "@true", "@truth"
+
+// guarding changes a checked expression.
+type guarding struct {
+	ast.ExprFactory
+
+	checked *ast.AST
+	// last is the highest number of a node.
+	last     int64
+	patterns patterns
+}
+
 // guard has a checked expression call the guards, and walk maps in order.
-func guard(checked *ast.AST) {
-	factory := ast.NewExprFactory()
-	next := ast.MaxID(checked)
+func guard(checked *ast.AST, patterns patterns) {
+	g := &guarding{ExprFactory: ast.NewExprFactory(), checked: checked, last: ast.MaxID(checked), patterns: patterns}
 	ast.PostOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch e.Kind() {
 		case ast.CallKind:
-			guardCall(checked, factory, e)
+			g.call(e)
 		case ast.ComprehensionKind:
-			over := e.AsComprehension().IterRange()
-			if kind := checked.GetType(over.ID()).Kind(); kind == types.MapKind || kind == types.DynKind || kind == types.StructKind {
-				next++
-				inner := factory.NewUnspecifiedExpr(next)
-				checked.SetType(next, checked.GetType(over.ID()))
-				moveReference(checked, over.ID(), next)
-				inner.SetKindCase(over)
-				over.SetKindCase(factory.NewCall(over.ID(), orderFunction, inner))
-			}
+			g.loop(e.AsComprehension())
 		default:
 		}
 	}))
 }
 
-// moveReference lets a copy of a node refer to what the node referred to.
-func moveReference(checked *ast.AST, from, to int64) {
-	if reference, ok := checked.ReferenceMap()[from]; ok {
-		checked.SetReference(to, reference)
-		delete(checked.ReferenceMap(), from)
+// loop has a loop walk a map in order, and read its condition from a variable. To count costs, CEL keeps values of all rounds until the loop
+// ends, and operators search them, so that the time of a loop would grow with the square of its rounds. When a variable is read once more, CEL
+// drops its former value with all that came after it.
+func (g *guarding) loop(loop ast.ComprehensionExpr) {
+	over, condition := loop.IterRange(), loop.LoopCondition()
+	if kind := g.checked.GetType(over.ID()).Kind(); kind == types.MapKind || kind == types.DynKind || kind == types.StructKind {
+		over.SetKindCase(g.NewCall(over.ID(), orderFunction, g.moved(over)))
 	}
-}
-
-func guardCall(checked *ast.AST, factory ast.ExprFactory, e ast.Expr) {
-	call := e.AsCall()
-	name := call.FunctionName()
-	if _, ok := guards[name]; !ok || harmless(checked, call) {
+	if condition.Kind() == ast.LiteralKind {
+		condition.SetKindCase(g.variable(condition.ID(), trueVariable))
 		return
 	}
-	delete(checked.ReferenceMap(), e.ID())
+	condition.SetKindCase(g.NewCall(condition.ID(), operators.Index, g.variable(g.next(), truthVariable), g.moved(condition)))
+}
+
+func (g *guarding) variable(id int64, name string) ast.Expr {
+	g.checked.SetReference(id, ast.NewIdentReference(name, nil))
+	return g.NewIdent(id, name)
+}
+
+func (g *guarding) next() int64 {
+	g.last++
+	return g.last
+}
+
+// moved returns a copy of a node, which refers to what the node referred to.
+func (g *guarding) moved(e ast.Expr) ast.Expr {
+	moved := g.NewUnspecifiedExpr(g.next())
+	moved.SetKindCase(e)
+	g.checked.SetType(moved.ID(), g.checked.GetType(e.ID()))
+	if reference, ok := g.checked.ReferenceMap()[e.ID()]; ok {
+		g.checked.SetReference(moved.ID(), reference)
+		delete(g.checked.ReferenceMap(), e.ID())
+	}
+	return moved
+}
+
+func (g *guarding) call(e ast.Expr) {
+	call := e.AsCall()
+	name := call.FunctionName()
+	if _, ok := guards[name]; !ok || harmless(g.checked, call) {
+		return
+	}
+	if states := g.patterns[literalPattern(call)]; states > 0 && name != "findAll" {
+		text, most := call.Target(), types.Int(min(maxElements, 40*maxExpressionCost/states))
+		text.SetKindCase(g.NewCall(text.ID(), searchedFunction, g.moved(text), g.NewLiteral(g.next(), most)))
+		return
+	}
+	delete(g.checked.ReferenceMap(), e.ID())
 	args := call.Args()
 	if call.IsMemberFunction() {
 		args = append([]ast.Expr{call.Target()}, args...)
 	}
-	e.SetKindCase(factory.NewCall(e.ID(), guardPrefix+name, args...))
+	e.SetKindCase(g.NewCall(e.ID(), guardPrefix+name, args...))
 }
 
-// harmless reports whether a call needs no guard: one of scalars, one that adds an element to the result of a macro, and one with a
-// short literal pattern, which CEL compiles once.
+// harmless reports whether a call needs no guard: one of scalars, and one that adds an element to the result of a macro.
 func harmless(checked *ast.AST, call ast.CallExpr) bool {
-	const shortPattern = 100
 	args, name := call.Args(), call.FunctionName()
-	if call.IsMemberFunction() {
-		pattern := len(args) == 1 && args[0].Kind() == ast.LiteralKind && length(args[0].AsLiteral()) <= shortPattern
-		return pattern && (name == "matches" || name == "find")
-	}
-	if len(args) != 2 {
+	if call.IsMemberFunction() || len(args) != 2 {
 		return false
 	}
 	if args[0].Kind() == ast.IdentKind && slices.Contains([]string{"@result", "__result__"}, args[0].AsIdent()) {
@@ -202,15 +247,24 @@ func harmless(checked *ast.AST, call ast.CallExpr) bool {
 }
 
 // costs is Kubernetes' estimator of actual costs, with those of the guards.
-type costs struct{ library.CostEstimator }
+type costs struct {
+	library.CostEstimator
+
+	patterns patterns
+}
 
 // CallCost implements [interpreter.ActualCostEstimator].
 func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
 	if name, ok := strings.CutPrefix(function, guardPrefix); ok {
 		return new(guards[name](args))
 	}
-	if function == orderFunction {
+	switch function {
+	case orderFunction:
 		return new(1 + length(args[0])/10)
+	case "matches", "find":
+		if pattern, ok := args[1].(types.String); ok {
+			return new(costOfStates(args[0], c.patterns[string(pattern)]))
+		}
 	}
 	return c.CostEstimator.CallCost(function, overload, args, result)
 }
@@ -269,8 +323,46 @@ func costOfSearch(args []ref.Val) uint64 {
 
 func costOfPairs(args []ref.Val) uint64 { return product(weight(args[0]), weight(args[1])) }
 
+// costOfMatch includes that the pattern is compiled: a repetition may have a thousand states.
 func costOfMatch(args []ref.Val) uint64 {
-	return product(1+length(args[0])/10, 1+length(args[1])/4)
+	states := length(args[1])
+	if pattern, ok := args[1].(types.String); ok {
+		states += 1000 * uint64(max(0, strings.Count(string(pattern), "{")))
+	}
+	return 100 + 10*states + costOfStates(args[0], states)
+}
+
+func costOfStates(text ref.Val, states uint64) uint64 { return product(1+length(text)/10, 1+states/4) }
+
+// costOfFindAll refuses to make a list that is too long: each character may be found.
+func costOfFindAll(args []ref.Val) uint64 {
+	if length(args[0]) > maxElements {
+		return 2 * maxExpressionCost
+	}
+	return costOfMatch(args)
+}
+
+// costOfSplit counts the pieces of the text.
+func costOfSplit(args []ref.Val) uint64 {
+	text, ok1 := args[0].(types.String)
+	separator, ok2 := args[1].(types.String)
+	switch {
+	case !ok1 || !ok2:
+		return 1
+	case strings.Count(string(text), string(separator)) >= maxElements:
+		return 2 * maxExpressionCost
+	}
+	return 1 + uint64(len(text))/5
+}
+
+// longQuantity has more digits than any quantity, or an exponent of so many that calculating with the number would never end.
+var longQuantity = regexp.MustCompile(`.{100}|[eE][+-]?[0-9]{4}`)
+
+func costOfQuantity(args []ref.Val) uint64 {
+	if text, ok := args[0].(types.String); ok && longQuantity.MatchString(string(text)) {
+		return 2 * maxExpressionCost
+	}
+	return 1
 }
 
 // costOfReplace counts the text that results.

@@ -30,6 +30,9 @@ const (
 	maxErrors      = 50        // that are reported of a hook
 	// maxOptionalMaps is how often an expression may use optMap and optFlatMap: each doubles what is before it.
 	maxOptionalMaps = 8
+	// maxRepetitions is how often a literal pattern may repeat with a count, and maxStates is what all literal patterns of a hook may have:
+	// states are memory, and x{1000} has a thousand.
+	maxRepetitions, maxStates = 10, 20_000
 	// maxNesting is how deep the parts of an expression may be within each other.
 	maxNesting = 100
 	// maxCompared and maxCompareDepth are how far the schemas of two objects are compared. What is beyond may fit.
