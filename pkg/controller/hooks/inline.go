@@ -117,11 +117,12 @@ type compiled struct {
 	compiling sync.Mutex
 
 	mu sync.Mutex
-	// tried says that programs and problems are those of the kinds at epochs.
-	tried  bool
-	epochs []int64
+	// current says that programs and problems are those of the kinds at epochs.
+	current bool
+	epochs  []int64
 	// unsure says that a kind was not served, or had no schema, so that compiling again may find something else.
-	unsure   bool
+	unsure bool
+	// programs are the last ones that were checked, and problems say why there are no later ones, nil before the first attempt.
 	programs map[hook.Name]*inline.Program
 	problems map[hook.Name]error
 }
@@ -129,23 +130,26 @@ type compiled struct {
 // compiling are those controllers that compile at the same time: schemas need much memory.
 var compiling = make(chan struct{}, 1) //nolint:gochecknoglobals // It bounds the process.
 
-// program returns the program of a hook, and compiles it if that was not done yet.
+// program returns the program of a hook. It is compiled first if that was not tried yet, or if a kind has appeared that it does not know: the
+// program would be shown none of its objects. Another attempt is up to those who check from time to time, since calls are many.
 func (c *compiled) program(ctx context.Context, name hook.Name) (*inline.Program, error) {
-	program, tried := c.present(name)
-	if program == nil && !tried {
+	if c.outdated() {
 		c.check(ctx)
-		program, _ = c.present(name)
 	}
+	c.mu.Lock()
+	program := c.programs[name]
+	c.mu.Unlock()
 	if program == nil {
 		return nil, c.problem(name)
 	}
 	return program, nil
 }
 
-func (c *compiled) present(name hook.Name) (program *inline.Program, tried bool) {
+func (c *compiled) outdated() bool {
+	now, _ := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.programs[name], c.tried
+	return c.problems == nil || c.unsure && !slices.Equal(now, c.epochs)
 }
 
 // problem returns why a hook could not be compiled when that was last tried.
@@ -168,7 +172,7 @@ func (c *compiled) check(ctx context.Context) {
 	defer c.compiling.Unlock()
 	now, settled := c.now()
 	c.mu.Lock()
-	current := c.tried && !c.unsure && settled && slices.Equal(now, c.epochs)
+	current := c.current && !c.unsure && settled && slices.Equal(now, c.epochs)
 	c.mu.Unlock()
 	if current {
 		return
@@ -187,11 +191,11 @@ func (c *compiled) check(ctx context.Context) {
 	klog.FromContext(ctx).V(2).Info("Compiled the inline hooks", "errors", errs, "warnings", warnings, "problem", kinds.Err())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tried, c.epochs, c.unsure, c.problems = kinds.Err() == nil, now, len(warnings) > 0, map[hook.Name]error{}
+	c.current, c.epochs, c.unsure, c.problems = kinds.Err() == nil, now, len(warnings) > 0, map[hook.Name]error{}
 	if c.programs == nil {
 		c.programs = map[hook.Name]*inline.Program{}
 	}
-	if kinds.Err() == nil || len(c.programs) == 0 {
+	if kinds.Err() == nil { // What is compiled against half of the schemas is checked by half.
 		maps.Copy(c.programs, programs)
 	}
 	for _, name := range []hook.Name{hook.Sync, hook.Finalize, hook.Customize} {

@@ -151,6 +151,54 @@ func TestWhatIsSaidOfAnInlineHook(t *testing.T) {
 	}
 }
 
+// TestInlineHooksWhileSchemasCannotBeReadAtFirst shows that nothing runs that is not checked.
+func TestInlineHooksWhileSchemasCannotBeReadAtFirst(t *testing.T) {
+	for name, tc := range map[string]struct {
+		inline *v1alpha1.InlineHook
+		// wrong is what the hook fails with once the schemas can be read, empty if it is right.
+		wrong string
+	}{
+		"Right": {status(`{"twice": "${parent.spec.replicas * 2}"}`), ""},
+		"Wrong": {status(`{"twice": "${parent.spec.replica * 2}"}`), "spec.hooks.sync.inline.status.twice: Invalid value: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &schemas{}
+			s.fails.Store(true)
+			set := inlined(t, s, tc.inline)
+			for _, failing := range []string{"reading the schemas of example.com/v1", tc.wrong} {
+				response, err := set.Sync.Call(t.Context(), parent, about(`{"spec":{"replicas":2}}`), wire.DecodeComposite)
+				if err == nil {
+					response.Release()
+				}
+				if usable := set.Check(t.Context()); usable != (failing == "") {
+					t.Errorf("%q: the hook counts as usable: %t", failing, usable)
+				}
+				if failing != "" && (err == nil || !strings.Contains(err.Error(), failing)) {
+					t.Errorf("the call returned %v, want %q", err, failing)
+				}
+				awaitFailing(t, set, failing)
+				s.fails.Store(false)
+				set.Check(t.Context())
+			}
+		})
+	}
+}
+
+// awaitFailing waits until the sync hook is said to fail with a text, or not to fail if it is empty.
+func awaitFailing(t *testing.T, set *hooks.Set, text string) {
+	t.Helper()
+	failing := func(context.Context) (bool, error) {
+		list := set.Failing()
+		if text == "" {
+			return len(list) == 0, nil
+		}
+		return len(list) == 1 && list[0].Hook == hook.Sync && !list[0].Credentials && strings.Contains(list[0].Cause, text), nil
+	}
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, failing); err != nil {
+		t.Errorf("failing are %+v, want %q", set.Failing(), text)
+	}
+}
+
 // TestInlineHooksWhileKindsChange has a child kind that is not served, so that each check compiles.
 func TestInlineHooksWhileKindsChange(t *testing.T) {
 	s := &schemas{}
@@ -169,7 +217,11 @@ func TestInlineHooksWhileKindsChange(t *testing.T) {
 		failing string
 	}{
 		{"a kind that fits", func() {}, ""},
-		{"a kind that does not fit any more", func() { s.replicas.Store(new("string")) }, "the hook goes on as it was compiled before"},
+		{
+			"a kind that does not fit any more", func() { s.replicas.Store(new("string")) },
+			"spec.hooks.sync.inline.status.twice: Invalid value: \"parent.spec.replicas * 2\": ",
+		},
+		{"the same kind", func() {}, "the hook goes on as it was compiled before"},
 		{"schemas that cannot be read", func() { s.fails.Store(true) }, "reading the schemas of example.com/v1"},
 		{"the kind as it was", func() { s.fails.Store(false); s.replicas.Store(new("integer")) }, ""},
 	} {
@@ -180,16 +232,6 @@ func TestInlineHooksWhileKindsChange(t *testing.T) {
 		if err := call(); err != nil {
 			t.Errorf("%s: the call failed: %v", step.name, err)
 		}
-		failing := func(context.Context) (bool, error) {
-			list := set.Failing()
-			if step.failing == "" {
-				return len(list) == 0, nil
-			}
-			return len(list) == 1 && list[0].Hook == hook.Sync && !list[0].Credentials && !list[0].Unreachable &&
-				strings.Contains(list[0].Cause, step.failing), nil
-		}
-		if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, failing); err != nil {
-			t.Errorf("%s: failing are %+v", step.name, set.Failing())
-		}
+		awaitFailing(t, set, step.failing)
 	}
 }
