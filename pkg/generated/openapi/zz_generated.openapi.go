@@ -3064,7 +3064,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_Hook(ref common.ReferenceCallback) 
 				Properties: map[string]spec.Schema{
 					"version": {
 						SchemaProps: spec.SchemaProps{
-							Description: "version is the version of the JSON protocol that the webhook speaks: v1 or v2. Default v1. The versions differ in the keys of the maps of children and related objects, in which related objects may be selected, and in strictness.\n\nPossible enum values:\n - `\"v1\"` keys children by name relative to the parent, and shows related objects of the parent's namespace only.\n - `\"v2\"` keys namespaced objects by namespace/name throughout, and is strict about unknown fields.",
+							Description: "version is the version of the JSON protocol that the webhook speaks: v1 or v2. Default v1. The versions differ in the keys of the maps of children and related objects, in which related objects may be selected, and in strictness. It has no effect beside inline.\n\nPossible enum values:\n - `\"v1\"` keys children by name relative to the parent, and shows related objects of the parent's namespace only.\n - `\"v2\"` keys namespaced objects by namespace/name throughout, and is strict about unknown fields.",
 							Default:     "v1",
 							Type:        []string{"string"},
 							Format:      "",

@@ -27,7 +27,8 @@ import (
 // Hook is one decision that a webhook makes, or an inline hook. It has at most one of the two.
 type Hook struct {
 	// version is the version of the JSON protocol that the webhook speaks: v1 or v2. Default v1. The versions differ in the
-	// keys of the maps of children and related objects, in which related objects may be selected, and in strictness.
+	// keys of the maps of children and related objects, in which related objects may be selected, and in strictness. It has no effect
+	// beside inline.
 	// +optional
 	// +k8s:optional
 	// +default="v1"

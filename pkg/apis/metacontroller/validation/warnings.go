@@ -312,6 +312,10 @@ func (w *warnings) aboutHooks(sync, finalize, customize *v1alpha1.Hook, endpoint
 		switch {
 		case hook.Hook == nil:
 		case hook.Webhook == nil && hook.Inline != nil:
+			// The default is set beside inline, too, so that nothing is known of an author who sets it.
+			if v := hook.Version; v != nil && *v != v1alpha1.HookVersionV1 {
+				w.add(hook.at.Child("version"), "has no effect beside inline: it is the version of the protocol of webhooks")
+			}
 		case hook.Webhook == nil:
 			w.add(hook.at.Child("webhook"), "without a webhook the hook is switched off")
 		default:

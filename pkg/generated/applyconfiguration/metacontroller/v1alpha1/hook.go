@@ -28,7 +28,8 @@ import (
 // Hook is one decision that a webhook makes, or an inline hook. It has at most one of the two.
 type HookApplyConfiguration struct {
 	// version is the version of the JSON protocol that the webhook speaks: v1 or v2. Default v1. The versions differ in the
-	// keys of the maps of children and related objects, in which related objects may be selected, and in strictness.
+	// keys of the maps of children and related objects, in which related objects may be selected, and in strictness. It has no effect
+	// beside inline.
 	Version *metacontrollerv1alpha1.HookVersion `json:"version,omitempty"`
 	// webhook is the HTTP endpoint to call. A hook with neither webhook nor inline is switched off; for a finalize hook that is rejected.
 	Webhook *WebhookApplyConfiguration `json:"webhook,omitempty"`
