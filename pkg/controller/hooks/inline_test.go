@@ -83,6 +83,11 @@ func about(thing string) hooks.Request {
 // inlined returns the hooks of a composite whose sync hook is inline, in a cluster.
 func inlined(t *testing.T, s *schemas, inline *v1alpha1.InlineHook, children ...v1alpha1.ResourceRule) *hooks.Set {
 	t.Helper()
+	return configured(t, s, webhook.Config{ControllerName: "c"}, inline, children...)
+}
+
+func configured(t *testing.T, s *schemas, config webhook.Config, inline *v1alpha1.InlineHook, children ...v1alpha1.ResourceRule) *hooks.Set {
+	t.Helper()
 	if s.replicas.Load() == nil {
 		s.replicas.Store(new("integer"))
 	}
@@ -93,8 +98,8 @@ func inlined(t *testing.T, s *schemas, inline *v1alpha1.InlineHook, children ...
 		t.Fatal(err)
 	}
 	things := v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "things"}
-	set, err := hooks.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"},
-		hooks.Kinds{Discovery: found, Parents: []v1alpha1.ResourceRule{things}, Children: children}, &v1alpha1.Hook{Inline: inline}, nil, nil)
+	config.ControllerKind = v1alpha1.KindComposite
+	set, err := hooks.New(config, hooks.Kinds{Discovery: found, Parents: []v1alpha1.ResourceRule{things}, Children: children}, &v1alpha1.Hook{Inline: inline}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ var guards = map[string]func(args []ref.Val) uint64{
 	"merge":             func(args []ref.Val) uint64 { return length(args[0]) + length(args[1]) },
 	"includes":          costOfWhole,
 	"replace":           costOfReplace,
-	"join":              costOfWhole,
+	"join":              costOfJoin,
 	"format":            costOfWhole,
 	"matches":           costOfMatch,
 	"find":              costOfMatch,
@@ -65,19 +65,15 @@ var guards = map[string]func(args []ref.Val) uint64{
 }
 
 // orderFunction walks a map in the order of its keys: CEL has none of its own, and Go's is random. searchedFunction refuses a text that is too
-// long for a pattern.
-const orderFunction, searchedFunction = "@ordered", "@searched"
+// long for a pattern, and keyFunction one that is too long for a key.
+const orderFunction, searchedFunction, keyFunction = "@ordered", "@searched", "@key"
 
 // guardFunctions declares the guards of an environment's functions.
 func guardFunctions(env *cel.Env) ([]cel.EnvOption, error) {
 	options := []cel.EnvOption{
 		internalFunction(orderFunction, func(args ...ref.Val) ref.Val { return ordered(args[0]) }),
-		internalFunction(searchedFunction, func(args ...ref.Val) ref.Val {
-			if most, ok := args[1].(types.Int); ok && length(args[0]) > uint64(max(0, most)) {
-				return types.NewErr("is longer than the %d characters in which the pattern is searched", most)
-			}
-			return args[0]
-		}),
+		internalFunction(searchedFunction, bounding("is longer than the %d bytes in which the pattern is searched")),
+		internalFunction(keyFunction, bounding("is longer than the %d bytes that keys may have")),
 	}
 	for name, cost := range guards {
 		original, err := implementation(env, name)
@@ -92,6 +88,16 @@ func guardFunctions(env *cel.Env) ([]cel.EnvOption, error) {
 		}))
 	}
 	return options, nil
+}
+
+// bounding returns its first argument, and an error for a text of more bytes than the second.
+func bounding(message string) functions.FunctionOp {
+	return func(args ...ref.Val) ref.Val {
+		if most, ok := args[1].(types.Int); ok && textLength(args[0]) > int(most) {
+			return types.NewErr(message, most)
+		}
+		return args[0]
+	}
 }
 
 // internalFunction declares a function that no expression can name.
@@ -185,6 +191,11 @@ func (g *guarding) variable(id int64, name string) ast.Expr {
 	return g.NewIdent(id, name)
 }
 
+// wrap passes a text through a function that refuses one that is too long.
+func (g *guarding) wrap(text ast.Expr, function string, most uint64) {
+	text.SetKindCase(g.NewCall(text.ID(), function, g.moved(text), g.NewLiteral(g.next(), types.Int(most))))
+}
+
 func (g *guarding) next() int64 {
 	g.last++
 	return g.last
@@ -205,12 +216,15 @@ func (g *guarding) moved(e ast.Expr) ast.Expr {
 func (g *guarding) call(e ast.Expr) {
 	call := e.AsCall()
 	name := call.FunctionName()
+	if key := call.Args(); (name == operators.Index || name == operators.OptIndex) && key[1].Kind() != ast.LiteralKind {
+		g.wrap(key[1], keyFunction, maxName)
+		return
+	}
 	if _, ok := guards[name]; !ok || harmless(g.checked, call) {
 		return
 	}
 	if states := g.patterns[literalPattern(call)]; states > 0 && name != "findAll" {
-		text, most := call.Target(), types.Int(min(maxElements, 40*maxExpressionCost/states))
-		text.SetKindCase(g.NewCall(text.ID(), searchedFunction, g.moved(text), g.NewLiteral(g.next(), most)))
+		g.wrap(call.Target(), searchedFunction, min(maxElements, 40*maxExpressionCost/states))
 		return
 	}
 	delete(g.checked.ReferenceMap(), e.ID())
@@ -266,12 +280,31 @@ func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Va
 			return new(costOfStates(args[0], c.patterns[string(pattern)]))
 		}
 	}
-	return c.CostEstimator.CallCost(function, overload, args, result)
+	if cost := c.CostEstimator.CallCost(function, overload, args, result); cost != nil {
+		return cost
+	}
+	return new(1 + uint64(textLength(args...))/10) // What reads a text reads all of it.
 }
 
+// textLength is the bytes of the texts among some values.
+func textLength(values ...ref.Val) int {
+	total := 0
+	for _, v := range values {
+		switch v := v.(type) {
+		case types.String:
+			total += len(v)
+		case types.Bytes:
+			total += len(v)
+		}
+	}
+	return total
+}
+
+// product is so large when it overflows that no part of it is allowed.
 func product(a, b uint64) uint64 {
-	if a != 0 && b > 2*maxExpressionCost/a {
-		return 2 * maxExpressionCost
+	const most = 1 << 50
+	if a != 0 && b > most/a {
+		return most
 	}
 	return a * b
 }
@@ -287,14 +320,30 @@ func length(v ref.Val) uint64 {
 }
 
 func costOfAdd(args []ref.Val) uint64 {
-	total := length(args[0]) + length(args[1])
-	if _, ok := args[0].(traits.Lister); ok {
-		if total > maxElements {
-			return 2 * maxExpressionCost
-		}
-		return 1
+	if _, ok := args[0].(traits.Lister); !ok {
+		return costOfText(uint64(textLength(args...)))
 	}
-	return 1 + total/10
+	if length(args[0])+length(args[1]) > maxElements {
+		return 2 * maxExpressionCost
+	}
+	return 1
+}
+
+// costOfText is that of making a text of so many bytes.
+func costOfText(bytes uint64) uint64 {
+	if bytes > maxText {
+		return 2 * maxExpressionCost
+	}
+	return 1 + bytes/5
+}
+
+// costOfJoin counts the separators.
+func costOfJoin(args []ref.Val) uint64 {
+	whole := costOfWhole(args)
+	if len(args) < 2 || whole > maxExpressionCost {
+		return whole
+	}
+	return whole + costOfText(product(length(args[0]), uint64(textLength(args[1]))))
 }
 
 // costOfWhole is that of a function that looks at all values within its arguments.
@@ -308,7 +357,7 @@ func costOfWhole(args []ref.Val) uint64 {
 
 func costOfMembership(args []ref.Val) uint64 {
 	if _, ok := args[1].(traits.Mapper); ok {
-		return 1
+		return 1 + uint64(textLength(args[0]))/10
 	}
 	return weight(args[1])
 }
@@ -374,7 +423,7 @@ func costOfReplace(args []ref.Val) uint64 {
 		return 1
 	}
 	found := uint64(max(0, strings.Count(string(from), string(what))))
-	return 1 + (uint64(len(from))+product(found, uint64(len(with))))/5
+	return costOfText(uint64(len(from)) + product(found, uint64(len(with))))
 }
 
 // weight is the cost of walking a value with all that is in it, which may be far more than there is in memory: a list may hold the same
@@ -399,10 +448,8 @@ func (w *weighing) add(v ref.Val, depth int) {
 	}
 	w.total++
 	switch v := v.(type) {
-	case types.String:
-		w.total += uint64(len(v)) / 10
-	case types.Bytes:
-		w.total += uint64(len(v)) / 10
+	case types.String, types.Bytes:
+		w.total += uint64(textLength(v)) / 10
 	case *types.Optional:
 		if v.HasValue() {
 			w.add(v.GetValue(), depth+1)

@@ -26,7 +26,7 @@ const (
 	maxSources     = 256 << 10 // bytes of all expressions of a hook
 	maxNodes       = 10_000    // values in the templates of a hook
 	maxDepth       = 64        // of values within a template
-	maxName        = 1024      // bytes of the name of a field
+	maxName        = 1024      // bytes of the name of a field, and of a key that is looked up
 	maxErrors      = 50        // that are reported of a hook
 	// maxOptionalMaps is how often an expression may use optMap and optFlatMap: each doubles what is before it.
 	maxOptionalMaps = 8
@@ -57,6 +57,8 @@ const (
 	assumedObjects = 1000
 	// maxElements is the length of a list that an operation may make.
 	maxElements = 100_000
+	// maxText is the bytes of a text that an operation may make, which is what an object may have in all.
+	maxText = 3 << 19
 	// maxPrecision is how many digits format may write.
 	maxPrecision = 100
 	// maxObjects is how many children a response may have.
