@@ -17,6 +17,7 @@ limitations under the License.
 package hooks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,8 @@ type Kinds struct {
 	Discovery *discovery.Discovery
 	// Parents and Children are the resources of the controller.
 	Parents, Children []v1alpha1.ResourceRule
+	// Compiling has room for the controllers that compile at the same time: schemas need much memory. Nil: only one does.
+	Compiling chan struct{}
 }
 
 // New returns the hooks of a controller, of which c has what they have in common: Hook and Webhook are not set, and Workers is the most
@@ -58,7 +61,7 @@ func New(c webhook.Config, kinds Kinds, sync, finalize, customize *v1alpha1.Hook
 		Sync: sync, Finalize: finalize, Customize: customize,
 	}
 	if d.Has() {
-		s.compiled = &compiled{definition: d, discovery: kinds.Discovery}
+		s.compiled = &compiled{definition: d, discovery: kinds.Discovery, compiling: cmp.Or(kinds.Compiling, make(chan struct{}, 1))}
 	}
 	if c.Workers < 1 {
 		c.Workers = webhook.DefaultWorkers

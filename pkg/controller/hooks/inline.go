@@ -55,7 +55,7 @@ func (e *evaluated) Ask(ctx context.Context, r Request) (webhook.Response, error
 	if err != nil {
 		return webhook.Response{}, err
 	}
-	return e.Local.Call(ctx, func() ([]byte, error) {
+	return e.Local.Call(ctx, func() []byte { return r.Encode(r.Request) }, func() ([]byte, error) {
 		body, err := program.Call(r.Request)
 		if err != nil {
 			err = &evaluationError{err}
@@ -112,9 +112,8 @@ func (e *CompileError) advice() string {
 type compiled struct {
 	definition inline.Definition
 	discovery  *discovery.Discovery
-
-	// compiling is held by the one who compiles.
-	compiling sync.Mutex
+	// compiling is that of Kinds.
+	compiling chan struct{}
 
 	mu sync.Mutex
 	// current says that programs and problems are those of the kinds at epochs.
@@ -126,9 +125,6 @@ type compiled struct {
 	programs map[hook.Name]*inline.Program
 	problems map[hook.Name]error
 }
-
-// compiling are those controllers that compile at the same time: schemas need much memory.
-var compiling = make(chan struct{}, 1) //nolint:gochecknoglobals // It bounds the process.
 
 // program returns the program of a hook. It is compiled first if that was not tried yet, or if a kind has appeared that it does not know: the
 // program would be shown none of its objects. Another attempt is up to those who check from time to time, since calls are many.
@@ -168,8 +164,12 @@ func (c *compiled) problem(name hook.Name) error {
 
 // check compiles the hooks if that may have another result than before. A hook that is wrong now keeps its program.
 func (c *compiled) check(ctx context.Context) {
-	c.compiling.Lock()
-	defer c.compiling.Unlock()
+	select {
+	case c.compiling <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer func() { <-c.compiling }()
 	now, settled := c.now()
 	c.mu.Lock()
 	current := c.current && !c.unsure && settled && slices.Equal(now, c.epochs)
@@ -177,12 +177,6 @@ func (c *compiled) check(ctx context.Context) {
 	if current {
 		return
 	}
-	select {
-	case compiling <- struct{}{}:
-	case <-ctx.Done():
-		return
-	}
-	defer func() { <-compiling }()
 	kinds := c.kinds(ctx)
 	programs, warnings, errs := inline.Compile(c.definition, kinds)
 	if ctx.Err() != nil {

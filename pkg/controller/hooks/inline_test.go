@@ -240,3 +240,30 @@ func TestInlineHooksWhileKindsChange(t *testing.T) {
 		awaitFailing(t, set, step.failing)
 	}
 }
+
+// TestCallsThatWaitToCompileEnd has another controller compile all the time.
+func TestCallsThatWaitToCompileEnd(t *testing.T) {
+	things := v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "things"}
+	turns := make(chan struct{}, 1)
+	turns <- struct{}{}
+	set, err := hooks.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"},
+		hooks.Kinds{Parents: []v1alpha1.ResourceRule{things}, Compiling: turns}, &v1alpha1.Hook{Inline: status(`{"twice": "${1 + 1}"}`)}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(set.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for range cap(ended) {
+		go func() {
+			_, err := set.Sync.Call(ctx, parent, about(`{}`), wire.DecodeComposite)
+			ended <- err
+		}()
+	}
+	cancel()
+	for range cap(ended) {
+		if err := <-ended; err == nil {
+			t.Error("a call that cannot compile has succeeded")
+		}
+	}
+}

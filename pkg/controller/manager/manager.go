@@ -117,6 +117,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		History:        history.NewRing(options.SyncHistoryBytes),
 		ResponseBudget: fairqueue.Bytes(options.HookResponseBudget),
 		EtagBudget:     fairqueue.Bytes(options.HookEtagBudget),
+		Compiling:      make(chan struct{}, 1),
 		ShuttingDown:   shuttingDown,
 	}}
 	writer := objects{client: own.Client.MetacontrollerV1alpha1()}

@@ -152,7 +152,7 @@ func New(c Config) (*Controller, error) {
 	if err := r.encode(d); err != nil {
 		return nil, err
 	}
-	kinds := hooks.Kinds{Discovery: r.shared.Cluster.Discovery, Parents: d.Parents, Children: d.Children}
+	kinds := hooks.Kinds{Discovery: r.shared.Cluster.Discovery, Parents: d.Parents, Children: d.Children, Compiling: r.shared.Compiling}
 	set, err := hooks.New(r.shared.HookConfig(d.Kind, d.Meta.Name, d.EndpointConfigs, r.workers()), kinds, d.Sync, d.Finalize, d.Customize)
 	if err != nil {
 		return nil, &InvalidError{Reason: err.Error()}

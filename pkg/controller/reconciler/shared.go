@@ -83,6 +83,8 @@ type Shared struct {
 	// RequestBudget, ResponseBudget and EtagBudget bound what is sent to the hooks of all controllers at once, and the responses of them
 	// that are held and remembered. Nil: no bound.
 	RequestBudget, ResponseBudget, EtagBudget *fairqueue.Budget
+	// Compiling is that of [hooks.Kinds].
+	Compiling chan struct{}
 }
 
 // Own reaches the objects that this server stores, without the aggregation layer.

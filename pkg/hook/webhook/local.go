@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 )
 
@@ -32,6 +33,24 @@ type Local struct {
 	client *Client
 	// turns are the evaluations of this hook that wait in the process. Few of each hook do, so that all hooks have their turns.
 	turns chan struct{}
+}
+
+// Evaluator is what a [Config.Transport] implements that decides when hooks are evaluated, as that of a simulation does. With others
+// they are when it is their turn.
+type Evaluator interface {
+	// Evaluate returns what evaluate returns, or an error without having called it.
+	Evaluate(ctx context.Context, e Evaluation) (Response, error)
+}
+
+// Evaluation is a hook that is to be evaluated.
+type Evaluation struct {
+	// ControllerKind and ControllerName name the controller, and Hook is the name of the hook.
+	ControllerKind, ControllerName string
+	Hook                           hook.Name
+	// Body returns the request as a webhook would get it.
+	Body func() []byte
+	// Evaluate evaluates the hook, and returns the response.
+	Evaluate func() (Response, error)
 }
 
 // LocalMethod is the label of the method in metrics of hooks that the server evaluates itself.
@@ -56,8 +75,17 @@ func NewLocal(config Config, endpoint string) (*Local, error) {
 }
 
 // Call evaluates the hook when it is its turn, and returns the body that evaluate returns, to be released by the caller. Waiting for room is
-// limited as a webhook's call is.
-func (l *Local) Call(ctx context.Context, evaluate func() ([]byte, error)) (Response, error) {
+// limited as a webhook's call is. An [Evaluator] is shown the body that request returns.
+func (l *Local) Call(ctx context.Context, request func() []byte, evaluate func() ([]byte, error)) (Response, error) {
+	now := func() (Response, error) { return l.evaluate(ctx, evaluate) }
+	c := &l.client.config
+	if e, ok := c.Transport.(Evaluator); ok {
+		return e.Evaluate(ctx, Evaluation{ControllerKind: c.ControllerKind, ControllerName: c.ControllerName, Hook: c.Hook, Body: request, Evaluate: now})
+	}
+	return now()
+}
+
+func (l *Local) evaluate(ctx context.Context, evaluate func() ([]byte, error)) (Response, error) {
 	end, err := l.turn(ctx)
 	if err != nil {
 		return Response{}, l.client.failure(ctx, ctx, queued, err, nil)

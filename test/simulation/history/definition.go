@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 )
 
@@ -44,12 +45,14 @@ type definition struct {
 	children  []hooks.Rule
 	finalize  bool
 	customize bool
-	version   string
-	selected  bool
-	ignore    bool
-	resync    int64
-	workers   int64
-	paused    bool
+	// inline says that the hooks are.
+	inline   bool
+	version  string
+	selected bool
+	ignore   bool
+	resync   int64
+	workers  int64
+	paused   bool
 	// guard is the limit of deletions, empty for none.
 	guard string
 }
@@ -75,7 +78,7 @@ var (
 func define(index int, o Options, r *rand.Rand) *definition {
 	d := &definition{
 		index: index, chain: o.Chain, server: o.ServerSide, patient: o.Patient, workloads: o.Workloads, many: o.Many > few, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
-		selected: r.IntN(3) == 0, ignore: r.IntN(6) == 0,
+		selected: r.IntN(3) == 0, ignore: r.IntN(6) == 0, inline: o.Inline>>index&1 == 1,
 	}
 	d.resetParents(r)
 	d.resetChildren(r)
@@ -206,6 +209,8 @@ func (d *definition) edit(how string, r *rand.Rand) {
 		d.workers = []int64{0, 1, 3}[r.IntN(3)]
 	case "ignore":
 		d.ignore = !d.ignore
+	case "inline":
+		d.inline = !d.inline
 	case "pause", "resume":
 		d.paused = how == "pause"
 	case "guard":
@@ -278,6 +283,19 @@ func (d *definition) object() map[string]any {
 	}
 }
 
+// expressions are the hooks where they are inline.
+func (d *definition) expressions() hooks.Inline {
+	i := hooks.Inline{
+		Name: controllerName(d.index), Decorator: d.decorator(), Rules: d.children, ServerSide: d.server, Patient: d.patient && !d.decorator(), Customizes: d.customize,
+		MayDelete: d.index == 2,
+	}
+	for _, p := range d.parents {
+		i.Parents = append(i.Parents, p.kind)
+		i.IgnoresStatus = d.ignore && hooks.Kinds[p.kind].HasStatus
+	}
+	return i
+}
+
 // limit returns a limit as a definition has it: a number, or a percentage.
 func limit(text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -310,7 +328,10 @@ func (d *definition) hooks() map[string]any {
 	url := "http://hooks.sim/" + strings.ToLower(strings.TrimSuffix(kind, "Controller")) + "/" + controllerName(d.index) + "/"
 	declared := map[string]any{}
 	for name, has := range map[string]bool{"sync": true, "finalize": d.finalize, "customize": d.customize} {
-		if has {
+		switch {
+		case has && d.inline:
+			declared[name] = map[string]any{"inline": d.expressions().Hook(hook.Name(name))}
+		case has:
 			declared[name] = map[string]any{"version": d.version, "webhook": map[string]any{"url": url + name}}
 		}
 	}

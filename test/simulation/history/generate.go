@@ -340,6 +340,9 @@ func (o Options) choices() []choice {
 			return s
 		}})
 	}
+	if o.Inline != 0 {
+		all = append(all, choice{weight: 4, make: onController(EditDefinition, "inline")})
+	}
 	if o.Restless {
 		pause := func(g *generator) int64 { return int64(math.Exp(9 + g.Float64()*3)) } // 8 s to 160 s.
 		all = append(all,
@@ -507,6 +510,8 @@ const (
 	ofChildren       = "children"
 	ofRelated        = "related objects"
 	ofConfigurations = "webhook configurations and policies"
+	// ofInlineHooks are calls of inline hooks.
+	ofInlineHooks = "calls of inline hooks"
 	// ofConfigurationsAtRest are those of which it is checked what the engine does about them.
 	ofConfigurationsAtRest = "webhook configurations and policies at rest"
 	ofPauses               = "ends of pauses"
@@ -567,6 +572,7 @@ const (
 	manyOnes     = 16
 	admittedOnes = drawn / 10
 	restlessOnes = drawn / 10
+	inlineOnes   = drawn / 5
 )
 
 // drawing returns the options with what only some histories draw, by a source of its own: the others are as without it.
@@ -584,5 +590,9 @@ func (o Options) drawing(seed uint64) Options {
 	o.Many, o.Related = many(), many()
 	o.Admission = r.IntN(drawn) < admittedOnes
 	o.Restless = r.IntN(drawn) < restlessOnes
+	r = rand.New(rand.NewPCG(seed, 0x1e11))
+	if r.IntN(drawn) < inlineOnes && !o.Restless { // Inline hooks are never restless.
+		o.Inline = 1 + r.UintN(1<<Controllers-1)
+	}
 	return o
 }

@@ -75,6 +75,8 @@ type Options struct {
 	Admission bool `json:"admission,omitempty"`
 	// Restless has hooks return something new with each call for a while.
 	Restless bool `json:"restless,omitempty"`
+	// Inline has a bit for each controller whose hooks are inline when it is defined.
+	Inline uint `json:"inline,omitempty"`
 }
 
 // Step is one thing that happens. What it refers to and does not exist makes it do nothing, so that any step can be left out.

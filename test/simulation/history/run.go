@@ -27,6 +27,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
@@ -279,7 +281,12 @@ func (r *runner) hook(c world.HookCall) world.HookResponse {
 	if hook.Name(c.Hook) != hook.Customize {
 		r.calls[name+" "+hooks.Meta(request.Parent, "uid")]++
 	}
-	reply := r.behaviors[index].reply(hook.Name(c.Hook), request)
+	var reply reply
+	if c.Inline {
+		reply = r.evaluated(c, request)
+	} else {
+		reply = r.behaviors[index].reply(hook.Name(c.Hook), request)
+	}
 	if !reply.pure {
 		r.took(Behave)
 		r.provoked = r.provoked || slices.Contains(restlessBehaviors, r.behaviors[index].how)
@@ -297,6 +304,26 @@ func (r *runner) hook(c world.HookCall) world.HookResponse {
 		response.Header = map[string][]string{"Retry-After": {reply.retryAfter}}
 	}
 	return response
+}
+
+// evaluated returns what an inline hook has returned, which must be what the webhook that it is the twin of returns.
+func (r *runner) evaluated(c world.HookCall, request *hooks.Request) reply {
+	r.drew(ofInlineHooks, c.Hook)
+	if c.Err != nil {
+		r.violatedf(invariant.InlineAgrees, "the inline %s hook of %s failed for %s: %v", c.Hook, c.Controller, hooks.Meta(request.Parent, "name"), c.Err)
+		return reply{code: http.StatusInternalServerError, pure: true}
+	}
+	response, err := hooks.DecodeResponse(c.Body)
+	if err != nil {
+		r.violatedf(invariant.InlineAgrees, "%v", err)
+		return reply{code: http.StatusInternalServerError, pure: true}
+	}
+	twin := respond(hook.Name(c.Hook), request, true)
+	if want, err := hooks.DecodeResponse(twin.body); err != nil || !equality.Semantic.DeepEqual(response, want) {
+		r.violatedf(invariant.InlineAgrees, "the inline %s hook of %s returns for %s\n%s\nand the webhook\n%s", c.Hook, c.Controller,
+			hooks.Meta(request.Parent, "name"), c.Body, twin.body)
+	}
+	return reply{code: http.StatusOK, body: c.Body, response: response, pure: true}
 }
 
 // underWay counts the calls that are under way besides one, whether they have arrived or not, and adds the writes.

@@ -143,7 +143,7 @@ func (r *runner) choose(ready []world.Pending) world.Pending {
 
 func (r *runner) faultFor(p world.Pending) world.Fault {
 	switch {
-	case r.faults.hooks > 0 && (p.Kind == world.Call || p.Kind == world.CallResponse):
+	case r.faults.hooks > 0 && !p.Inline && (p.Kind == world.Call || p.Kind == world.CallResponse):
 		return r.hookFault(p)
 	case p.Kind != world.Request || p.Abandoned:
 	case r.faults.lose > 0 && writes(p):

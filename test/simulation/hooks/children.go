@@ -128,7 +128,7 @@ func child(r *Request, wish Wish, step int64, rule Rule, i int64) map[string]any
 		meta["namespace"] = Namespaces[int(i)%len(Namespaces)]
 	}
 	version := rule.Version
-	if other := slices.IndexFunc(kind.Versions, func(v string) bool { return v != version }); other >= 0 && i%2 == 1 && wish.has(InOtherVersion) {
+	if other := slices.IndexFunc(kind.Versions, func(v string) bool { return v != version }); other >= 0 && i%2 == 1 && wish.has(InOtherVersion) && !inlined(r) {
 		version = kind.Versions[other]
 	}
 	o := map[string]any{"apiVersion": kind.APIVersion(version), "kind": kind.Name, "metadata": meta}

@@ -62,7 +62,7 @@ func compose(r *Request) *Response {
 	if wish.Memory {
 		response.Status["step"] = step
 	}
-	if wish.has(WithParts) {
+	if wish.has(WithParts) && !(inlined(r) && text(r.Parent, "kind") == Kinds[Realm].Name) {
 		response.Status["note"] = "level " + itoa(wish.Level)
 	}
 	if wish.has(WithResync) && len(observed) < len(children) {
@@ -167,7 +167,7 @@ func decorate(r *Request) *Response {
 		response.Annotations[annotation] = nil
 	}
 	marks := within(r.Controller, "metadata", "annotations")
-	if text(marks, MayStatus) != "" && text(r.Parent, "kind") == Kinds[Gadget].Name {
+	if text(marks, MayStatus) != "" && !inlined(r) && text(r.Parent, "kind") == Kinds[Gadget].Name {
 		response.Status = map[string]any{"phase": wish.Color, "by": name, "attached": int64(len(observedOnce(r)))}
 	}
 	if strings.Count(Meta(r.Parent, "name"), "-d") < maxDepth {
@@ -212,15 +212,14 @@ func customize(r *Request) *Response {
 	return &Response{RelatedResources: []hook.RelatedResourceRule{rule}}
 }
 
+// relatedKinds are what relatedKind selects of.
+var relatedKinds = []Rule{{Kind: Gadget, Version: "v1"}, {Kind: Gadget, Version: "v2"}, {Kind: Thing, Version: "v1"}, {Kind: Realm, Version: "v1"}}
+
 // relatedKind selects objects of a custom kind, which may not be served, or not in this version. It does so by their names: children have others.
 func relatedKind(wish Wish) hook.RelatedResourceRule {
-	rules := []struct {
-		kind    int
-		version string
-	}{{Gadget, "v1"}, {Gadget, "v2"}, {Thing, "v1"}, {Realm, "v1"}}
-	rule := rules[int(wish.Level)%len(rules)]
-	kind := Kinds[rule.kind]
+	rule := relatedKinds[int(wish.Level)%len(relatedKinds)]
+	kind := Kinds[rule.Kind]
 	return hook.RelatedResourceRule{
-		APIVersion: kind.APIVersion(rule.version), Resource: kind.Resource, Names: []string{kind.Letter + "0", kind.Letter + "1"},
+		APIVersion: kind.APIVersion(rule.Version), Resource: kind.Resource, Names: []string{kind.Letter + "0", kind.Letter + "1"},
 	}
 }

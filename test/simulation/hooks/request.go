@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strconv"
 
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
@@ -81,6 +83,15 @@ func Decode(body []byte) (*Request, error) {
 	}
 	r.Decorator = text(r.Controller, "kind") == "DecoratorController"
 	return r, nil
+}
+
+// DecodeResponse decodes the body of a response.
+func DecodeResponse(body []byte) (*Response, error) {
+	var r Response
+	if err := utiljson.Unmarshal(body, &r); err != nil {
+		return nil, fmt.Errorf("decoding the response of a hook: %w", err)
+	}
+	return &r, nil
 }
 
 // objectsOf returns the objects of a field of a request.

@@ -100,6 +100,8 @@ const (
 	ErrorsTold = "errors-told"
 	// EditsSeen: an edit of a controller has an effect soon, even while one of its parents cannot be written.
 	EditsSeen = "edits-seen"
+	// InlineAgrees: an inline hook returns what a webhook returns that computes the same.
+	InlineAgrees = "inline-agrees"
 	// NothingRemembered: what is remembered of parents that are gone is gone.
 	NothingRemembered = "nothing-remembered"
 	// EverythingEnds: every goroutine ends with its engine.
@@ -139,6 +141,7 @@ var sources = map[string]string{
 	Ready:                "docs/reference/compatibility.md#d4",
 	ErrorsTold:           lawsOfTheEngine,
 	EditsSeen:            lawsOfTheEngine,
+	InlineAgrees:         "docs/design/0024-inline-hooks.md",
 	NothingRemembered:    "docs/architecture.md, how a controller starts, changes and stops",
 	EverythingEnds:       "docs/architecture.md, how a controller starts, changes and stops",
 	NoPanic:              lawsOfTheEngine,

@@ -153,6 +153,8 @@ type Pending struct {
 	Group, Version, Resource, Subresource, Namespace, Name string
 	// Controller and Hook are those of [HookCall].
 	Controller, Hook string
+	// Inline says of a call that its hook is inline.
+	Inline bool
 	// DryRun says of a request that it changes nothing.
 	DryRun bool
 	// Events is how many events of a watch wait. None wait when it is to end.

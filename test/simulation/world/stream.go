@@ -29,6 +29,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 )
 
@@ -174,7 +175,10 @@ func after(text, prefix string) string {
 	return value
 }
 
-var _ http.RoundTripper = apiTransport{}
+var (
+	_ http.RoundTripper = apiTransport{}
+	_ webhook.Evaluator = hookTransport{}
+)
 
 // Defect is that with which engines panic at the fault [Panic].
 const Defect = "a simulated bug"
@@ -194,6 +198,9 @@ type exchange struct {
 	response *http.Response
 	watch    *apiserver.Watch
 	failure  error
+	// evaluate evaluates an inline hook, and evaluated is what it returned. Nil: the call is that of a webhook.
+	evaluate  func() (webhook.Response, error)
+	evaluated webhook.Response
 	// latency is how long a hook takes.
 	latency time.Duration
 	// done gets the outcome. It has room for it.
@@ -258,6 +265,22 @@ func (t hookTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	x.call = HookCall{Engine: t.engine.number, Controller: controller, Hook: hook, Header: r.Header, Request: body}
 	i := &item{Pending: Pending{Kind: Call, Engine: t.engine.number, Controller: controller, Hook: hook}, exchange: x}
 	return i.wait(digest(body))
+}
+
+// Evaluate implements [webhook.Evaluator]: evaluating an inline hook is a call of it, too.
+func (t hookTransport) Evaluate(ctx context.Context, e webhook.Evaluation) (webhook.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://inline.sim", http.NoBody)
+	if err != nil {
+		return webhook.Response{}, fmt.Errorf("making the call of an inline hook: %w", err)
+	}
+	controller := strings.ToLower(strings.TrimSuffix(e.ControllerKind, "Controller")) + "/" + e.ControllerName
+	x := &exchange{engine: t.engine, http: r, done: make(chan outcome, 1), evaluate: e.Evaluate}
+	x.call = HookCall{Engine: t.engine.number, Controller: controller, Hook: string(e.Hook), Inline: true, Request: e.Body()}
+	i := &item{Pending: Pending{Kind: Call, Engine: t.engine.number, Controller: controller, Hook: string(e.Hook), Inline: true}, exchange: x}
+	if _, err := i.wait(digest(x.call.Request)); err != nil { //nolint:bodyclose // It has none.
+		return webhook.Response{}, err
+	}
+	return x.evaluated, nil
 }
 
 func read(r *http.Request) ([]byte, error) {
@@ -382,7 +405,15 @@ func (x *exchange) arriveAtHook(w *World) {
 		x.failure = errors.New("the world has no hook")
 		return
 	}
+	if x.evaluate != nil {
+		x.evaluated, x.failure = x.evaluate()
+		x.call.Body, x.call.Err = x.evaluated.Body, x.failure
+	}
 	r := w.options.Hook(x.call)
+	if x.evaluate != nil {
+		x.response = httpResponse(x.http, http.StatusOK, http.Header{}, nil) //nolint:bodyclose // It has none.
+		return
+	}
 	if r.Err != nil {
 		x.failure = r.Err
 		return

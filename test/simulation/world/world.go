@@ -333,6 +333,10 @@ type HookCall struct {
 	// Controller is the path of the URL without its last segment and slashes at its ends, which by convention is kind/name, as in
 	// composite/c1. Hook is the last segment: sync, finalize or customize.
 	Controller, Hook string
+	// Inline says that the hook is inline: it has returned Body or Err, and what the world's hook responds does not matter.
+	Inline bool
+	Body   []byte
+	Err    error
 	// Header has the headers of the request.
 	Header http.Header
 	// Request is the body. It must not be modified.
