@@ -127,14 +127,10 @@ func (i Inline) anyWish() []any {
 			"variables.self.?spec.?children.orValue(0)"),
 		variable("children", "variables.some < %d ? 1 + variables.some %% 2 : variables.some", many),
 		variable("expired", "variables.self.?spec.?expired.orValue(false)"),
-		variable("memory", "false"), variable("selector", "{}"), variable("before", "0"),
+		variable("selector", "{}"), variable("before", "0"),
 	}
-	for _, v := range [][2]string{{"ordered", "false"}, {"inTurn", "false"}, {"related", "''"}} {
-		name := v[0]
-		if name == "related" {
-			name = "mode"
-		}
-		all = append(all, variable(name, "variables.self.?spec.?%s.orValue(%s)", v[0], v[1]))
+	for _, v := range [][3]string{{"ordered", "ordered", "false"}, {"inTurn", "inTurn", "false"}, {"memory", "memory", "false"}, {"mode", "related", "''"}} {
+		all = append(all, variable(v[0], "variables.self.?spec.?%s.orValue(%s)", v[1], v[2]))
 	}
 	return all
 }
@@ -259,9 +255,12 @@ func (i Inline) once() []Rule {
 
 // contents are what children are made of.
 func (i Inline) contents() []any {
-	step, remembers := "0", "false"
-	if !i.Decorator && !i.IgnoresStatus {
-		remembers = "variables.memory"
+	step, remembers := "0", "variables.memory"
+	switch {
+	case i.Decorator: // It has no status to count in.
+	case i.IgnoresStatus:
+		remembers = "false"
+	default:
 		step = "variables.memory ? [variables.before + 1, variables.level].min() : 0"
 	}
 	return []any{
