@@ -76,7 +76,10 @@ func (e *expression) run(s *scope) (ref.Val, error) {
 	}
 	value, details, err := e.program.Eval(s)
 	cost := details.ActualCost()
-	if cost == nil { // It was cancelled.
+	switch {
+	case e.cost > 0:
+		cost = &e.cost
+	case cost == nil: // It was cancelled.
 		cost = new(uint64(maxExpressionCost))
 	}
 	s.budget.cost -= int64(min(*cost, maxSyncCost))

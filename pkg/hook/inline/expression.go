@@ -38,6 +38,8 @@ type expression struct {
 	source  string
 	// patterns are its literal ones.
 	patterns patterns
+	// cost is that of an expression whose cost does not depend on values, and is not tracked. Zero: it is.
+	cost uint64
 }
 
 // compiler compiles one hook of a controller.
@@ -214,14 +216,32 @@ func (e *expression) at(id int64) string {
 // plan makes the program of an expression. Nothing may be read of its tree after that, but positions.
 func (c *compiler) plan(env *cel.Env, path *field.Path, e *expression) *expression {
 	lookIntoOptionals(e.ast)
+	options := programOptions(costs{patterns: e.patterns})
+	if e.cost = selecting(e.ast.Expr()); e.cost > 0 {
+		options = []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)} // Tracking would cost several times what it tracks.
+	}
 	guard(e.ast, e.patterns)
-	program, err := env.PlanProgram(e.ast, programOptions(costs{patterns: e.patterns})...)
+	program, err := env.PlanProgram(e.ast, options...)
 	if err != nil {
 		c.failf(path, e.source, "cannot be planned: %v", err)
 		return nil
 	}
 	e.program = program
 	return e
+}
+
+// selecting returns the cost of an expression that only selects fields, zero of others.
+func selecting(e ast.Expr) uint64 {
+	switch e.Kind() {
+	case ast.IdentKind:
+		return 1
+	case ast.SelectKind:
+		if cost := selecting(e.AsSelect().Operand()); cost > 0 {
+			return cost + 1
+		}
+	default:
+	}
+	return 0
 }
 
 // Error is an error of the evaluation of an expression.

@@ -17,14 +17,20 @@ limitations under the License.
 package inline
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	cached "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // lazyMap is a map whose values are made when they are first used.
@@ -91,3 +97,183 @@ func (m *lazyMap) Type() ref.Type { return types.MapType }
 
 // Value implements [ref.Val].
 func (m *lazyMap) Value() any { return m.values }
+
+// document is a JSON object whose fields are decoded when they are first used: hooks use few of them. The JSON was checked.
+type document struct {
+	data []byte
+	// fields are those of an object that has few. An object with many is decoded as a whole, as is one that is walked.
+	fields []docField
+	whole  traits.Mapper
+	err    ref.Val
+}
+
+type docField struct {
+	name  string
+	data  []byte
+	value ref.Val
+}
+
+// fewFields is how many fields an object may have to be decoded in parts: they are searched one after the other.
+const fewFields = 16
+
+var (
+	_ traits.Mapper   = (*document)(nil)
+	_ traits.Foldable = (*document)(nil)
+)
+
+// decode decodes all fields.
+func (d *document) decode() (traits.Mapper, ref.Val) {
+	if d.whole == nil && d.err == nil {
+		value, err := decodeWhole(d.data)
+		if err != nil {
+			d.err = types.WrapErr(fmt.Errorf("decoding an object: %w", err))
+		} else {
+			d.whole = value.(traits.Mapper)
+		}
+	}
+	return d.whole, d.err
+}
+
+// few reports whether the object has few fields, and finds them.
+func (d *document) few() bool {
+	if d.fields != nil || d.whole != nil || d.err != nil {
+		return d.whole == nil && d.err == nil
+	}
+	fields, count := make([]docField, 0, fewFields/2), 0
+	cached.EachPart(d.data, func(name string, value []byte) {
+		if count++; count <= fewFields {
+			fields = append(fields, docField{name: name, data: value})
+		}
+	})
+	if count > fewFields {
+		d.decode()
+		return false
+	}
+	d.fields = fields
+	return true
+}
+
+// Find implements [traits.Mapper].
+func (d *document) Find(key ref.Val) (ref.Val, bool) {
+	name, ok := key.(types.String)
+	if !ok || !d.few() {
+		whole, err := d.decode()
+		if err != nil {
+			return err, true
+		}
+		return whole.Find(key)
+	}
+	for i := range slices.Backward(d.fields) { // The last one of a name counts.
+		f := &d.fields[i]
+		if f.name != string(name) {
+			continue
+		}
+		if f.value == nil {
+			f.value = decodeField(f.data)
+		}
+		return f.value, true
+	}
+	return nil, false
+}
+
+// decodeField returns the value of JSON that was checked.
+func decodeField(data []byte) ref.Val {
+	switch data[0] {
+	case '{':
+		return &document{data: data}
+	case '"':
+		if text := data[1 : len(data)-1]; bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
+			return types.String(text)
+		}
+	default:
+	}
+	var value any
+	if err := utiljson.Unmarshal(data, &value); err != nil {
+		return types.WrapErr(fmt.Errorf("decoding a field: %w", err))
+	}
+	return types.DefaultTypeAdapter.NativeToValue(value)
+}
+
+// Get implements [traits.Indexer].
+func (d *document) Get(key ref.Val) ref.Val {
+	if value, ok := d.Find(key); ok {
+		return value
+	}
+	return types.NewErr("no such key: %v", key)
+}
+
+// Contains implements [traits.Container].
+func (d *document) Contains(key ref.Val) ref.Val {
+	value, found := d.Find(key)
+	if found && types.IsError(value) {
+		return value
+	}
+	return types.Bool(found)
+}
+
+// Iterator implements [traits.Iterable].
+func (d *document) Iterator() traits.Iterator {
+	whole, err := d.decode()
+	if err != nil {
+		return types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{err}).(traits.Iterable).Iterator()
+	}
+	return whole.Iterator()
+}
+
+// Fold implements [traits.Foldable].
+func (d *document) Fold(f traits.Folder) {
+	whole, err := d.decode()
+	if err != nil {
+		f.FoldEntry(err, err)
+		return
+	}
+	types.ToFoldableMap(whole).Fold(f)
+}
+
+// Size implements [traits.Sizer].
+func (d *document) Size() ref.Val {
+	whole, err := d.decode()
+	if err != nil {
+		return err
+	}
+	return whole.Size()
+}
+
+// Equal implements [ref.Val].
+func (d *document) Equal(other ref.Val) ref.Val {
+	whole, err := d.decode()
+	if err != nil {
+		return err
+	}
+	return whole.Equal(other)
+}
+
+// ConvertToNative implements [ref.Val].
+func (d *document) ConvertToNative(t reflect.Type) (any, error) {
+	whole, failed := d.decode()
+	if failed != nil {
+		return nil, failed.(*types.Err)
+	}
+	return whole.ConvertToNative(t)
+}
+
+// ConvertToType implements [ref.Val].
+func (d *document) ConvertToType(t ref.Type) ref.Val {
+	whole, err := d.decode()
+	if err != nil {
+		return err
+	}
+	return whole.ConvertToType(t)
+}
+
+// Type implements [ref.Val].
+func (*document) Type() ref.Type { return types.MapType }
+
+// Value implements [ref.Val].
+func (d *document) Value() any {
+	whole, err := d.decode()
+	if err != nil {
+		return err.Value()
+	}
+	return whole.Value()
+}

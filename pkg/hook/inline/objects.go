@@ -88,6 +88,13 @@ func (o *objects) load() ([]string, traits.Lister, error) {
 
 // decode returns the value of a JSON object.
 func decode(data []byte) (ref.Val, error) {
+	if len(data) > 0 && data[0] == '{' {
+		return &document{data: data}, nil
+	}
+	return decodeWhole(data)
+}
+
+func decodeWhole(data []byte) (ref.Val, error) {
 	var content map[string]any
 	if err := utiljson.Unmarshal(data, &content); err != nil {
 		return nil, err
