@@ -483,8 +483,8 @@ func selectsRelated(d, o, related object, r hook.RelatedResourceRule) bool {
 	if group, _ := split(r.APIVersion); hooks.ByResource(group, r.Resource) != related.kind() {
 		return false
 	}
-	namespace := r.Namespace
-	if own := o.meta("namespace"); own != "" && d.at("spec", "hooks", "customize")["version"] == "v1" {
+	namespace, customize := r.Namespace, d.at("spec", "hooks", "customize")
+	if own := o.meta("namespace"); own != "" && customize["version"] == "v1" && customize["inline"] == nil { // Inline hooks have v2 whatever it says.
 		namespace = own
 	}
 	if namespace != "" && related.meta("namespace") != namespace || len(r.Names) > 0 && !slices.Contains(r.Names, related.meta("name")) {
