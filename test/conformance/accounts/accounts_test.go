@@ -115,7 +115,9 @@ type stage struct {
 
 	script     *fixture.Script
 	definition fixture.Definition
-	account    string
+	// finalize is the finalize hook, which a test may add to the definition.
+	finalize *v1alpha1.Hook
+	account  string
 }
 
 func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind) *stage {
@@ -127,6 +129,23 @@ func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind) *stage {
 	s.definition = fixture.Definition{
 		Kind: kind, Sync: s.At("/hook"), Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}},
 	}
+	s.finalize = s.At("/hook")
+	return s
+}
+
+// inline has inline hooks do what greet does.
+func (s *stage) inline() *stage {
+	s.T.Helper()
+	text := `
+children:
+- template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${parent.metadata.name}"}, data: {greeting: "Hello, ${parent.spec.who}!"}}
+status: {greeted: "${parent.spec.who}"}
+`
+	if s.definition.Kind == fixture.Decorator {
+		text += `labels: {greeted: "${parent.spec.who}"}`
+	}
+	s.definition.Sync = fixture.Inline(s.T, s.definition.Kind, text)
+	s.finalize = fixture.Inline(s.T, s.definition.Kind, `finalized: children.configmaps.size() == 0`)
 	return s
 }
 
@@ -478,8 +497,10 @@ func two(t *testing.T, e *fixture.Environment) {
 // TestControllersActAsTheirAccounts runs them under a server that may write nothing itself.
 func TestControllersActAsTheirAccounts(t *testing.T) {
 	e := setUp(t)
-	t.Run("AComposite", func(t *testing.T) { composite(t, e) })
-	t.Run("ADecorator", func(t *testing.T) { decorator(t, e) })
+	t.Run("AComposite", func(t *testing.T) { composite(newStage(t, e, fixture.Composite)) })
+	t.Run("ADecorator", func(t *testing.T) { decorator(newStage(t, e, fixture.Decorator)) })
+	t.Run("ACompositeWithInlineHooks", func(t *testing.T) { composite(newStage(t, e, fixture.Composite).inline()) })
+	t.Run("ADecoratorWithAnInlineHook", func(t *testing.T) { decorator(newStage(t, e, fixture.Decorator).inline()) })
 	t.Run("ARollout", func(t *testing.T) { rollout(t, e) })
 	t.Run("AFinalizerThatIsReleased", func(t *testing.T) { releases(t, e) })
 	t.Run("AnotherAccountWhileItRuns", func(t *testing.T) { changes(t, e) })
@@ -495,9 +516,9 @@ func TestControllersActAsTheirAccounts(t *testing.T) {
 }
 
 // composite is the HelloWorld: a child and a status, a change, and the end.
-func composite(t *testing.T, e *fixture.Environment) {
-	s := newStage(t, e, fixture.Composite)
-	s.definition.Finalize = s.At("/hook")
+func composite(s *stage) {
+	t := s.T
+	s.definition.Finalize = s.finalize
 	s.run()
 	s.Parent("a", map[string]any{"who": "Alice"})
 	s.greeted("a", "Alice")
@@ -518,8 +539,7 @@ func composite(t *testing.T, e *fixture.Environment) {
 	s.wrote("worker", "create configmaps", "update configmaps", "delete configmaps", "patch things", "patch things/status")
 }
 
-func decorator(t *testing.T, e *fixture.Environment) {
-	s := newStage(t, e, fixture.Decorator)
+func decorator(s *stage) {
 	s.run()
 	s.Parent("a", map[string]any{"who": "Alice"})
 	s.greeted("a", "Alice")

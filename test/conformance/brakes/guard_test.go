@@ -132,7 +132,7 @@ func recreation(s *stage) {
 
 // finalization has the finalize hook remove the children. The parent waits.
 func finalization(s *stage) {
-	s.definition.Finalize = s.At("/hook")
+	s.definition.Finalize = s.finalize
 	s.guarded(intstr.FromInt32(1))
 	s.Parent("a", map[string]any{"n": 2})
 	s.awaitNames("a-0", "a-1")

@@ -56,11 +56,13 @@ type stage struct {
 	kind       fixture.Kind
 	script     *fixture.Script
 	definition fixture.Definition
+	// finalize is the finalize hook, which a test may add to the definition.
+	finalize   *v1alpha1.Hook
 	controller *controllers.Controller
 }
 
-// tests runs tests of a CompositeController, and some of them of a DecoratorController, too: one reconciler has the brakes of both, and simulated
-// histories pull those of both.
+// tests runs tests of a CompositeController, and some of them of a DecoratorController, and with inline hooks, too: one reconciler has the brakes of
+// all, and simulated histories pull those of all.
 func tests(t *testing.T, e *fixture.Environment, all map[string]func(*stage), ofDecorators ...string) {
 	t.Helper()
 	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
@@ -71,6 +73,13 @@ func tests(t *testing.T, e *fixture.Environment, all map[string]func(*stage), of
 			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
 				t.Parallel()
 				run(newStage(t, e, kind))
+			})
+			if !slices.Contains(ofDecorators, name) {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%s/Inline", kind, name), func(t *testing.T) {
+				t.Parallel()
+				run(newStage(t, e, kind).inline())
 			})
 		}
 	}
@@ -91,6 +100,20 @@ func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind) *stage {
 	s.definition = fixture.Definition{
 		Kind: kind, Sync: s.At("/hook"), Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}},
 	}
+	s.finalize = s.At("/hook")
+	return s
+}
+
+// inline has inline hooks do what the script does.
+func (s *stage) inline() *stage {
+	s.T.Helper()
+	s.definition.Sync = fixture.Inline(s.T, s.kind, `
+children:
+- forEach: [{name: i, in: "lists.range(int(parent.spec.n))"}]
+  template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${parent.metadata.name}-${i}"}, data: {data: "${parent.spec.?data.orValue('')}"}}
+status: {"n": "${string(parent.spec.n)}"}
+`)
+	s.finalize = fixture.Inline(s.T, s.kind, `finalized: children.configmaps.size() == 0`)
 	return s
 }
 

@@ -200,11 +200,25 @@ func namespaceGoes(t *testing.T, e *fixture.Environment) {
 				}
 				return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap("a", nil)}}, nil
 			})
-			s.Run(s.definition)
-			s.Parent("a", nil)
-			s.Await(fixture.ConfigMaps, "a", "to be there", cluster.Exists)
-			s.In("").Delete(fixture.Namespaces, s.Namespace)
-			s.In("").Await(fixture.Namespaces, s.Namespace, "to be gone", cluster.Gone)
+			s.goesWithItsNamespace()
 		})
 	}
+	t.Run("WithInlineHooks", func(t *testing.T) {
+		t.Parallel()
+		s := newStage(t, e, fixture.Composite)
+		s.definition.Children = []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateRollingInPlace}}
+		s.definition.Sync = fixture.Inline(t, fixture.Composite, `children: [{template: {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}}]`)
+		s.definition.Finalize = fixture.Inline(t, fixture.Composite, `finalized: children.configmaps.size() == 0`)
+		s.goesWithItsNamespace()
+	})
+}
+
+// goesWithItsNamespace runs the controller, and deletes the namespace once there is a child.
+func (s *stage) goesWithItsNamespace() {
+	s.T.Helper()
+	s.Run(s.definition)
+	s.Parent("a", nil)
+	s.Await(fixture.ConfigMaps, "a", "to be there", cluster.Exists)
+	s.In("").Delete(fixture.Namespaces, s.Namespace)
+	s.In("").Await(fixture.Namespaces, s.Namespace, "to be gone", cluster.Gone)
 }

@@ -85,23 +85,7 @@ func testNamespaceSelector(t *testing.T, s *shared, kind fixture.Kind) {
 		})
 	}))
 	st.run(definition{sync: st.at("/sync", v2), customize: st.at("/customize", v2)})
-	st.Parent("p", nil)
-	st.awaitStatus("p", "seen", "none")
-	join := func(keys ...string) string {
-		slices.Sort(keys)
-		return strings.Join(keys, " ")
-	}
-	label := func(namespace, value string) {
-		st.In("").Patch(fixture.Namespaces, namespace, `{"metadata":{"labels":{"team":`+value+`}}}`)
-	}
-	label(first, `"`+st.Name+`"`)
-	st.awaitStatus("p", "seen", first+"/a")
-	label(second, `"`+st.Name+`"`)
-	st.awaitStatus("p", "seen", join(first+"/a", second+"/b"))
-	st.configMap(first, "c")
-	st.awaitStatus("p", "seen", join(first+"/a", first+"/c", second+"/b"))
-	label(second, "null")
-	st.awaitStatus("p", "seen", join(first+"/a", first+"/c"))
+	label := st.followLabels(first, second)
 
 	// The witness is called for the same namespace, and for a ConfigMap that changes later: what it sees, the engine has seen.
 	st.create(fixture.ConfigMaps, second, "witnessed", nil, nil)
@@ -124,12 +108,52 @@ func testNamespaceSelector(t *testing.T, s *shared, kind fixture.Kind) {
 	third := st.Namespace + "-late"
 	st.create(fixture.Namespaces, "", third, nil, map[string]string{"team": st.Name})
 	st.configMap(third, "d")
-	st.awaitStatus("p", "seen", join(first+"/a", first+"/c", third+"/d"))
+	st.awaitStatus("p", "seen", joined(first+"/a", first+"/c", third+"/d"))
 	st.In(first).Delete(fixture.ConfigMaps, "a")
-	st.awaitStatus("p", "seen", join(first+"/c", third+"/d"))
+	st.awaitStatus("p", "seen", joined(first+"/c", third+"/d"))
 	if n := len(st.calls("/customize", "p")); n != 1 {
 		t.Errorf("the customize hook was called %d times for a parent that did not change, want 1", n)
 	}
+}
+
+// testInlineNamespaceSelector does the same with inline hooks.
+func testInlineNamespaceSelector(t *testing.T, s *shared, kind fixture.Kind) {
+	st := newStage(t, s, kind)
+	first, second := s.Namespace(t), s.Namespace(t)
+	st.configMap(first, "a")
+	st.configMap(second, "b")
+	st.run(definition{
+		sync: fixture.Inline(t, kind, `status: {seen: "${related.configmaps.size() == 0 ? 'none' :
+  related.configmaps.map(c, c.metadata.namespace + '/' + c.metadata.name).join(' ')}"}`),
+		customize: fixture.Inline(t, kind, `relatedResources: [{template: {apiVersion: v1, resource: configmaps,
+  labelSelector: {matchLabels: {`+fixture.Label+`: `+st.Name+`}}, namespaceSelector: {matchLabels: {team: `+st.Name+`}}}}]`),
+	})
+	st.followLabels(first, second)
+}
+
+// joined are keys as a status has them.
+func joined(keys ...string) string {
+	slices.Sort(keys)
+	return strings.Join(keys, " ")
+}
+
+// followLabels has a parent see the ConfigMaps of those of two namespaces that are labelled, and returns what labels a namespace.
+func (s *stage) followLabels(first, second string) (label func(namespace, value string)) {
+	s.T.Helper()
+	s.Parent("p", nil)
+	s.awaitStatus("p", "seen", "none")
+	label = func(namespace, value string) {
+		s.In("").Patch(fixture.Namespaces, namespace, `{"metadata":{"labels":{"team":`+value+`}}}`)
+	}
+	label(first, `"`+s.Name+`"`)
+	s.awaitStatus("p", "seen", first+"/a")
+	label(second, `"`+s.Name+`"`)
+	s.awaitStatus("p", "seen", joined(first+"/a", second+"/b"))
+	s.configMap(first, "c")
+	s.awaitStatus("p", "seen", joined(first+"/a", first+"/c", second+"/b"))
+	label(second, "null")
+	s.awaitStatus("p", "seen", joined(first+"/a", first+"/c"))
+	return label
 }
 
 // testRefusedRules is about the restrictions of docs/reference/contract.md#s16.2. A parent's name says which rule it gets.

@@ -351,6 +351,7 @@ func TestHooks(t *testing.T) {
 		{"16_AKindThatIsServedLater", both, testLatecomer},
 		{"16_OnlyParentsThatSelectAreCalled", both, testSelection},
 		{"16_NamespaceSelectorFollowsLabels", both, testNamespaceSelector},
+		{"16_NamespaceSelectorOfAnInlineHook", both, testInlineNamespaceSelector},
 		{"16_RefusedRulesAreEvents", both, testRefusedRules},
 		{"16_ScopeDependsOnTheVersion", both, testScope},
 		{"16_ResponsesAreKeptUntilTheParentChanges", both, testResponsesAreKept},

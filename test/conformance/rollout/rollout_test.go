@@ -66,6 +66,9 @@ func TestRollingUpdates(t *testing.T) {
 			finishes(t, w, options{method: method, cluster: clusterScoped, ships: fleetSize})
 		})
 	}
+	t.Run("AnInlineHookIsCalledForTheFormerRevision", func(t *testing.T) {
+		finishes(t, w, options{method: v1alpha1.ChildUpdateRollingInPlace, ships: 3, inline: true})
+	})
 	t.Run("AChildThatIsNotReadyStopsItAndIsNamed", func(t *testing.T) { pauses(t, w) })
 	t.Run("ASecondChangeIsFollowed", func(t *testing.T) { follows(t, w) })
 	t.Run("MaxUnavailableAllowsMoreAtATime", func(t *testing.T) { several(t, w) })
@@ -275,6 +278,7 @@ type options struct {
 	method         v1alpha1.ChildUpdateMethod
 	cluster        bool
 	ships          int
+	inline         bool
 	maxUnavailable *intstr.IntOrString
 }
 
@@ -288,6 +292,14 @@ func newScene(t *testing.T, w *world, o options) *scene {
 		s.resource, kind, s.parents = clusterFleets, "ClusterFleet", s.parents.In("")
 	}
 	s.dock = newDock(t, w.Dynamic, s.namespace)
+	sync := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(w.hook.URL("/sync"))}}
+	if o.inline { // It does what fleet does.
+		sync = fixture.Inline(t, fixture.Composite, `
+children:
+- forEach: [{name: i, in: "lists.range(parent.spec.ships)"}]
+  template: {apiVersion: rollout.example.com/v1, kind: Ship, metadata: {name: "s0${i}"}, spec: {version: "${parent.spec.version}"}}
+`)
+	}
 	controllers.Composite(t, w.Clients, limit, s.namespace, v1alpha1.CompositeControllerSpec{
 		GenerateSelector: new(true),
 		ParentResource: v1alpha1.CompositeControllerParentResourceRule{
@@ -302,7 +314,7 @@ func newScene(t *testing.T, w *world, o options) *scene {
 				StatusChecks: v1alpha1.ChildUpdateStatusChecks{Conditions: []v1alpha1.StatusConditionCheck{{Type: "Ready", Status: new("True")}}},
 			},
 		}},
-		Hooks: &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(w.hook.URL("/sync"))}}},
+		Hooks: &v1alpha1.CompositeControllerHooks{Sync: sync},
 	})
 	s.parents.Create(s.resource, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "rollout.example.com/v1", "kind": kind,
