@@ -54,6 +54,7 @@ type bench struct {
 	kubectl  string
 	kubeFile string
 	hookURL  string
+	hookPID  int
 	subject  subject.Subject
 	started  []*exec.Cmd
 	held     []io.Closer
@@ -134,10 +135,12 @@ func (b *bench) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	address, err := b.launch(exec.CommandContext(ctx, self, "hook"), "", false)
+	hook := exec.CommandContext(ctx, self, "hook")
+	address, err := b.launch(hook, "", false)
 	if err != nil {
 		return fmt.Errorf("starting the hook: %w", err)
 	}
+	b.hookPID = hook.Process.Pid
 	b.hookURL = "http://" + strings.TrimSpace(address)
 	if err := b.prepare(ctx); err != nil {
 		return err

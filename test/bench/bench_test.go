@@ -83,7 +83,7 @@ func TestSmoke(t *testing.T) {
 
 // limited are the workloads that are measured beside bare writes.
 var limited = []string{
-	"create", "update", "drift", "decorator", "decorator-change", "customize", "customize-change", "5-controllers", "rolling", "delete", "finalize",
+	"create", "update", "drift", "inline-create", "inline-update", "decorator", "decorator-change", "customize", "customize-change", "5-controllers", "rolling", "delete", "finalize",
 }
 
 // expectTimes checks that the times of a workload's objects and of its limit's were measured.
@@ -143,6 +143,12 @@ var expectations = []expectation{
 	{"create", "children created", requests("POST configmaps"), 40, 40, "each child is created once"},
 	{"create", "status writes", requests("PATCH things/status"), 20, 40, "one before the children are seen, one after"},
 	{"create", "writes", writes, 60, 80, "there is nothing else to write"},
+	{"inline-create", "calls per parent", calls, 1, 3, "as with a webhook"},
+	{"inline-create", "children created", requests("POST configmaps"), 40, 40, "each child is created once"},
+	{"inline-create", "bytes sent to the hook", func(r report.Result) float64 { return r.BytesInPerParent }, 0, 0, "no process is called"},
+	{"inline-update", "calls per parent", calls, 1, 4, "as with a webhook"},
+	{"inline-update", "children updated", requests("PUT configmaps", "PATCH configmaps"), 40, 40, "each child is updated once"},
+	{"inline-update", "CPU of a webhook", func(r report.Result) float64 { return r.WebhookCPU }, 0.001, 600, "it was measured in the same run"},
 	{"steady", "calls per parent", calls, 0, 0, "nothing changes"},
 	{"steady", "writes", unasked, 0, 0, "nothing changes"},
 	{"steady", "reads", reads, 0, watches, "nothing changes"},

@@ -221,7 +221,7 @@ func defaultPlan() plan {
 }
 
 // sizedWorkloads are measured on the parents of each size, in this order.
-const sizedWorkloads = "create,steady,update,drift,resync,single,restart"
+const sizedWorkloads = "create,steady,update,drift,resync,single,restart,inline"
 
 // otherWorkloads have a size of their own.
 const otherWorkloads = "slow-hook,decorator,customize,controllers,neighbour,rolling,delete,finalize"

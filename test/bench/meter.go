@@ -43,7 +43,9 @@ type meter struct {
 	namespace  string
 	controller string
 	revision   string
-	release    []func()
+	// inline says that the hook of the controllers is inline.
+	inline  bool
+	release []func()
 	// results are those of one.
 	results []report.Result
 	// podRevision is the revision that all pods have.
@@ -172,7 +174,7 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 	m.timesFromStart()
 	profiled := make(chan error, 1)
 	if m.profiles(w) {
-		go func() { profiled <- m.writeProfile(ctx, "cpu.pprof", "profile?seconds=15") }()
+		go func() { profiled <- m.writeProfile(ctx, m.profileName("cpu"), "profile?seconds=15") }()
 	} else {
 		profiled <- nil
 	}
@@ -197,14 +199,22 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 	}
 	r := m.result(w, seconds, before, after)
 	if m.profiles(w) {
-		err = m.writeProfile(ctx, "heap.pprof", "heap?gc=1")
+		err = m.writeProfile(ctx, m.profileName("heap"), "heap?gc=1")
 	}
 	return r, err
 }
 
+// profileName is the name of the file of a profile: with inline hooks it begins so.
+func (m *meter) profileName(of string) string {
+	if m.inline {
+		of = workInline + "-" + of
+	}
+	return of + ".pprof"
+}
+
 // profiles reports whether profiles are taken of a workload: the creation of 3000×3, or else of the last size.
 func (m *meter) profiles(w workload) bool {
-	if m.profile == "" || m.peer != nil || w.name != workCreate {
+	if m.profile == "" || m.peer != nil || w.name != workCreate && w.name != workInlineCreate {
 		return false
 	}
 	sizes := m.plan.sizes
@@ -228,7 +238,7 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 		BytesInPerParent:  float64(calls.BytesIn-callsBefore.BytesIn) / per,
 		BytesOutPerParent: float64(calls.BytesOut-callsBefore.BytesOut) / per,
 		Requests:          less(after.requests, before.requests), OwnRequests: less(after.own, before.own),
-		CPU: after.cpu - before.cpu, PerThousand: (after.cpu - before.cpu) / per * 1000,
+		CPU: after.cpu - before.cpu, PerThousand: (after.cpu - before.cpu) / per * 1000, HookCPU: after.hookCPU - before.hookCPU,
 		APIServerCPU: after.apiServerCPU - before.apiServerCPU, RSSBefore: before.rss, RSSAfter: after.rss,
 		Mallocs: (after.mallocs - before.mallocs) / per, AllocBytes: (after.allocated - before.allocated) / per,
 	}
@@ -275,17 +285,19 @@ func less(after, before map[string]int64) map[string]int64 {
 
 // settle waits until the hook is left alone for a while, and returns the usage then.
 func (m *meter) settle(ctx context.Context) (usage, error) {
-	last, err := m.hookCounts(ctx)
+	last, err := m.counts(ctx)
 	for err == nil {
 		if err = pause(ctx, m.plan.settle); err != nil {
 			break
 		}
-		now, err := m.hookCounts(ctx)
+		now, err := m.counts(ctx)
 		if err != nil {
 			return usage{}, err
 		}
 		if now.Total().Calls == last.Total().Calls {
-			return m.usage(ctx)
+			u, err := m.usage(ctx)
+			u.hook = now
+			return u, err
 		}
 		last = now
 	}
@@ -408,6 +420,7 @@ func (w *waits) timesFromStart() []float64 {
 // usage is what the subject and the hook have used so far.
 type usage struct {
 	cpu                float64 // seconds
+	hookCPU            float64 // seconds of the hook's process
 	apiServerCPU       float64 // seconds of the kube-apiserver's process
 	rss                float64 // MB
 	live               float64 // bytes of the heap, of workloads that tell the memory of cached objects
@@ -421,10 +434,11 @@ type usage struct {
 // usage reads the counters of the server, the API server and the hook.
 func (b *bench) usage(ctx context.Context) (usage, error) {
 	var u usage
-	var errs [6]error
+	var errs [7]error
 	u.cpu, errs[0] = gauge.CPU(b.subject.PID())
 	u.rss, errs[1] = gauge.RSS(b.subject.PID())
 	u.hook, errs[2] = b.hookCounts(ctx)
+	u.hookCPU, errs[6] = gauge.CPU(b.hookPID)
 	if err := errors.Join(errs[:]...); err != nil {
 		return u, err
 	}

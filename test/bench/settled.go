@@ -47,7 +47,14 @@ const (
 func (b *bench) sized(ctx context.Context, s size) error {
 	return b.beside(ctx,
 		func(ctx context.Context) (limits, error) { return b.bare(ctx, s) },
-		func(ctx context.Context) ([]report.Result, error) { return b.managed(ctx, s) })
+		func(ctx context.Context) ([]report.Result, error) {
+			results, err := b.managed(ctx, s)
+			if err != nil || !b.plan.selected(workInline) || b.peer != nil {
+				return results, err
+			}
+			inline, err := b.managedInline(ctx, s)
+			return append(results, besideWebhooks(inline, results)...), err
+		})
 }
 
 // managed measures all workloads of one size on the subject, without their limits.
@@ -97,7 +104,8 @@ func (b *bench) managed(ctx context.Context, s size) ([]report.Result, error) {
 
 // bare measures the limits of the selected workloads.
 func (b *bench) bare(ctx context.Context, s size) (limits, error) {
-	if !slices.ContainsFunc([]string{workCreate, workUpdate, workDrift}, b.plan.selected) {
+	inline := b.plan.selected(workInline)
+	if !inline && !slices.ContainsFunc([]string{workCreate, workUpdate, workDrift}, b.plan.selected) {
 		return nil, nil
 	}
 	l, err := b.newLimit(ctx, s)
@@ -113,13 +121,14 @@ func (b *bench) bare(ctx context.Context, s size) (limits, error) {
 		{workUpdate, func(ctx context.Context) (report.Times, error) { return l.update(ctx, "2", false) }},
 		{workDrift, l.drift},
 	} {
-		if w.name != workCreate && !b.plan.selected(w.name) {
+		if w.name != workCreate && !b.plan.selected(w.name) && (!inline || w.name != workUpdate) {
 			continue
 		}
 		if took[w.name], err = w.write(ctx); err != nil {
 			return nil, err
 		}
 	}
+	took[workInlineCreate], took[workInlineUpdate] = took[workCreate], took[workUpdate]
 	return took, b.clear(ctx, l.namespace)
 }
 

@@ -572,15 +572,18 @@ const (
 // composite is a CompositeController for the parents whose label bench has its name.
 type composite struct {
 	name string
-	// hooks are the paths by the name of the hook.
+	// hooks are the paths by the name of the hook. Without any the sync hook is inline.
 	hooks  map[string]string
 	method string
 }
 
 func (b *bench) compositeBody(c composite) []byte {
-	hooks := make([]string, 0, len(c.hooks))
+	hooks := make([]string, 0, len(c.hooks)+1)
 	for name, path := range c.hooks {
 		hooks = append(hooks, fmt.Sprintf(`%q:{"webhook":{"url":%q}}`, name, b.hookURL+path))
+	}
+	if len(c.hooks) == 0 {
+		hooks = append(hooks, inlineHook)
 	}
 	return fmt.Appendf(nil, `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":%q},"spec":{`+
 		`"generateSelector":true,"parentResource":{"apiVersion":"bench.example.com/v1","resource":"things","labelSelector":{"matchLabels":{"bench":%q}}},`+

@@ -87,6 +87,10 @@ type Result struct {
 	// CPU is the processor time of the subject's process in seconds, PerThousand that for 1,000 parents.
 	CPU         float64 `json:"cpuSeconds"`
 	PerThousand float64 `json:"cpuSecondsPer1000"`
+	// HookCPU is that of the hook's process. WebhookCPU is what the server and the hook took together for the same workload with a webhook, for
+	// a workload with an inline hook.
+	HookCPU    float64 `json:"hookCPUSeconds,omitempty"`
+	WebhookCPU float64 `json:"webhookCPUSeconds,omitempty"`
 	// APIServerCPU is that of the kube-apiserver's process meanwhile.
 	APIServerCPU float64 `json:"apiServerCPUSeconds,omitempty"`
 	// RSSBefore and RSSAfter are its resident memory in MB; BytesPerObject the growth by cached object, and LiveBytesPerObject that of what a
@@ -136,6 +140,14 @@ func (r Result) CPURatio() float64 {
 		return 0
 	}
 	return r.CPU / r.APIServerCPU
+}
+
+// WebhookRatio returns the processor time as a part of what a webhook takes, whose own time counts, zero where that was not measured.
+func (r Result) WebhookRatio() float64 {
+	if r.WebhookCPU == 0 {
+		return 0
+	}
+	return (r.CPU + r.HookCPU) / r.WebhookCPU
 }
 
 // StatusWrites returns the number of writes to the statuses of the workload's resources.

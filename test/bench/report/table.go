@@ -93,7 +93,7 @@ const (
 		"hook calls per parent"
 	requestColumns = "GET, LIST | POST | PUT | PATCH | DELETE | unasked writes | all requests of the server"
 	usageColumns   = "hook KB in per parent | out | CPU s | CPU s per 1,000 parents | CPU ÷ the API server's | RSS MB before | after | bytes per cached object | " +
-		"allocations per parent | KB"
+		"allocations per parent | KB | the hook's CPU s | CPU ÷ a webhook's"
 )
 
 func times(g group) []string {
@@ -145,7 +145,8 @@ func usage(g group) []string {
 		g.number(hundredths, func(r Result) float64 { return r.CPU }), g.number(hundredths, func(r Result) float64 { return r.PerThousand }),
 		g.number(hundredths, Result.CPURatio), g.number("%.0f", func(r Result) float64 { return r.RSSBefore }), g.number("%.0f", func(r Result) float64 { return r.RSSAfter }),
 		g.number("%.0f", func(r Result) float64 { return r.BytesPerObject }), g.number("%.0f", func(r Result) float64 { return r.Mallocs }),
-		g.number("%.0f", func(r Result) float64 { return r.AllocBytes / 1024 }),
+		g.number("%.0f", func(r Result) float64 { return r.AllocBytes / 1024 }), g.number(hundredths, func(r Result) float64 { return r.HookCPU }),
+		g.number(hundredths, Result.WebhookRatio),
 	}
 }
 
@@ -345,6 +346,10 @@ func targets() []target {
 		anySize("customize ÷ limit", "customize", 1.6, ratio),
 		sized("drift ÷ limit", "", "drift", 3000, 1.6, ratio),
 		anySize("rolling ÷ limit", "rolling", 1.6, ratio),
+		sized("inline hook, create ÷ limit", "", "inline-create", 3000, 1.1, ratio),
+		sized("inline hook, update in place ÷ limit", "", "inline-update", 3000, 1.1, ratio),
+		sized("inline hook, CPU to create ÷ that of a webhook and its server", "", "inline-create", 3000, 0.67, Result.WebhookRatio),
+		sized("inline hook, CPU to update ÷ that of a webhook and its server", "", "inline-update", 3000, 0.67, Result.WebhookRatio),
 		anySize("50 controllers ÷ limit", "50-controllers", 1.6, ratio),
 		sized("CPU seconds per 1,000 parents created", "4.8", created, 3000, 1.7, func(r Result) float64 { return r.PerThousand }),
 		sized(memory, "19", created, 3000, 4, kilobytes),
