@@ -17,7 +17,6 @@ limitations under the License.
 package inline
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -74,7 +73,7 @@ func (p *Program) Call(r wire.Request) ([]byte, error) {
 			return nil, err
 		}
 		body["relatedResources"] = rules
-		return json.Marshal(body)
+		return encode(body)
 	}
 	children, err := evalAll(p.templates, s)
 	if err != nil {
@@ -105,7 +104,7 @@ func (p *Program) Call(r wire.Request) ([]byte, error) {
 			body[part.name] = value
 		}
 	}
-	encoded, err := json.Marshal(body)
+	encoded, err := encode(body)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the response of the inline %s hook: %w", p.name, err)
 	}

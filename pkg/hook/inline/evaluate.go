@@ -18,9 +18,11 @@ package inline
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -286,4 +288,65 @@ func scalarToJSON(value ref.Val) (any, error) {
 		return quantity.String(), nil
 	}
 	return nil, fmt.Errorf("yields %s, which JSON does not have: use string(…) or a field of it", value.Type().TypeName())
+}
+
+// encode returns what json.Marshal does, without its reflection.
+func encode(value any) ([]byte, error) { return appendJSON(make([]byte, 0, 1024), value) }
+
+func appendJSON(b []byte, value any) ([]byte, error) {
+	var err error
+	switch v := value.(type) {
+	case nil:
+		return append(b, "null"...), nil
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	case int64:
+		return strconv.AppendInt(b, v, 10), nil
+	case string:
+		return appendText(b, v)
+	case []any:
+		b = append(b, '[')
+		for i, element := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, err = appendJSON(b, element); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, ']'), nil
+	case map[string]any:
+		var room [16]string
+		names := room[:0]
+		for name := range v {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		b = append(b, '{')
+		for i, name := range names {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, err = appendText(b, name); err != nil {
+				return nil, err
+			}
+			if b, err = appendJSON(append(b, ':'), v[name]); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, '}'), nil
+	}
+	data, err := json.Marshal(value)
+	return append(b, data...), err
+}
+
+// appendText leaves to encoding/json what needs escapes.
+func appendText(b []byte, text string) ([]byte, error) {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			data, err := json.Marshal(text)
+			return append(b, data...), err
+		}
+	}
+	return append(append(append(b, '"'), text...), '"'), nil
 }

@@ -179,3 +179,31 @@ func BenchmarkCall(b *testing.B) {
 		}
 	}
 }
+
+// TestResponsesAreEncodedAsEverywhere compares the body of a response with that of encoding/json.
+func TestResponsesAreEncodedAsEverywhere(t *testing.T) {
+	const expression = `{'text': 'a"\\\n<é\u0000>', 'numbers': [0, -7, 1.5, 1e30, 18446744073709551615u], 'map': {'b<': 1, 'a': true}, 'null': null,
+		'lists': [[], {}]}`
+	programs, _, errs := inline.Compile(inline.Definition{
+		Parents: []v1alpha1.ResourceRule{{APIVersion: "example.com/v1", Resource: "widgets"}},
+		Sync: &v1alpha1.Hook{Inline: &v1alpha1.InlineHook{Status: &runtime.RawExtension{Raw: []byte(
+			`{"all": "${` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ", "\t", " ").Replace(expression) + `}"}`)}}},
+	}, schemas())
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	got, err := programs[hook.Sync].Call(wire.Request{Controller: []byte("{}"), Parent: observed("metadata: {name: a}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(map[string]any{"children": []any{}, "status": map[string]any{"all": map[string]any{
+		"text": "a\"\\\n<é\x00>", "numbers": []any{0, -7, 1.5, 1e30, uint64(18446744073709551615)}, "map": map[string]any{"b<": 1, "a": true}, "null": nil,
+		"lists": []any{[]any{}, map[string]any{}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
