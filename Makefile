@@ -141,7 +141,7 @@ control-plane-build: ## Build the local control plane's programs where they are 
 ##@ Test
 
 # They take the control plane's program from here, instead of building it again, as hack/test.sh does.
-churn pairs ordered bench bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
+churn pairs ordered bench bench-inline bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
 
 .PHONY: test
 test: build build-race demo-build control-plane-build ## Run every test, with the race detector where much happens at once; RACE=all: everywhere.
@@ -196,6 +196,10 @@ simulate-mutants: ## Put small faults into the engine, one at a time, and count 
 .PHONY: bench
 bench: build control-plane-build ## Measure the server against bare writes; BENCH_ARGS has further flags.
 	@go build -o $(BIN)/bench ./test/bench && $(BIN)/bench $(BENCH_ARGS)
+
+.PHONY: bench-inline
+bench-inline: build control-plane-build ## Measure an inline hook beside the webhook that does the same, with 3000x3 objects; BENCH_ARGS has further flags.
+	@go build -o $(BIN)/bench ./test/bench && $(BIN)/bench --sizes 3000x3 --workloads create,update,inline $(BENCH_ARGS)
 
 .PHONY: bench-compare
 bench-compare: build control-plane-build ## Measure the working tree, its server with the flags ARGUMENTS, and the commit BASE in TURNS turns, and compare them; BENCH_ARGS has further flags.

@@ -572,7 +572,7 @@ const (
 	manyOnes     = 16
 	admittedOnes = drawn / 10
 	restlessOnes = drawn / 10
-	inlineOnes   = drawn / 5
+	inlineOnes   = drawn / 10
 )
 
 // drawing returns the options with what only some histories draw, by a source of its own: the others are as without it.
