@@ -21,6 +21,8 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -33,6 +35,9 @@ type Local struct {
 	client *Client
 	// turns are the evaluations of this hook that wait in the process. Few of each hook do, so that all hooks have their turns.
 	turns chan struct{}
+	// heavy is how many light evaluations must follow until the hook counts as light. It is light at first, with one turn until tried.
+	heavy atomic.Int32
+	tried sync.Once
 }
 
 // Evaluator is what a [Config.Transport] implements that decides when hooks are evaluated, as that of a simulation does. With others
@@ -53,11 +58,22 @@ type Evaluation struct {
 	Evaluate func() (Response, error)
 }
 
+const (
+	// heavyAfter is how long a light evaluation takes at most.
+	heavyAfter = 50 * time.Millisecond
+	// heavyFor is how many light evaluations make a hook light.
+	heavyFor = 100
+)
+
 // LocalMethod is the label of the method in metrics of hooks that the server evaluates itself.
 const LocalMethod = "inline"
 
-// evaluations are the hooks that the process evaluates at the same time. More would not be faster, and each may need much memory.
-var evaluations = make(chan struct{}, runtime.GOMAXPROCS(0)) //nolint:gochecknoglobals // It bounds the process.
+// evaluations are the hooks that the process evaluates at the same time. More would not be faster, and each may need much memory. Those
+// that take long, or wait for room for a large response, leave one place to the others.
+var (
+	evaluations      = make(chan struct{}, max(2, runtime.GOMAXPROCS(0))) //nolint:gochecknoglobals // It bounds the process.
+	heavyEvaluations = make(chan struct{}, cap(evaluations)-1)            //nolint:gochecknoglobals // It bounds the process.
+)
 
 // NewLocal returns a stand-in for the client of a hook, which has no webhook. The endpoint is what messages and metrics call it.
 func NewLocal(config Config, endpoint string) (*Local, error) {
@@ -71,7 +87,11 @@ func NewLocal(config Config, endpoint string) (*Local, error) {
 	c := &Client{config: config, endpoint: endpoint, controller: config.ControllerKind + "-" + config.ControllerName}
 	c.leave = []func(){config.ResponseBudget.Join(c.controller)}
 	c.series = vectors.acquire(seriesKey{url: endpoint, controllerName: config.ControllerName, controllerType: config.ControllerKind})
-	return &Local{client: c, turns: make(chan struct{}, cap(evaluations))}, nil
+	l := &Local{client: c, turns: make(chan struct{}, cap(evaluations))}
+	for range cap(l.turns) - 1 {
+		l.turns <- struct{}{}
+	}
+	return l, nil
 }
 
 // Call evaluates the hook when it is its turn, and returns the body that evaluate returns, to be released by the caller. Waiting for room is
@@ -91,7 +111,9 @@ func (l *Local) evaluate(ctx context.Context, evaluate func() ([]byte, error)) (
 		return Response{}, l.client.failure(ctx, ctx, queued, err, nil)
 	}
 	defer end() // When there is room, too: else the bodies that wait for it would be beyond all limits.
+	began := time.Now()
 	body, err := l.measured(evaluate)
+	l.weigh(time.Since(began), len(body))
 	if err != nil {
 		return Response{}, err
 	}
@@ -112,17 +134,38 @@ func (l *Local) evaluate(ctx context.Context, evaluate func() ([]byte, error)) (
 
 // turn waits until the hook may be evaluated, which is over with end.
 func (l *Local) turn(ctx context.Context) (end func(), err error) {
-	select {
-	case l.turns <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	places := []chan struct{}{l.turns, evaluations}
+	if l.heavy.Load() > 0 {
+		places = []chan struct{}{l.turns, heavyEvaluations, evaluations}
 	}
-	select {
-	case evaluations <- struct{}{}:
-		return func() { <-evaluations; <-l.turns }, nil
-	case <-ctx.Done():
-		<-l.turns
-		return nil, ctx.Err()
+	for i, place := range places {
+		select {
+		case place <- struct{}{}:
+		case <-ctx.Done():
+			leave(places[:i])
+			return nil, ctx.Err()
+		}
+	}
+	return func() { leave(places) }, nil
+}
+
+func leave(places []chan struct{}) {
+	for _, place := range places {
+		<-place
+	}
+}
+
+// weigh notes whether an evaluation was light. After the first one the hook has all of its turns.
+func (l *Local) weigh(took time.Duration, bytes int) {
+	defer l.tried.Do(func() {
+		for range cap(l.turns) - 1 {
+			<-l.turns
+		}
+	})
+	if took > heavyAfter || bytes > freeBytes {
+		l.heavy.Store(heavyFor)
+	} else if left := l.heavy.Load(); left > 0 {
+		l.heavy.CompareAndSwap(left, left-1)
 	}
 }
 

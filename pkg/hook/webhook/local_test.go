@@ -63,7 +63,7 @@ func TestLocalHooksHaveTheLimitsOfWebhooks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			budget := fairqueue.Bytes(4 * limit)
 			l := newLocal(t, name, func(c *webhook.Config) { c.ResponseBudget, c.MaxResponseBytes = budget, limit })
-			response, err := l.Call(t.Context(), tc.evaluate)
+			response, err := l.Call(t.Context(), nil, tc.evaluate)
 			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("got %v, want %q", err, tc.err)
 			}
@@ -82,6 +82,9 @@ func TestLocalHooksHaveTheLimitsOfWebhooks(t *testing.T) {
 	}
 }
 
+// atOnce is how many hooks are evaluated at the same time.
+func atOnce() int { return max(2, runtime.GOMAXPROCS(0)) }
+
 // occupied is a hook that uses all turns: each of its calls goes on until one is ended.
 type occupied struct {
 	hook *webhook.Local
@@ -92,7 +95,7 @@ type occupied struct {
 }
 
 func (o *occupied) call(ctx context.Context) {
-	response, err := o.hook.Call(ctx, func() ([]byte, error) {
+	response, err := o.hook.Call(ctx, nil, func() ([]byte, error) {
 		o.running <- struct{}{}
 		<-o.ends
 		return nil, nil
@@ -105,10 +108,13 @@ func (o *occupied) call(ctx context.Context) {
 func occupy(t *testing.T, calls int) *occupied {
 	t.Helper()
 	o := &occupied{newLocal(t, "occupied"), make(chan struct{}), make(chan struct{}, calls), make(chan error, calls)}
+	if _, err := o.hook.Call(t.Context(), nil, body(1)); err != nil {
+		t.Fatal(err)
+	}
 	for range calls {
 		go o.call(t.Context())
 	}
-	for range runtime.GOMAXPROCS(0) {
+	for range atOnce() {
 		<-o.running
 	}
 	return o
@@ -142,7 +148,7 @@ func TestALocalHookHasItsTurnBesideOneThatUsesAll(t *testing.T) {
 	healthy, evaluated := newLocal(t, "healthy"), make(chan error)
 	go func() {
 		for range wanted {
-			response, err := healthy.Call(t.Context(), body(1))
+			response, err := healthy.Call(t.Context(), nil, body(1))
 			response.Release()
 			evaluated <- err
 		}
@@ -165,12 +171,12 @@ func TestALocalHookHasItsTurnBesideOneThatUsesAll(t *testing.T) {
 }
 
 func TestALocalCallThatIsCancelledIsNotEvaluated(t *testing.T) {
-	o := occupy(t, runtime.GOMAXPROCS(0))
+	o := occupy(t, atOnce())
 	for name, l := range map[string]*webhook.Local{"of the same hook": o.hook, "of another hook": newLocal(t, "other")} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancelled := make(chan error)
 		go func() {
-			_, err := l.Call(ctx, func() ([]byte, error) { panic("it is evaluated") })
+			_, err := l.Call(ctx, nil, func() ([]byte, error) { panic("it is evaluated") })
 			cancelled <- err
 		}()
 		cancel()
@@ -178,22 +184,22 @@ func TestALocalCallThatIsCancelledIsNotEvaluated(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	o.finish(t, runtime.GOMAXPROCS(0))
+	o.finish(t, atOnce())
 	// No turn is lost.
-	o = occupy(t, runtime.GOMAXPROCS(0))
-	o.finish(t, runtime.GOMAXPROCS(0))
+	o = occupy(t, atOnce())
+	o.finish(t, atOnce())
 }
 
 func TestALocalCallThatPanicsEndsItsTurn(t *testing.T) {
 	l := newLocal(t, "panics")
-	for range 3 * runtime.GOMAXPROCS(0) {
+	for range 3 * atOnce() {
 		func() {
 			defer func() { _ = recover() }()
-			_, _ = l.Call(t.Context(), func() ([]byte, error) { panic("a defect") })
+			_, _ = l.Call(t.Context(), nil, func() ([]byte, error) { panic("a defect") })
 		}()
 	}
-	o := occupy(t, runtime.GOMAXPROCS(0))
-	o.finish(t, runtime.GOMAXPROCS(0))
+	o := occupy(t, atOnce())
+	o.finish(t, atOnce())
 }
 
 func TestALocalResponseWaitsForRoom(t *testing.T) {
@@ -201,14 +207,14 @@ func TestALocalResponseWaitsForRoom(t *testing.T) {
 	budget := fairqueue.Bytes(limit)
 	shared := func(c *webhook.Config) { c.ResponseBudget, c.MaxResponseBytes = budget, limit }
 	first, then := newLocal(t, "first", shared), newLocal(t, "then", shared)
-	held, err := first.Call(t.Context(), body(limit))
+	held, err := first.Call(t.Context(), nil, body(limit))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	evaluated, cancelled := make(chan struct{}), make(chan error)
 	go func() {
-		_, err := then.Call(ctx, func() ([]byte, error) { close(evaluated); return body(limit)() })
+		_, err := then.Call(ctx, nil, func() ([]byte, error) { close(evaluated); return body(limit)() })
 		cancelled <- err
 	}()
 	<-evaluated
@@ -218,7 +224,7 @@ func TestALocalResponseWaitsForRoom(t *testing.T) {
 	}
 	waiting := make(chan error)
 	go func() {
-		response, err := then.Call(t.Context(), body(limit))
+		response, err := then.Call(t.Context(), nil, body(limit))
 		response.Release()
 		waiting <- err
 	}()
@@ -231,6 +237,44 @@ func TestALocalResponseWaitsForRoom(t *testing.T) {
 	}
 }
 
+// TestALocalHookIsEvaluatedWhileOthersWaitForRoom has a hook whose large responses wait for room, and hold the memory of their bodies.
+func TestALocalHookIsEvaluatedWhileOthersWaitForRoom(t *testing.T) {
+	const limit, calls = 256 << 10, 20
+	budget := fairqueue.Bytes(limit)
+	shared := func(c *webhook.Config) { c.ResponseBudget, c.MaxResponseBytes = budget, limit }
+	large, healthy := newLocal(t, "large", shared), newLocal(t, "healthy", shared)
+	held, err := large.Call(t.Context(), nil, body(limit))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	evaluated, ended := make(chan struct{}, calls), make(chan error, calls)
+	for range calls {
+		go func() {
+			_, err := large.Call(ctx, nil, func() ([]byte, error) { evaluated <- struct{}{}; return body(limit)() })
+			ended <- err
+		}()
+	}
+	<-evaluated
+	for range 50 {
+		response, err := healthy.Call(t.Context(), nil, body(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Release()
+	}
+	if len(ended) > 0 {
+		t.Errorf("the hook was evaluated when %d calls that waited had ended", len(ended))
+	}
+	cancel()
+	for range calls {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a call that was stopped while it waited returned %v", err)
+		}
+	}
+	held.Release()
+}
+
 // TestALocalHookIsReplacedWhileItIsEvaluated has a controller edited: its new hook is called, and its old one ended, during a call.
 func TestALocalHookIsReplacedWhileItIsEvaluated(t *testing.T) {
 	const bytes = 256 << 10
@@ -239,7 +283,7 @@ func TestALocalHookIsReplacedWhileItIsEvaluated(t *testing.T) {
 	former, later := newLocal(t, "edited", shared), newLocal(t, "edited", shared)
 	begun, ends, result := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
-		response, err := former.Call(t.Context(), func() ([]byte, error) {
+		response, err := former.Call(t.Context(), nil, func() ([]byte, error) {
 			close(begun)
 			<-ends
 			return body(bytes)()
@@ -252,13 +296,11 @@ func TestALocalHookIsReplacedWhileItIsEvaluated(t *testing.T) {
 	}()
 	<-begun
 	former.Close()
-	if runtime.GOMAXPROCS(0) > 1 {
-		response, err := later.Call(t.Context(), body(bytes))
-		if err != nil {
-			t.Errorf("the new hook, while the former one is evaluated: %v", err)
-		}
-		response.Release()
+	response, err := later.Call(t.Context(), nil, body(bytes))
+	if err != nil {
+		t.Errorf("the new hook, while the former one is evaluated: %v", err)
 	}
+	response.Release()
 	close(ends)
 	if err := <-result; err != nil {
 		t.Errorf("the former hook: %v", err)
