@@ -61,7 +61,9 @@ func New(c webhook.Config, kinds Kinds, sync, finalize, customize *v1alpha1.Hook
 		Sync: sync, Finalize: finalize, Customize: customize,
 	}
 	if d.Has() {
-		s.compiled = &compiled{definition: d, discovery: kinds.Discovery, compiling: cmp.Or(kinds.Compiling, make(chan struct{}, 1))}
+		s.compiled = &compiled{
+			definition: d, discovery: kinds.Discovery, compiling: cmp.Or(kinds.Compiling, make(chan struct{}, 1)), programs: map[hook.Name]*inline.Program{},
+		}
 	}
 	if c.Workers < 1 {
 		c.Workers = webhook.DefaultWorkers

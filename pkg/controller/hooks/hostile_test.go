@@ -17,6 +17,7 @@ limitations under the License.
 package hooks_test
 
 import (
+	"flag"
 	"fmt"
 	"runtime/debug"
 	"runtime/metrics"
@@ -35,6 +36,8 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
+
+var hostileWorkers = flag.Int("hostile-workers", 1, "how many calls of each hostile hook there are at the same time")
 
 // hostile are hooks that cost as much as their author can make them.
 func hostile() map[string]*v1alpha1.InlineHook {
@@ -79,10 +82,9 @@ func heap() uint64 {
 	return samples[0].Value.Uint64()
 }
 
-// TestHostileControllersBesideAHealthyOne has 60 controllers with such hooks, each called by three workers at once, beside one that is called all
-// the while.
+// TestHostileControllersBesideAHealthyOne has 60 controllers with such hooks beside one that is called all the while.
 func TestHostileControllersBesideAHealthyOne(t *testing.T) {
-	const each, workers, limit = 5, 3, 512 << 20
+	const each, limit = 5, 512 << 20
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit * 9 / 10)) // As the server does it.
 	budget := fairqueue.Bytes(webhook.DefaultResponseBudget)
 	named := func(name string, inline *v1alpha1.InlineHook) *hooks.Set {
@@ -109,7 +111,7 @@ func TestHostileControllersBesideAHealthyOne(t *testing.T) {
 	for name, inline := range hostile() {
 		for i := range each {
 			set := named(fmt.Sprintf("%s-%d", name, i), inline)
-			for range workers {
+			for range *hostileWorkers {
 				left.Add(1)
 				running.Go(func() {
 					defer left.Add(-1)

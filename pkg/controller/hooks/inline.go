@@ -66,6 +66,8 @@ func (e *evaluated) Ask(ctx context.Context, r Request) (webhook.Response, error
 
 func (e *evaluated) Check(ctx context.Context) (known bool, err error) {
 	e.compiled.check(ctx)
+	e.compiled.mu.Lock()
+	defer e.compiled.mu.Unlock()
 	return true, e.compiled.problem(e.name)
 }
 
@@ -116,9 +118,8 @@ type compiled struct {
 	compiling chan struct{}
 
 	mu sync.Mutex
-	// current says that programs and problems are those of the kinds at epochs.
-	current bool
-	epochs  []int64
+	// epochs are those of the kinds for which there are programs and problems, nil if these kinds could not be read.
+	epochs []int64
 	// unsure says that a kind was not served, or had no schema, so that compiling again may find something else.
 	unsure bool
 	// programs are the last ones that were checked, and problems say why there are no later ones, nil before the first attempt.
@@ -133,12 +134,11 @@ func (c *compiled) program(ctx context.Context, name hook.Name) (*inline.Program
 		c.check(ctx)
 	}
 	c.mu.Lock()
-	program := c.programs[name]
-	c.mu.Unlock()
-	if program == nil {
-		return nil, c.problem(name)
+	defer c.mu.Unlock()
+	if program := c.programs[name]; program != nil {
+		return program, nil
 	}
-	return program, nil
+	return nil, c.problem(name)
 }
 
 func (c *compiled) outdated() bool {
@@ -148,10 +148,8 @@ func (c *compiled) outdated() bool {
 	return c.problems == nil || c.unsure && !slices.Equal(now, c.epochs)
 }
 
-// problem returns why a hook could not be compiled when that was last tried.
+// problem returns why a hook could not be compiled when that was last tried. It is called with the lock held.
 func (c *compiled) problem(name hook.Name) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	problem := c.problems[name]
 	switch {
 	case problem != nil:
@@ -172,7 +170,7 @@ func (c *compiled) check(ctx context.Context) {
 	defer func() { <-c.compiling }()
 	now, settled := c.now()
 	c.mu.Lock()
-	current := c.current && !c.unsure && settled && slices.Equal(now, c.epochs)
+	current := !c.unsure && settled && slices.Equal(now, c.epochs)
 	c.mu.Unlock()
 	if current {
 		return
@@ -185,11 +183,9 @@ func (c *compiled) check(ctx context.Context) {
 	klog.FromContext(ctx).V(2).Info("Compiled the inline hooks", "errors", errs, "warnings", warnings, "problem", kinds.Err())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.current, c.epochs, c.unsure, c.problems = kinds.Err() == nil, now, len(warnings) > 0, map[hook.Name]error{}
-	if c.programs == nil {
-		c.programs = map[hook.Name]*inline.Program{}
-	}
+	c.epochs, c.unsure, c.problems = nil, false, map[hook.Name]error{}
 	if kinds.Err() == nil { // What is compiled against half of the schemas is checked by half.
+		c.epochs, c.unsure = now, len(warnings) > 0
 		maps.Copy(c.programs, programs)
 	}
 	for _, name := range []hook.Name{hook.Sync, hook.Finalize, hook.Customize} {

@@ -246,8 +246,12 @@ func TestCallsThatWaitToCompileEnd(t *testing.T) {
 	things := v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "things"}
 	turns := make(chan struct{}, 1)
 	turns <- struct{}{}
+	found, err := discovery.New(&rest.Config{Host: "http://127.0.0.1:1"}, nil) // It is not asked.
+	if err != nil {
+		t.Fatal(err)
+	}
 	set, err := hooks.New(webhook.Config{ControllerKind: "CompositeController", ControllerName: "c"},
-		hooks.Kinds{Parents: []v1alpha1.ResourceRule{things}, Compiling: turns}, &v1alpha1.Hook{Inline: status(`{"twice": "${1 + 1}"}`)}, nil, nil)
+		hooks.Kinds{Discovery: found, Parents: []v1alpha1.ResourceRule{things}, Compiling: turns}, &v1alpha1.Hook{Inline: status(`{"twice": "${1 + 1}"}`)}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

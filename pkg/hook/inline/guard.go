@@ -93,7 +93,7 @@ func guardFunctions(env *cel.Env) ([]cel.EnvOption, error) {
 // bounding returns its first argument, and an error for a text of more bytes than the second.
 func bounding(message string) functions.FunctionOp {
 	return func(args ...ref.Val) ref.Val {
-		if most, ok := args[1].(types.Int); ok && textLength(args[0]) > int(most) {
+		if most, ok := args[1].(types.Uint); ok && textLength(args[0]) > uint64(most) {
 			return types.NewErr(message, most)
 		}
 		return args[0]
@@ -193,7 +193,7 @@ func (g *guarding) variable(id int64, name string) ast.Expr {
 
 // wrap passes a text through a function that refuses one that is too long.
 func (g *guarding) wrap(text ast.Expr, function string, most uint64) {
-	text.SetKindCase(g.NewCall(text.ID(), function, g.moved(text), g.NewLiteral(g.next(), types.Int(most))))
+	text.SetKindCase(g.NewCall(text.ID(), function, g.moved(text), g.NewLiteral(g.next(), types.Uint(most))))
 }
 
 func (g *guarding) next() int64 {
@@ -283,18 +283,18 @@ func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Va
 	if cost := c.CostEstimator.CallCost(function, overload, args, result); cost != nil {
 		return cost
 	}
-	return new(1 + uint64(textLength(args...))/10) // What reads a text reads all of it.
+	return new(1 + textLength(args...)/10) // What reads a text reads all of it.
 }
 
 // textLength is the bytes of the texts among some values.
-func textLength(values ...ref.Val) int {
-	total := 0
+func textLength(values ...ref.Val) uint64 {
+	var total uint64
 	for _, v := range values {
 		switch v := v.(type) {
 		case types.String:
-			total += len(v)
+			total += uint64(len(v))
 		case types.Bytes:
-			total += len(v)
+			total += uint64(len(v))
 		}
 	}
 	return total
@@ -321,7 +321,7 @@ func length(v ref.Val) uint64 {
 
 func costOfAdd(args []ref.Val) uint64 {
 	if _, ok := args[0].(traits.Lister); !ok {
-		return costOfText(uint64(textLength(args...)))
+		return costOfText(textLength(args...))
 	}
 	if length(args[0])+length(args[1]) > maxElements {
 		return 2 * maxExpressionCost
@@ -343,7 +343,7 @@ func costOfJoin(args []ref.Val) uint64 {
 	if len(args) < 2 || whole > maxExpressionCost {
 		return whole
 	}
-	return whole + costOfText(product(length(args[0]), uint64(textLength(args[1]))))
+	return whole + costOfText(product(length(args[0]), textLength(args[1])))
 }
 
 // costOfWhole is that of a function that looks at all values within its arguments.
@@ -357,7 +357,7 @@ func costOfWhole(args []ref.Val) uint64 {
 
 func costOfMembership(args []ref.Val) uint64 {
 	if _, ok := args[1].(traits.Mapper); ok {
-		return 1 + uint64(textLength(args[0]))/10
+		return 1 + textLength(args[0])/10
 	}
 	return weight(args[1])
 }
@@ -405,7 +405,7 @@ func costOfSplit(args []ref.Val) uint64 {
 }
 
 // longQuantity has more digits than any quantity, or an exponent of so many that calculating with the number would never end.
-var longQuantity = regexp.MustCompile(`.{100}|[eE][+-]?[0-9]{4}`)
+var longQuantity = regexp.MustCompile(`.{100}|[eE][+-]?\d{4}`)
 
 func costOfQuantity(args []ref.Val) uint64 {
 	if text, ok := args[0].(types.String); ok && longQuantity.MatchString(string(text)) {
@@ -449,7 +449,7 @@ func (w *weighing) add(v ref.Val, depth int) {
 	w.total++
 	switch v := v.(type) {
 	case types.String, types.Bytes:
-		w.total += uint64(textLength(v)) / 10
+		w.total += textLength(v) / 10
 	case *types.Optional:
 		if v.HasValue() {
 			w.add(v.GetValue(), depth+1)
