@@ -176,15 +176,7 @@ func (d *definition) edit(how string, r *rand.Rand) {
 	case "rolling":
 		d.update(func() string { return []string{"RollingInPlace", "RollingRecreate"}[r.IntN(2)] })
 	case "recreating", "replacing":
-		if how == "replacing" && d.workloads {
-			d.children = append(slices.DeleteFunc(d.children, isOfDeployments), d.child(hooks.Deployment, r))
-		}
-		for i := range d.children {
-			d.children[i].Method = "Recreate"
-			if isOfDeployments(d.children[i]) {
-				d.children[i].Apply = "ServerSide"
-			}
-		}
+		d.recreate(how == "replacing", r)
 	case "server-side":
 		for i := range d.children {
 			d.children[i].Apply = "ServerSide"
@@ -215,6 +207,19 @@ func (d *definition) edit(how string, r *rand.Rand) {
 		d.paused = how == "pause"
 	case "guard":
 		d.guard = guards[r.IntN(len(guards))]
+	}
+}
+
+// recreate has all children recreated, and replaces the rule of Deployments if there is to be one.
+func (d *definition) recreate(replacing bool, r *rand.Rand) {
+	if replacing && d.workloads {
+		d.children = append(slices.DeleteFunc(d.children, isOfDeployments), d.child(hooks.Deployment, r))
+	}
+	for i := range d.children {
+		d.children[i].Method = "Recreate"
+		if isOfDeployments(d.children[i]) {
+			d.children[i].Apply = "ServerSide"
+		}
 	}
 }
 
