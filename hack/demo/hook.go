@@ -67,7 +67,10 @@ func interpreter(folder, file string) (program string, args []string, err error)
 		}
 		return "go", []string{"run", file}, nil
 	}
-	if info.IsDir() || info.Mode()&0o111 == 0 {
+	if info.IsDir() {
+		return "", nil, fmt.Errorf("%s is a folder: name the file in it that serves the hook", path)
+	}
+	if info.Mode()&0o111 == 0 {
 		return "", nil, fmt.Errorf("%s is no program: a hook is a .py, .js or .go file, or one that may be executed (chmod +x)", path)
 	}
 	return path, nil, nil
@@ -212,10 +215,10 @@ func (h *hookRunner) run(ctx context.Context) {
 
 // change starts the hook again, unless only manifests have changed and it listens.
 func (h *hookRunner) change(ctx context.Context, folder string, names []string) {
+	names = withoutTemporary(folder, names, filepath.Ext(h.file))
 	hooks := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return h.manifest(filepath.Join(folder, name)) })
 	for _, name := range names {
-		// An editor writes a file beside the old one, and renames it.
-		if _, err := os.Stat(filepath.Join(folder, name)); (err == nil || len(names) == 1) && !slices.Contains(h.unsaved, name) {
+		if !slices.Contains(h.unsaved, name) {
 			h.unsaved = append(h.unsaved, name)
 		}
 	}
@@ -225,6 +228,19 @@ func (h *hookRunner) change(ctx context.Context, folder string, names []string) 
 	}
 	h.stop()
 	h.start(ctx)
+}
+
+// withoutTemporary returns the names without those of files that are gone, unless all are: an editor writes a file beside the old one, and renames
+// it. A source of the hook, which ends with its extension, counts though it is gone.
+func withoutTemporary(folder string, names []string, extension string) []string {
+	kept := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, err := os.Stat(filepath.Join(folder, name))
+		return err != nil && filepath.Ext(name) != extension
+	})
+	if len(kept) == 0 {
+		return names
+	}
+	return kept
 }
 
 // tellSaved tells of what was saved, if the hook listens. Until then a sync would fail.

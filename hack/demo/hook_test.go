@@ -154,3 +154,23 @@ func TestWhatTheStartOfAHookBuildsIsNoEdit(t *testing.T) {
 		}
 	}
 }
+
+// An editor, or sed, writes a file beside the old one and renames it: the hook goes on if that is a manifest.
+func TestTheTemporaryFileOfAnEditorIsNoEdit(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"hook.py", "controller.yaml"} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct{ names, want []string }{
+		{[]string{"controller.yaml", "sedK2x9aQ"}, []string{"controller.yaml"}},
+		{[]string{"4913", "hook.py", "hook.py~"}, []string{"hook.py"}},
+		{[]string{"module.py", "controller.yaml"}, []string{"module.py", "controller.yaml"}},
+		{[]string{"crd.yaml", "sample.yaml"}, []string{"crd.yaml", "sample.yaml"}},
+	} {
+		if got := withoutTemporary(folder, tc.names, ".py"); !slices.Equal(got, tc.want) {
+			t.Errorf("%q: got %q, want %q", tc.names, got, tc.want)
+		}
+	}
+}

@@ -46,6 +46,9 @@ func (o outcome) String() string {
 	if o.err != nil {
 		return o.err.Error()
 	}
+	if o.synced+len(o.failing)+len(o.waiting) == 0 {
+		return "there are no parents"
+	}
 	parts := []string{counted(o.synced, "parent") + " synced"}
 	for _, a := range []struct {
 		action v1alpha1.ChildAction

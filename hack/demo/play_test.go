@@ -53,6 +53,47 @@ func TestWarningsOfASuccessfulApplyArePrinted(t *testing.T) {
 	}
 }
 
+// The API server quotes the whole patch before it says what is wrong with it.
+func TestARefusalIsTheReasonAlone(t *testing.T) {
+	failed := errors.New("kubectl apply: exit status 1")
+	for printed, want := range map[string]string{
+		"The request is invalid: patch: Invalid value: \"map[metadata:map[annotations:map[a:{\\\"b\\\":1}\n]] spec:map[x:5]]\": strict decoding error: unknown field \"spec.x\"\n": `The request is invalid: strict decoding error: unknown field "spec.x"`,
+		"Error from server (Forbidden): no\n": "Error from server (Forbidden): no",
+		"":                                    "kubectl apply: exit status 1",
+	} {
+		if got := refusal(failed, printed); got.Error() != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A visitor may apply the manifests of an example by hand, with the address that the hook has in a cluster.
+func TestASavedManifestIsAppliedAgain(t *testing.T) {
+	folder, dir := t.TempDir(), t.TempDir()
+	manifest := "{apiVersion: metacontroller.k8s.io/v1alpha1, kind: CompositeController, metadata: {name: website}}"
+	kubectl := filepath.Join(dir, "kubectl")
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(folder, "controller.yaml"), []byte(manifest), 0o600),
+		os.WriteFile(kubectl, []byte("#!/bin/sh\ncase \"$*\" in *--raw*) echo '{}';; *apply*) echo applied;; esac\n"), 0o700),
+		os.WriteFile(filepath.Join(dir, "kubectl-metacontroller"), []byte("#!/bin/sh\n"), 0o700),
+	); err != nil {
+		t.Fatal(err)
+	}
+	var printed bytes.Buffer
+	s := &stage{
+		out: &printed, project: own(folder), hooks: []*hookRunner{{}}, dir: dir, programs: dir, cluster: cluster{Kubectl: kubectl}, applied: map[string]string{},
+	}
+	if err := errors.Join(s.read(t.Context()), s.apply(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]int{"hook.py": 0, "controller.yaml": 1} {
+		printed.Reset()
+		if s.save(t.Context(), []string{file}); strings.Count(printed.String(), "    applied\n") != want {
+			t.Errorf("%s: got %q, want %d applied", file, printed.String(), want)
+		}
+	}
+}
+
 // The error of the server refers to a condition, which the author reads here.
 func TestAControllerThatDoesNotRunSaysWhy(t *testing.T) {
 	kubectl := filepath.Join(t.TempDir(), "kubectl")

@@ -92,7 +92,7 @@ func TestWhatIsAskedFor(t *testing.T) {
 		"NoSuchHook":            {options{hooks: []string{hook + "x"}, controller: []string{hook}}, "HOOK=" + hook + "x: looking for the hook: stat"},
 		"NoRelativeHook":        {options{hooks: []string{"nothing.py"}, controller: []string{hook}}, "relative paths count from the repository: use $PWD/nothing.py"},
 		"NoRelativeController":  {options{hooks: hooks, controller: []string{"nothing"}}, "relative paths count from the repository: use $PWD/nothing"},
-		"AFolderForAHook":       {options{hooks: []string{folder}, controller: []string{hook}}, "is no program: a hook is a .py, .js or .go file"},
+		"AFolderForAHook":       {options{hooks: []string{folder}, controller: []string{hook}}, "is a folder: name the file in it that serves the hook"},
 		"NoSuchController":      {options{hooks: hooks, controller: []string{folder + "x"}}, "CONTROLLER=" + folder + "x: looking for manifests: stat"},
 		"AFolderOfNoManifests":  {options{hooks: hooks, controller: []string{folder}}, "has neither a kustomization nor files that end with .yaml"},
 		"TwoHooks":              {options{hooks: []string{hook, hook}, controller: []string{hook, text}}, ""},
@@ -239,7 +239,7 @@ func TestAFolderMayHaveFilesOfOthers(t *testing.T) {
 }
 
 // A first mistake costs no new control plane.
-func TestAnAuthorWhoStaysMendsHisManifests(t *testing.T) {
+func TestAnAuthorWhoStaysCorrectsHisManifests(t *testing.T) {
 	folder, dir := t.TempDir(), t.TempDir()
 	manifest := "{apiVersion: metacontroller.k8s.io/v1alpha1, kind: CompositeController, metadata: {name: website}}"
 	if err := os.WriteFile(filepath.Join(folder, "controller.yaml"), []byte(manifest), 0o600); err != nil {
@@ -263,7 +263,7 @@ func TestAnAuthorWhoStaysMendsHisManifests(t *testing.T) {
 			t.Fatalf("got %v while the manifests are refused, want to go on", err)
 		}
 	}
-	for _, want := range []string{"    The manifests are not applied: ", "unknown field", "    When you save the mended files, they are applied.\n"} {
+	for _, want := range []string{"    Not applied: unknown field\n", "    When you save the corrected files, they are applied.\n"} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("got %q, want %q in it", printed.String(), want)
 		}
@@ -272,12 +272,17 @@ func TestAnAuthorWhoStaysMendsHisManifests(t *testing.T) {
 	if err := s.apply(t.Context()); err == nil {
 		t.Error("got no error for a visitor who does not stay")
 	}
+	// One who edits the hook meanwhile reads that his manifest is still refused.
+	printed.Reset()
+	s.save(t.Context(), []string{"hook.py", "controller.yaml"})
+	if want := "==> hook.py, controller.yaml: not applied: unknown field\n    With what was applied before: there are no parents\n"; !strings.HasPrefix(printed.String(), want) {
+		t.Errorf("got %q, want %q", printed.String(), want)
+	}
 	if err := os.Remove(refused); err != nil {
 		t.Fatal(err)
 	}
-	printed.Reset()
-	if s.reapply(t.Context()); len(s.appliedControllers()) != 1 {
-		t.Errorf("got %d controllers after the mistake was mended, want 1; printed was %q", len(s.appliedControllers()), printed.String())
+	if err := s.reapply(t.Context()); err != nil || len(s.appliedControllers()) != 1 {
+		t.Errorf("got %d controllers after the correction, want 1; the error is %v", len(s.appliedControllers()), err)
 	}
 }
 
@@ -378,7 +383,7 @@ func TestWhatIsAppliedIsNotTheHooks(t *testing.T) {
 
 func TestOutcomesAreOneLine(t *testing.T) {
 	for want, o := range map[string]outcome{
-		"0 parents synced":                  {},
+		"there are no parents":              {},
 		"2 parents synced, 1 child updated": {synced: 2, done: map[v1alpha1.ChildAction]int{v1alpha1.ChildUpdate: 1, v1alpha1.ChildLeave: 3}},
 		"1 parent synced, 2 children created, 1 child deleted, 1 failing: shop/a: status 500": {
 			synced: 1, done: map[v1alpha1.ChildAction]int{v1alpha1.ChildCreate: 2, v1alpha1.ChildDelete: 1}, failing: []string{"shop/a: status 500"},

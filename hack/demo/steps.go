@@ -27,6 +27,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,9 +175,12 @@ func (s *stage) readPart(ctx context.Context, part part) (objects []*unstructure
 	return objects, foreign, nil
 }
 
+// manifestExtensions are those of files that may be manifests.
+var manifestExtensions = []string{".yaml", ".yml", ".json"}
+
 // isManifest tells whether a file is one of the manifests, or a part of a kustomization, and not what a hook reads.
 func (s *stage) isManifest(path string) bool {
-	if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) {
+	if !slices.Contains(manifestExtensions, filepath.Ext(path)) {
 		return false
 	}
 	for _, part := range s.project.parts {
@@ -253,8 +257,14 @@ func (s *stage) save(ctx context.Context, files []string) {
 	defer s.saving.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, syncedTimeout)
 	defer cancel()
-	since := time.Now()
-	s.reapply(ctx)
+	since, headline := time.Now(), "==> "+strings.Join(files, ", ")
+	if slices.ContainsFunc(files, func(file string) bool { return slices.Contains(manifestExtensions, filepath.Ext(file)) }) {
+		s.forgetControllers()
+	}
+	if err := s.reapply(ctx); err != nil {
+		fmt.Fprintf(s.out, "%s: not applied: %v\n", headline, err)
+		headline = "    With what was applied before"
+	}
 	for _, controller := range s.appliedControllers() {
 		err := process.Poll(ctx, func(ctx context.Context) (bool, error) { return s.takenUp(ctx, controller) })
 		if err == nil {
@@ -262,11 +272,11 @@ func (s *stage) save(ctx context.Context, files []string) {
 			err = s.whyNotRunning(ctx, controller, err)
 		}
 		if err != nil {
-			fmt.Fprintf(s.out, "==> %s: %v\n", strings.Join(files, ", "), err)
+			fmt.Fprintf(s.out, "%s: %v\n", headline, err)
 			return
 		}
 	}
-	fmt.Fprintf(s.out, "==> %s: %s\n", strings.Join(files, ", "), s.settle(ctx, since))
+	fmt.Fprintf(s.out, "%s: %s\n", headline, s.settle(ctx, since))
 	s.tellWarnings(ctx, since)
 }
 
@@ -282,31 +292,35 @@ func (s *stage) whyNotRunning(ctx context.Context, controller *unstructured.Unst
 	return fmt.Errorf("%s does not run: %s", manifests.Argument(controller), message)
 }
 
-// apply creates the objects: what defines others first, samples last. An author's manifests may be wrong: he stays, and mends them.
+// apply creates the objects: what defines others first, samples last. An author's manifests may be wrong: he stays, and corrects them.
 func (s *stage) apply(ctx context.Context) error {
 	err := s.applySet(ctx, s.set.Load())
 	if err == nil || s.options.once || ctx.Err() != nil {
 		return err
 	}
-	s.tellNotApplied(err)
-	fmt.Fprintln(s.out, "    When you save the mended files, they are applied.")
+	fmt.Fprintf(s.out, "    Not applied: %v\n    When you save the corrected files, they are applied.\n", err)
 	return nil
 }
 
-// reapply applies what has changed in the manifests. What is wrong is printed: the next change may be the cure.
-func (s *stage) reapply(ctx context.Context) {
+// reapply applies what has changed in the manifests.
+func (s *stage) reapply(ctx context.Context) error {
 	set, _, err := s.readSet(ctx)
-	if err == nil {
-		s.set.Store(set)
-		err = s.applySet(ctx, set)
-	}
 	if err != nil {
-		s.tellNotApplied(err)
+		return err
 	}
+	s.set.Store(set)
+	return s.applySet(ctx, set)
 }
 
-func (s *stage) tellNotApplied(err error) {
-	fmt.Fprintf(s.out, "    The manifests are not applied: %v\n", err)
+// forgetControllers has the controllers applied again: a visitor may have applied them by hand, with the address that their hooks have in a cluster.
+func (s *stage) forgetControllers() {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	for _, o := range s.set.Load().Controllers {
+		if key := appliedKey(o); s.applied[key] != "" {
+			s.applied[key] = "applied before"
+		}
+	}
 }
 
 // appliedControllers are those controllers of the set that the API server has accepted.
@@ -376,10 +390,22 @@ func (s *stage) applyAll(ctx context.Context, objects []*unstructured.Unstructur
 	fmt.Fprint(s.out, indent(printed))
 	if err == nil {
 		fmt.Fprint(s.out, indent(warnings.String()))
-	} else { // It has them.
+	} else {
 		changed = accepted(changed, objects, printed)
+		err = refusal(err, warnings.String())
 	}
 	maps.Copy(s.applied, changed)
+	return err
+}
+
+// wholePatch is what the API server quotes of a patch before it says what is wrong with it.
+var wholePatch = regexp.MustCompile(`(?s)patch: Invalid value: "map\[.*\]": `)
+
+// refusal returns what kubectl printed of an apply that failed, without the patch, or the error if it printed nothing.
+func refusal(err error, printed string) error {
+	if printed = strings.TrimSpace(wholePatch.ReplaceAllString(printed, "")); printed != "" {
+		return errors.New(printed)
+	}
 	return err
 }
 
