@@ -112,3 +112,16 @@ func TestATableKeepsItsColumnsAndItsWidth(t *testing.T) {
 		t.Errorf("wide: got %q, error %v", out.String(), err)
 	}
 }
+
+func TestWhatIsCutKeepsItsWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"short": "short",
+		"sync hook failed (version=v2): unsupported status code: 500 body: TypeError: does it lack a return?":                                             "sync hook … does it lack a return?",
+		`metadata.name: Invalid value: "A": must start with a letter (e.g. 'my-name', or 'a', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')`: "metadata.name: … \"A\": must start with a letter",
+		strings.Repeat("x", 60): strings.Repeat("x", 16) + "…" + strings.Repeat("x", 33),
+	} {
+		if got := Middle(text, 50); got != want || utf8.RuneCountInString(got) > 50 {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -45,8 +46,8 @@ const (
 
 // stateColors are those of words that stand in a cell alone.
 var stateColors = map[string]string{
-	"Synced": green, "True": green, "Running": green, "Available": green, "Complete": green, "Succeeded": green,
-	"Failing": red, "False": red, "Failed": red,
+	"Synced": green, "True": green, "Ready": green, "Running": green, "Available": green, "Complete": green, "Succeeded": green,
+	"Failing": red, "False": red, "NotReady": red, "Failed": red,
 	"Pending": yellow, "Syncing": yellow, "Waiting": yellow, "Held": yellow, "Paused": yellow, "being deleted": yellow,
 }
 
@@ -95,14 +96,30 @@ func (t *Table) Print(rows ...[]string) error {
 	return nil
 }
 
-// Middle returns a text of at most so many characters, without its middle if it has more.
+// expressions are those that Kubernetes adds to what is wrong with a name, longer than what is said before.
+var expressions = regexp.MustCompile(` \((e\.g\. .*, )?regex used for validation is '[^']*'\)`)
+
+// longWord is how long a word is that is cut.
+const longWord = 12
+
+// Middle returns a text of at most so many characters, without its middle if it has more. Short words stay whole.
 func Middle(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= most {
 		return text
 	}
+	if short := expressions.ReplaceAllString(text, ""); short != text {
+		return Middle(short, most)
+	}
 	head := most / 3
-	return string(runes[:head]) + "…" + string(runes[len(runes)-(most-head-1):])
+	first, last := string(runes[:head]), string(runes[len(runes)-(most-head-1):])
+	if end := strings.LastIndex(first, " "); end >= len(first)-longWord {
+		first = first[:end+1]
+	}
+	if begin := strings.Index(last, " "); begin >= 0 && begin < min(longWord, len(last)/2) {
+		last = last[begin:]
+	}
+	return first + "…" + last
 }
 
 // WantsColor tells whether an output is a terminal, unless the environment variable NO_COLOR is set.

@@ -109,7 +109,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 		return printer.PrintObj(list, c.Out)
 	}
 	if len(list.Items) == 0 {
-		_, err := fmt.Fprintf(c.ErrOut, "No sync is remembered: see '%s parents %s --all'\n", connection.Program, object.Argument())
+		_, err := fmt.Fprintf(c.ErrOut, "No sync is remembered, since there was none, or its parent is gone: see '%s parents %s --all'\n", connection.Program, object.Argument())
 		return err
 	}
 	shown := o.filter(list.Items)

@@ -82,7 +82,7 @@ func TestSyncsThatAreNotPrinted(t *testing.T) {
 		err     string
 	}{
 		"older ones":                    {with(`"metadata":{"remainingItemCount":3},"items":[{"name":"a"}]`, ""), "3 older ones are not printed: --limit takes up to 500", ""},
-		"those of a parent without":     {with(`"items":[]`, `{"name":"a"}`), "No sync is remembered", ""},
+		"those of a parent without":     {with(`"items":[]`, `{"name":"a"}`), "No sync is remembered, since there was none, or its parent is gone: see", ""},
 		"those of what is not a parent": {with(`"items":[]`, ""), "", "a"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -163,10 +163,10 @@ func TestTable(t *testing.T) {
 		want string
 	}{
 		"one namespace": {subresource.Table{}, `
-TIME           PARENT   TRIGGER                        HOOK   RESULT
-03:04:00.000   a        SpecChang… Service/a, 2 more   12ms   Update Service/a ch…y; the API server dropped status.phase
-02:04:05.000   n        RelatedChanged                 0s     no luck xxxxxxxxxxx…` + strings.Repeat("x", 26) + `: the reason
-01:57:23.000   -        OwnWrite, Timer                -      3 syncs did nothing since then
+TIME           PARENT   TRIGGER               HOOK   RESULT
+03:04:00.000   a        SpecChanged, 3 more   12ms   Update Service/a … the API server dropped status.phase
+02:04:05.000   n        RelatedChanged        0s     no luck xxxxxxxxxxxxxx…` + strings.Repeat("x", 32) + `: the reason
+01:57:23.000   -        OwnWrite, Timer       -      3 syncs did nothing since then
 `},
 		"all namespaces, wide": {subresource.Table{Namespace: true, Resource: true, Wide: true}, `
 TIME           NAMESPACE   RESOURCE               PARENT   TRIGGER                                       WAIT   HOOK   RESULT

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
@@ -30,7 +31,7 @@ import (
 )
 
 // maxTriggers is how many characters of the triggers are printed, unless the table is wide.
-const maxTriggers = 28
+const maxTriggers = 32
 
 // clock is how times are printed.
 const clock = "15:04:05.000"
@@ -66,7 +67,7 @@ func (t table) rowOf(syncs []v1alpha1.ControllerSync) []string {
 	}
 	why, took, result := subresource.OneLine(triggers(s)), milliseconds(s.HookMilliseconds), subresource.OneLine(result(s, t.Wide))
 	if !t.Wide {
-		why = outputformat.Middle(why, maxTriggers)
+		why = subresource.OneLine(fitted(causes(s), int(s.MoreTriggers)))
 	}
 	if n > 1 {
 		took, result = none, fmt.Sprintf("%d times since then: %s", n, result)
@@ -122,7 +123,17 @@ func reasons(syncs []v1alpha1.ControllerSync) string {
 			}
 		}
 	}
-	return outputformat.Middle(subresource.OneLine(strings.Join(found, ", ")), maxTriggers)
+	return subresource.OneLine(fitted(found, 0))
+}
+
+// fitted joins as many triggers as there is room for, and counts the others.
+func fitted(parts []string, more int) string {
+	for n := len(parts); n > 1; n-- {
+		if text := listed(parts[:n], more+len(parts)-n); utf8.RuneCountInString(text) <= maxTriggers {
+			return text
+		}
+	}
+	return outputformat.Middle(listed(parts[:min(1, len(parts))], more+max(0, len(parts)-1)), maxTriggers)
 }
 
 // result is what a sync did with children and with the parent, and its error, which comes alone where there is no room for both.
@@ -149,7 +160,10 @@ func result(s *v1alpha1.ControllerSync, all bool) string {
 func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
 
 // triggers prints why a parent was synced: the reasons, and the objects that changed beside the parent itself.
-func triggers(s *v1alpha1.ControllerSync) string {
+func triggers(s *v1alpha1.ControllerSync) string { return listed(causes(s), int(s.MoreTriggers)) }
+
+// causes are the triggers of a sync, each as it is printed.
+func causes(s *v1alpha1.ControllerSync) []string {
 	var parts []string
 	for i := range s.Triggers {
 		t := &s.Triggers[i]
@@ -159,7 +173,7 @@ func triggers(s *v1alpha1.ControllerSync) string {
 		}
 		parts = append(parts, part)
 	}
-	return listed(parts, s.MoreTriggers)
+	return parts
 }
 
 // children prints what a sync did with which child, and why not.
@@ -176,12 +190,12 @@ func children(s *v1alpha1.ControllerSync) string {
 		}
 		parts = append(parts, part)
 	}
-	return listed(parts, s.MoreChildren)
+	return listed(parts, int(s.MoreChildren))
 }
 
-func listed(parts []string, more int32) string {
+func listed(parts []string, more int) string {
 	if more > 0 {
-		parts = append(parts, fmt.Sprintf("%d more", more))
+		parts = append(slices.Clip(parts), fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(parts, ", ")
 }
