@@ -75,11 +75,11 @@ func readiness(object *unstructured.Unstructured) string {
 		for _, one := range conditions {
 			condition, ok := one.(map[string]any)
 			if ok && condition["type"] == wanted && condition["reason"] != podCompleted {
-				if wanted == "Ready" {
-					return fmt.Sprint(condition["status"])
-				}
-				if condition["status"] == "True" {
+				switch {
+				case condition["status"] == "True":
 					return wanted
+				case wanted == "Ready" && condition["status"] == "False":
+					return "NotReady"
 				}
 			}
 		}

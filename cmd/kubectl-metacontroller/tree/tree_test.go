@@ -147,7 +147,7 @@ const unserved = "The cluster does not serve gadgets.example.com."
 func TestATree(t *testing.T) {
 	got, notes := grown(t, 5, 100)
 	want := `NAME STATE REVISION FIELD MANAGERS REASON
-websites.example.com/web False - - NoDisk: it is full
+websites.example.com/web NotReady - - NoDisk: it is full
 ├─ configmaps/a - web-1 metacontroller,kubectl-edit -
 │  ├─ configmaps/c - - metacontroller,kubectl-edit -
 │  └─ pods/p Pending - - ImagePullBackOff: no such image
@@ -219,7 +219,9 @@ func TestReadiness(t *testing.T) {
 	for text, want := range map[string]string{
 		`{kind: Deployment, spec: {replicas: 3}, status: {readyReplicas: 2}}`:                                         "2/3",
 		`{kind: DaemonSet, status: {desiredNumberScheduled: 2, numberReady: 1}}`:                                      "1/2",
-		`{kind: Pod, status: {phase: Running, conditions: [{type: Ready, status: "True"}]}}`:                          "True",
+		`{kind: Pod, status: {phase: Running, conditions: [{type: Ready, status: "True"}]}}`:                          "Ready",
+		`{kind: Pod, status: {phase: Running, conditions: [{type: Ready, status: "False"}]}}`:                         "NotReady",
+		`{kind: Node, status: {phase: Running, conditions: [{type: Ready, status: Unknown}]}}`:                        "Running",
 		`{kind: Pod, status: {phase: Pending}}`:                                                                       "Pending",
 		`{kind: Pod, status: {phase: Succeeded, conditions: [{type: Ready, status: "False", reason: PodCompleted}]}}`: "Succeeded",
 		`{kind: Job, status: {conditions: [{type: Failed, status: "False"}, {type: Complete, status: "True"}]}}`:      "Complete",
