@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,10 +52,23 @@ func next(object controllerobject.Object, parents parentNumbers) []string {
 	if len(errors) > 0 {
 		steps = append(steps, eventsOf(&errors[0]))
 	}
-	if len(steps) == 0 && ready.Status != metav1.ConditionTrue {
+	switch {
+	case len(steps) == 0 && ready.Status != metav1.ConditionTrue:
 		steps = append(steps, eventsAbout(object))
+	case len(steps) == 0 && parents.known && parents.total == 0:
+		steps = append(steps, parentsToBe(object))
 	}
 	return steps
+}
+
+// parentsToBe is the command that prints what might be the parents of a controller that has none.
+func parentsToBe(object controllerobject.Object) string {
+	var resources []string
+	for _, rule := range object.Parents() {
+		group := schema.FromAPIVersionAndKind(rule.APIVersion, "").Group
+		resources = append(resources, schema.GroupResource{Group: group, Resource: rule.Resource}.String())
+	}
+	return "kubectl get " + strings.Join(resources, ",") + " --all-namespaces   # the controller selects none of them"
 }
 
 // cure is the command that tells more of what a condition complains of, or ends it. Ready repeats the others.

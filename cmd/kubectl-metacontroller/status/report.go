@@ -60,8 +60,11 @@ func report(object controllerobject.Object, live *v1alpha1.ControllerParentList,
 		e := &parents.errors[i]
 		fmt.Fprintf(&b, "  %s, %s ago: %s\n", parentName(e), age(e.Time, now), brief(oneLine(e.Message), status.Hooks, b.String()))
 	}
-	for _, line := range warningLines(object, warnings, now) {
-		fmt.Fprintf(&b, "  %s\n", line)
+	for i, line := range warningLines(object, warnings, now) {
+		if i == 0 {
+			b.WriteString("  Warnings of the last hour, which may be over:\n")
+		}
+		fmt.Fprintf(&b, "    %s\n", line)
 	}
 	for i, step := range next(object, parents) {
 		if i == 0 {
@@ -195,7 +198,7 @@ func parentLines(parents parentNumbers, c *v1alpha1.ControllerCounters, asOf str
 			counted = append(counted, fmt.Sprintf("%d %s %s", n.number, n.many, n.what))
 		}
 	}
-	return append(lines, "Since the server started: "+strings.Join(counted, ", ")+asOf+".")
+	return append(lines, "Since the controller started: "+strings.Join(counted, ", ")+asOf+".")
 }
 
 // hookLine tells of one hook. A failure that was said is not repeated.

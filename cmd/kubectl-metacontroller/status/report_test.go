@@ -43,6 +43,7 @@ func before(seconds int) metav1.Time {
 // composite is a CompositeController of the second generation, of which the first conditions tell Ready.
 func composite(status v1alpha1.ControllerStatus) controllerobject.Object {
 	c := &v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "web", Generation: 2}}
+	c.Spec.ParentResource.ResourceRule = v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "websites"}
 	c.Spec.ServiceAccountRef = &v1alpha1.ServiceAccountReference{Namespace: "team", Name: "web"}
 	c.Status.ControllerStatus = status
 	return controllerobject.Object{Composite: c}
@@ -83,7 +84,7 @@ CompositeController web has a change that the engine has not taken up yet (gener
 		}, `
 CompositeController web is ready.
   Of 3 parents, 3 synced.
-  Since the server started: 1 sync, 0 failed.
+  Since the controller started: 1 sync, 0 failed.
   Hook sync: 7 calls, half of them within 3 ms, 99 of 100 within 9 ms; the last one succeeded 5s ago.
   Hook finalize: not called yet.
 `},
@@ -102,7 +103,7 @@ CompositeController web is ready.
 		}, `
 CompositeController web is ready, but syncs of 2 parents fail.
   Of 9 parents, 3 synced, 2 failing, 1 waiting to be synced.
-  Since the server started: 44 syncs, 4 failed, 1 parent slowed down because of never settling, 1 response of hooks rejected, 2 creations stopped by an object of another owner, 3 children left alone because of changing back, or being deleted each time.
+  Since the controller started: 44 syncs, 4 failed, 1 parent slowed down because of never settling, 1 response of hooks rejected, 2 creations stopped by an object of another owner, 3 children left alone because of changing back, or being deleted each time.
   DeletionsHeld is True (LimitPassed): 12 deletions are held.
   Progressing is True (RollingUpdate): 2 children are left.
   websites.example.com/shop/a, 70s ago: no luck
@@ -201,6 +202,8 @@ CompositeController web is paused.
 		"no parents": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{ready}, Counters: &v1alpha1.ControllerCounters{}}, `
 CompositeController web is ready.
   It has no parents.
+  Next:
+    kubectl get websites.example.com --all-namespaces   # the controller selects none of them
 `},
 		"another reason": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{not(v1alpha1.ReasonNotSelected, "Not selected.")}}, `
 CompositeController web is not ready (NotSelected): Not selected.
@@ -242,7 +245,7 @@ func TestParentsAreThoseOfNow(t *testing.T) {
 	}
 	const old = `CompositeController web is ready.
   Of 1 parent, 1 synced (as of 25s ago).
-  Since the server started: 8 syncs, 8 failed (as of 25s ago).
+  Since the controller started: 8 syncs, 8 failed (as of 25s ago).
 `
 	if diff := cmp.Diff(old, report(object, nil, nil, now, false)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -262,7 +265,7 @@ func TestParentsAreThoseOfNow(t *testing.T) {
 	object.Status().Hooks = []v1alpha1.HookStatus{{Name: "sync", Calls: 8, LastFailureTime: new(before(3)), LastFailure: failure}}
 	const want = `CompositeController web is ready, but syncs of 2 parents fail.
   Of 6 parents, 0 synced, 2 failing, 1 waiting to be synced, 1 waiting for something else, 1 held, 1 paused.
-  Since the server started: 8 syncs, 8 failed (as of 25s ago).
+  Since the controller started: 8 syncs, 8 failed (as of 25s ago).
   Hook sync: 8 calls; the last one failed 3s ago: calling http://localhost:1/sync: connection refused, as it is when nobody listens
   websites.example.com/shop/a, 3s ago: sync hook failed: as above
   websites.example.com/shop/b, 4s ago: sync hook failed: as above
@@ -328,8 +331,8 @@ func TestWarningsAreOfTheControllerAndLately(t *testing.T) {
 		of("metacontroller", "CompositeController", "second", 6), of(mine, "Website", "third", 7), of(mine, "Website", "fourth", 8),
 	}, now)
 	want := []string{
-		"Warning ChildWarning, Website shop/web, 3s ago: first", "Warning ChildWarning, CompositeController shop/web, 6s ago: second",
-		"Warning ChildWarning, Website shop/web, 7s ago: third",
+		"ChildWarning, Website shop/web, 3s ago: first", "ChildWarning, CompositeController shop/web, 6s ago: second",
+		"ChildWarning, Website shop/web, 7s ago: third",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -351,7 +354,7 @@ func TestWarningsAreReadFromEvents(t *testing.T) {
 	}
 	maps.Copy(events, cluster)
 	printed, err := connectiontest.Run(t, NewCommand, events, "cc/web")
-	if err != nil || !strings.Contains(printed, "  Warning ChildWarning, Website shop/a, ") || !strings.Contains(printed, " ago: unknown field\n") || strings.Contains(printed, "told above") {
+	if err != nil || !strings.Contains(printed, "  Warnings of the last hour, which may be over:\n    ChildWarning, Website shop/a, ") || !strings.Contains(printed, " ago: unknown field\n") || strings.Contains(printed, "told above") {
 		t.Errorf("printed %q, error %v", printed, err)
 	}
 }

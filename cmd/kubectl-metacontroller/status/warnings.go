@@ -90,7 +90,7 @@ func warningLines(object controllerobject.Object, warnings []warning, now time.T
 		mine := w.controller == qualified || w.kind == object.Kind() && w.name == object.Name()
 		if text := w.reason + w.message; mine && !seen[text] && now.Sub(w.time.Time) < lately && len(lines) < maxWarnings {
 			seen[text] = true
-			lines = append(lines, fmt.Sprintf("Warning %s, %s %s, %s ago: %s", w.reason, w.kind, w.about, age(w.time, now), w.message))
+			lines = append(lines, fmt.Sprintf("%s, %s %s, %s ago: %s", w.reason, w.kind, w.about, age(w.time, now), w.message))
 		}
 	}
 	return lines
