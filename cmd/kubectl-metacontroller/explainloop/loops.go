@@ -32,6 +32,9 @@ const (
 	unnamed = 3
 )
 
+// lastApplied is the place of what was applied last.
+const lastApplied = "metadata.annotations[metacontroller.k8s.io/last-applied-configuration]"
+
 // whole is the place of a loop whose object is created again and again.
 const whole = ""
 
@@ -86,10 +89,20 @@ func loopsOf(syncs []v1alpha1.ControllerSync, kind string) []loop {
 			list = append(list, *l)
 		}
 	}
+	list = withoutEchoes(list)
 	slices.SortFunc(list, func(a, b loop) int {
 		return cmp.Or(cmp.Compare(b.writes, a.writes), strings.Compare(keyOf(a.object, a.path), keyOf(b.object, b.path)))
 	})
 	return list
+}
+
+// withoutEchoes leaves out the annotation that is written with each other place of an object, unless it is the only place.
+func withoutEchoes(list []loop) []loop {
+	others := map[v1alpha1.SyncObject]bool{}
+	for i := range list {
+		others[list[i].object] = others[list[i].object] || list[i].path != lastApplied
+	}
+	return slices.DeleteFunc(list, func(l loop) bool { return l.path == lastApplied && others[l.object] })
 }
 
 // writtenBy reports whether a sync wrote the place.
@@ -175,7 +188,7 @@ func keyOf(o v1alpha1.SyncObject, path string) string {
 // asking are triggers after which a write is no surprise.
 var asking = []v1alpha1.SyncReason{
 	v1alpha1.SyncParentCreated, v1alpha1.SyncParentDeleted, v1alpha1.SyncSpecChanged, v1alpha1.SyncRelatedChanged, v1alpha1.SyncStarted,
-	v1alpha1.SyncControllerChanged, v1alpha1.SyncKindChanged, v1alpha1.SyncObstacleGone,
+	v1alpha1.SyncControllerChanged, v1alpha1.SyncKindChanged, v1alpha1.SyncObstacleGone, v1alpha1.SyncResyncRequested,
 }
 
 // ofChildren are triggers after which a write of the parent is no surprise either.

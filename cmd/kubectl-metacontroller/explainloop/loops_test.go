@@ -70,7 +70,7 @@ func TestLoopsAreFoundInSyncs(t *testing.T) {
 	flapping.Children[0].Action, flapping.Children[0].Reason = v1alpha1.ChildLeave, reasonFlapping
 	onDelete := syncOf(1, v1alpha1.SyncTimer, "spec.replicas")
 	onDelete.Children[0].Action, onDelete.Children[0].Reason = v1alpha1.ChildLeave, "OnDelete"
-	child, spec := v1alpha1.SyncChildChanged, v1alpha1.SyncSpecChanged
+	child, spec, resync := v1alpha1.SyncChildChanged, v1alpha1.SyncSpecChanged, v1alpha1.SyncResyncRequested
 	// done is a sync that a cause had do something with the child as a whole.
 	done := func(action v1alpha1.ChildAction, cause v1alpha1.SyncReason) v1alpha1.ControllerSync {
 		s := syncOf(1, cause, "x")
@@ -94,6 +94,21 @@ func TestLoopsAreFoundInSyncs(t *testing.T) {
 		},
 		"writes that were asked for": {
 			"Each change of the parent may be written.", []v1alpha1.ControllerSync{syncOf(1, spec, "a"), syncOf(2, spec, "a"), syncOf(3, spec, "a"), syncOf(4, child, "a")}, nil,
+		},
+		"changes of the hook": {
+			"Its author asks for a sync after each.",
+			[]v1alpha1.ControllerSync{syncOf(1, resync, "a"), syncOf(2, resync, "a"), syncOf(3, resync, "a"), syncOf(4, child, "a")},
+			nil,
+		},
+		"the annotation beside what it is written with": {
+			"It says nothing that the other place does not say.",
+			[]v1alpha1.ControllerSync{syncOf(1, child, "a"), syncOf(2, child, "a"), syncOf(3, child, "a"), syncOf(1, child, lastApplied), syncOf(2, child, lastApplied), syncOf(3, child, lastApplied)},
+			[]string{"Deployment shop/web a 3 "},
+		},
+		"the annotation alone": {
+			"Somebody takes it away.",
+			[]v1alpha1.ControllerSync{syncOf(1, child, lastApplied), syncOf(2, child, lastApplied), syncOf(3, child, lastApplied)},
+			[]string{"Deployment shop/web " + lastApplied + " 3 "},
 		},
 		"places of their own": {"One correction each is none.", []v1alpha1.ControllerSync{syncOf(1, child, "a"), syncOf(2, child, "b"), syncOf(3, child, "c")}, nil},
 		"the parent":          {"", []v1alpha1.ControllerSync{parent}, []string{"Thing shop/a status.phase 1 CompositeController other"}},
