@@ -67,6 +67,18 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+func TestTriggersFit(t *testing.T) {
+	const long = "ChildChanged Deployment/a-name-that-is-long"
+	for want, parts := range map[string][]string{
+		"": nil, "OwnWrite, Timer": {"OwnWrite", "Timer"}, "ChildChanged Service/a, 2 more": {"ChildChanged Service/a", "SpecChanged", "OwnWrite"},
+		"ChildChanged, 1 more": {long, "OwnWrite"}, "…t/a-name-that-is-long": {long},
+	} {
+		if got := fitted(parts, 0); got != want {
+			t.Errorf("%q: got %q, want %q", parts, got, want)
+		}
+	}
+}
+
 // What is not printed, and what cannot be there, is said.
 func TestSyncsThatAreNotPrinted(t *testing.T) {
 	const controller = "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/website"

@@ -128,12 +128,19 @@ func reasons(syncs []v1alpha1.ControllerSync) string {
 
 // fitted joins as many triggers as there is room for, and counts the others.
 func fitted(parts []string, more int) string {
-	for n := len(parts); n > 1; n-- {
+	for n := len(parts); n > 0; n-- {
 		if text := listed(parts[:n], more+len(parts)-n); utf8.RuneCountInString(text) <= maxTriggers {
 			return text
 		}
 	}
-	return outputformat.Middle(listed(parts[:min(1, len(parts))], more+max(0, len(parts)-1)), maxTriggers)
+	if len(parts) == 0 {
+		return ""
+	}
+	if more += len(parts) - 1; more > 0 {
+		reason, _, _ := strings.Cut(parts[0], " ")
+		return listed([]string{reason}, more)
+	}
+	return outputformat.Middle(parts[0], maxTriggers)
 }
 
 // result is what a sync did with children and with the parent, and its error, which comes alone where there is no room for both.
