@@ -275,6 +275,7 @@ func (c *Controller) State(p v1alpha1.ParentReference, only v1alpha1.ParentState
 		return v1alpha1.ControllerParent{}, false
 	}
 	progress, look := c.parents.progress(s.record), c.queue.Look(key)
+	_, finalizing := c.parents.lasts(key, time.Now())
 	state := v1alpha1.ControllerParent{
 		ParentReference: p, Retries: int32(min(look.Retries, 1<<30)), //nolint:gosec // It fits.
 	}
@@ -297,6 +298,8 @@ func (c *Controller) State(p v1alpha1.ParentReference, only v1alpha1.ParentState
 			state.State = v1alpha1.ParentFailing
 		case look.Queued || !progress.synced:
 			state.State = v1alpha1.ParentPending
+		case finalizing:
+			state.State, state.Message = v1alpha1.ParentWaiting, `waiting for the finalize hook to return "finalized": true`
 		default:
 			state.State = v1alpha1.ParentSynced
 		}

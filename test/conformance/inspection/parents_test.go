@@ -35,6 +35,7 @@ import (
 func parentsAreListed(t *testing.T, e *fixture.Environment) {
 	tests(t, e, map[string]func(*stage){
 		"states":                states,
+		"being finalized":       beingFinalized,
 		"pages":                 pages,
 		"one namespace":         oneNamespace,
 		"a table":               table,
@@ -71,6 +72,28 @@ func states(s *stage) {
 	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentPaused })
 	s.resume()
 	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
+}
+
+// beingFinalized lets a parent be deleted that its finalize hook keeps.
+func beingFinalized(s *stage) {
+	finalized(s)
+	s.run()
+	s.Parent("a", map[string]any{"names": "one"})
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
+	s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		reply, err := wanted(c)
+		reply.Finalized = false
+		return reply, err
+	})
+	s.Delete(fixture.Things, "a")
+	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool {
+		return p.State == v1alpha1.ParentWaiting && p.Message == `waiting for the finalize hook to return "finalized": true`
+	})
+	s.script.Respond(wanted)
+	if _, err := s.resync(s.admin(), nil); err != nil {
+		s.T.Fatal(err)
+	}
+	s.Await(fixture.Things, "a", "to be gone", cluster.Gone)
 }
 
 // pages reads five parents two by two.
