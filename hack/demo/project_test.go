@@ -357,6 +357,33 @@ func TestSuggestedCommandsWorkInTheirOrder(t *testing.T) {
 	}
 }
 
+// An author looks at what his hook has made of his sample.
+func TestTheTreeOfAnAuthorsSampleIsSuggested(t *testing.T) {
+	const (
+		definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: sites.example.com}\nspec: {group: example.com, names: {kind: Site}}\n---\n"
+		controller = "apiVersion: metacontroller.k8s.io/v1alpha1\nkind: CompositeController\nmetadata: {name: site}\n---\n"
+		settings   = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n---\n"
+		syncs      = "kubectl metacontroller syncs cc/site --all"
+	)
+	for text, want := range map[string][]string{
+		controller + settings: {syncs},
+		definition + controller + settings + "{apiVersion: example.com/v1, kind: Site, metadata: {name: example}}":       {"kubectl metacontroller tree Site.example.com/example", syncs},
+		definition + controller + "{apiVersion: example.com/v1, kind: Site, metadata: {name: example, namespace: shop}}": {"kubectl metacontroller tree Site.example.com/example -n shop", syncs},
+	} {
+		folder := t.TempDir()
+		if err := os.WriteFile(filepath.Join(folder, "all.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := &stage{project: own(folder), out: io.Discard, hooks: []*hookRunner{{}}}
+		if err := s.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.suggestions(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %q, error %v, want %q", got, err, want)
+		}
+	}
+}
+
 // A file that a hook reads is none that is applied, though it is YAML beside the manifests.
 func TestWhatIsAppliedIsNotTheHooks(t *testing.T) {
 	folder := t.TempDir()

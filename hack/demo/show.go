@@ -27,6 +27,9 @@ import (
 	"time"
 	"unicode"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/metacontroller/metacontroller-apiserver/hack/demo/manifests"
 	"github.com/metacontroller/metacontroller-apiserver/test/process"
 )
@@ -137,6 +140,8 @@ func (s *stage) suggestions() ([]string, error) {
 			return nil, fmt.Errorf("reading what may be tried: %w", err)
 		}
 		commands = consoleCommands(string(readme))
+	} else {
+		commands = s.tree()
 	}
 	// What is deleted has no syncs.
 	place := slices.IndexFunc(commands, deletes)
@@ -151,6 +156,26 @@ func (s *stage) suggestions() ([]string, error) {
 		commands[place] += "   # the garbage collector of a new control plane takes up to a minute to delete what it owned"
 	}
 	return commands, nil
+}
+
+// tree is the command that prints a sample with its children, if one is of a kind that an author defines.
+func (s *stage) tree() []string {
+	set := s.set.Load()
+	for _, sample := range set.Samples {
+		kind := sample.GroupVersionKind().GroupKind()
+		if slices.ContainsFunc(set.Definitions, func(o *unstructured.Unstructured) bool {
+			group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+			defined, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+			return schema.GroupKind{Group: group, Kind: defined} == kind
+		}) {
+			command := "kubectl metacontroller tree " + kind.String() + "/" + sample.GetName()
+			if namespace := sample.GetNamespace(); namespace != "" {
+				command += " -n " + namespace
+			}
+			return []string{command}
+		}
+	}
+	return nil
 }
 
 // deletes tells whether a command deletes objects.
