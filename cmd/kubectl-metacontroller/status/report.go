@@ -239,6 +239,10 @@ func brief(message string, hooks []v1alpha1.HookStatus, said string) string {
 			message = message[:begun] + "as above"
 		}
 	}
+	// That of a response that is rejected is said without the call.
+	if what, why, ok := strings.Cut(message, "): "); ok && why != "" && strings.Contains(said, why) {
+		return what + "): as above"
+	}
 	return message
 }
 

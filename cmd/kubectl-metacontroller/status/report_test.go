@@ -277,6 +277,20 @@ func TestParentsAreThoseOfNow(t *testing.T) {
 	}
 }
 
+// A response that is rejected fails the hook and the parent with one sentence.
+func TestWhatIsSaidOfAResponseIsNotRepeated(t *testing.T) {
+	const why = `children: must be a list, is an object`
+	for message, want := range map[string]string{
+		"sync hook failed (version=v2): " + why:                    "sync hook failed (version=v2): as above",
+		"sync hook failed (version=v2): status: must be an object": "sync hook failed (version=v2): status: must be an object",
+		"sync hook failed (version=v2): ":                          "sync hook failed (version=v2): ",
+	} {
+		if got := brief(message, nil, "  Hook sync: 6 calls; the last one failed 0s ago: calling http://a/sync: "+why+"; correct the response of the hook\n"); got != want {
+			t.Errorf("%s: got %q, want %q", message, got, want)
+		}
+	}
+}
+
 // cluster has a controller of each kind.
 var cluster = connectiontest.Documents{
 	"/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers":     `{"kind":"CompositeControllerList","apiVersion":"metacontroller.k8s.io/v1alpha1","items":[{"metadata":{"name":"web"}}]}`,
