@@ -55,6 +55,8 @@ type decoding struct {
 	violation *hook.RejectedError
 	// unexpected are unknown and duplicate fields, and ignored those of a response that is not read strictly.
 	unexpected, ignored []string
+	// lacks is the name of the list of children if the response does not have it. An unknown field may be meant for it.
+	lacks string
 }
 
 // maxUnexpected is how many unknown or duplicate fields are named in messages.
@@ -73,14 +75,23 @@ func (d *decoding) rejectf(field, format string, args ...any) {
 // finish returns the violation, if any. Unknown and duplicate fields are one when reading is strict.
 func (d *decoding) finish() error {
 	if d.violation == nil && d.options.Strict && len(d.unexpected) > 0 {
-		d.rejectf("", "the response is read strictly and has %s; correct the hook, or set responseUnMarshallMode: loose",
-			strings.Join(d.unexpected, ", "))
+		found := strings.Join(d.unexpected, ", ")
+		if d.lacks != "" && slices.ContainsFunc(d.unexpected, ofEnvelope) {
+			found += " and no " + d.lacks
+		}
+		d.rejectf("", "the response is read strictly and has %s; correct the hook, or set responseUnMarshallMode: loose", found)
 	}
 	if d.violation != nil {
 		return d.violation
 	}
 	d.ignored = d.unexpected
 	return nil
+}
+
+// ofEnvelope reports whether an error is about an unknown field of the outermost object.
+func ofEnvelope(unexpected string) bool {
+	field, ok := strings.CutPrefix(unexpected, "unknown field ")
+	return ok && !strings.ContainsAny(field, ".[")
 }
 
 // unmarshal decodes data into target, which is at field within the response, and collects unknown and duplicate fields.

@@ -113,6 +113,9 @@ func DecodeComposite(body []byte, o ResponseOptions) (Response, error) {
 	}
 	d := decoding{options: o}
 	d.envelope(body, &e)
+	if e.Children.absent() {
+		d.lacks = "children"
+	}
 	return d.response(Response{
 		Status:      d.object("status", e.Status),
 		RawChildren: d.list("children", e.Children),
@@ -135,6 +138,9 @@ func DecodeDecorator(body []byte, o ResponseOptions) (Response, error) {
 	}
 	d := decoding{options: o}
 	d.envelope(body, &e)
+	if e.Attachments.absent() {
+		d.lacks = "attachments"
+	}
 	return d.response(Response{
 		Labels:      d.stringsOrNull("labels", e.Labels),
 		Annotations: d.stringsOrNull("annotations", e.Annotations),

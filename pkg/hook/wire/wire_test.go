@@ -632,7 +632,7 @@ func TestResponsesThatAreRejected(t *testing.T) {
 		"ResyncType":    {composite, "", `{"resyncAfterSeconds":"10s"}`, `resyncAfterSeconds: must be a number, is a string`},
 		"ResyncBoolean": {composite, "", `{"resyncAfterSeconds":true}`, `resyncAfterSeconds: must be a number, is a boolean`},
 		"FinalizedType": {composite, "", `{"finalized":"true"}`, `finalized: must be true or false, is a string`},
-		"UnknownStrict": {composite, "", `{"statuz":{}}`, `the response is read strictly and has unknown field "statuz"; correct the hook, or set responseUnMarshallMode: loose`},
+		"UnknownStrict": {composite, "", `{"statuz":{}}`, `the response is read strictly and has unknown field "statuz" and no children; correct the hook, or set responseUnMarshallMode: loose`},
 		"DuplicateStrict": {
 			composite, "", `{"children":[],"children":[],"status":{"a":1,"a":1}}`,
 			`the response is read strictly and has duplicate field "children", duplicate field "status.a"; correct the hook, or set responseUnMarshallMode: loose`,
@@ -643,7 +643,7 @@ func TestResponsesThatAreRejected(t *testing.T) {
 		"DuplicateLabel":  {decorator, "", `{"labels":{"a":"x","a":"y"}}`, `the response is read strictly and has duplicate field "labels.a"; correct the hook, or set responseUnMarshallMode: loose`},
 		"NullAttachment":  {decorator, "", `{"attachments":[null]}`, `attachments[0]: must be an object, is null`},
 		"CompositeResponseToDecorator": {
-			decorator, "", `{"children":[]}`, `the response is read strictly and has unknown field "children"; correct the hook, or set responseUnMarshallMode: loose`,
+			decorator, "", `{"children":[]}`, `the response is read strictly and has unknown field "children" and no attachments; correct the hook, or set responseUnMarshallMode: loose`,
 		},
 		"BareList":      {customize, "application/json", `[{"apiVersion":"v1","resource":"pods"}]`, `the response must be a JSON object, is a list (Content-Type "application/json")`},
 		"NullRule":      {customize, "", `{"relatedResources":[null]}`, `relatedResources[0]: must be an object, is null`},

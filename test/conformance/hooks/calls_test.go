@@ -132,8 +132,9 @@ func testModes(t *testing.T, s *shared, kind fixture.Kind) {
 			t.Run(name+"/"+at[1:], func(t *testing.T) {
 				t.Parallel()
 				st := newStage(t, s, kind)
+				children := map[fixture.Kind]string{fixture.Composite: "children", fixture.Decorator: "attachments"}[kind]
 				responses := map[string]any{
-					"/sync":      map[string]any{"status": map[string]any{"done": "yes"}},
+					"/sync":      map[string]any{"status": map[string]any{"done": "yes"}, children: []any{}},
 					"/customize": map[string]any{"relatedResources": []any{}},
 				}
 				if surprised, ok := responses[at].(map[string]any); ok {
