@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# Runs `go build` with the arguments, the last of which is the package. Where something has to be compiled, it says how far that is and, where
-# nothing was compiled before, how long it takes; where nothing has to be, it is silent. Usage: hack/build.sh NAME ARGUMENT... PACKAGE
+# Runs `go build` with the arguments, the last of which is the package. Where something has to be compiled, or the program is not there, it says so,
+# how far that is and, where nothing was compiled before, how long it takes. Otherwise it is silent. Usage: hack/build.sh NAME ARGUMENT... PACKAGE
 set -o errexit -o nounset -o pipefail
 
 name="$1"
 shift
-built=0 next=15
+built=0 next=15 output="" said=""
+for ((i = 1; i < $#; i++)); do
+    if [[ "${!i}" == -o ]]; then next_argument=$((i + 1)) && output="${!next_argument}"; fi
+done
+# To link alone takes long enough for somebody who waits.
+if [[ -n "${output}" && ! -e "${output}" ]]; then echo "Building ${name}" && said=yes; fi
 go build -v "$@" 2>&1 | while IFS= read -r line; do
     # Packages are names alone; all else is said by go itself.
     if [[ -z "${line}" || "${line}" == *[!A-Za-z0-9._/~-]* ]]; then
@@ -17,7 +22,7 @@ go build -v "$@" 2>&1 | while IFS= read -r line; do
         SECONDS=0 total=0
         # Go's own packages are the first ones: without them, the cache has most of the others.
         if [[ "${line%%/*}" != *.* ]]; then total="$(go list -deps "${@: -1}" | wc -l)"; fi
-        echo "Building ${name}"
+        if [[ -z "${said}" ]]; then echo "Building ${name}"; fi
     elif ((SECONDS >= next)); then
         left=""
         if ((total > built)); then left=" of ${total}, about $((SECONDS * (total - built) / built)) s are left"; fi
