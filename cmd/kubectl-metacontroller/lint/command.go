@@ -90,6 +90,7 @@ func (o *options) run(cmd *cobra.Command, streams genericiooptions.IOStreams, ar
 	}
 	findings = append(findings, linter.definitionFindings()...)
 	findings = append(findings, linter.compile()...)
+	locate(sources, findings)
 	if err := write(streams.Out, o.output, findings); err != nil {
 		return err
 	}

@@ -45,8 +45,9 @@ const (
 // finding is what the server would say of one object.
 type finding struct {
 	File string `json:"file"`
-	// Document counts the documents of the file from 1.
+	// Document and Line count the documents and the lines of the file from 1.
 	Document int `json:"document"`
+	Line     int `json:"line"`
 	// Object is KIND/NAME, as far as the document says it.
 	Object   string `json:"object,omitempty"`
 	Severity string `json:"severity"`
@@ -54,13 +55,13 @@ type finding struct {
 	Message string `json:"message"`
 }
 
-// String is a line such as controller.yaml:2: error: CompositeController/web: spec.workers: ...
+// String is a line such as controller.yaml:12: error: CompositeController/web: spec.workers: ...
 func (f finding) String() string {
 	object := ""
 	if f.Object != "" {
 		object = f.Object + ": "
 	}
-	return fmt.Sprintf("%s:%d: %s: %s%s", f.File, f.Document, f.Severity, object, strings.ReplaceAll(f.Message, "\n", " "))
+	return fmt.Sprintf("%s:%d: %s: %s%s", f.File, f.Line, f.Severity, object, strings.ReplaceAll(f.Message, "\n", " "))
 }
 
 // linter says what the server would say.

@@ -132,14 +132,14 @@ func TestWhatIsPrinted(t *testing.T) {
 			"",
 		},
 		"others only":          {others, []string{"-f", "-"}, "", "there is no object of metacontroller.k8s.io to look at"},
-		"a list without items": {"apiVersion: v1\nkind: List\nitems: {a: 1}\n", []string{"-f", "-"}, "-:1: error: List: items must be an array", "1 error"},
+		"a list without items": {"apiVersion: v1\nkind: List\nitems: {a: 1}\n", []string{"-f", "-"}, "-:3: error: List: items must be an array", "1 error"},
 		"metadata that are text": {
 			strings.Replace(right, "{name: web}", "text", 1), []string{"-f", "-"}, "-:1: error: CompositeController/: json: cannot unmarshal", "1 error",
 		},
 		"the second document": {
 			configMap + "---\n" + wrong,
 			[]string{"-f", "-"},
-			"-:2: error: CompositeController/web: spec.workers: Invalid value: 0: must be greater than or equal to 1\n",
+			"-:9: error: CompositeController/web: spec.workers: Invalid value: 0: must be greater than or equal to 1\n",
 			"the server would refuse this: 1 error, 0 warnings in 1 object",
 		},
 		"no YAML": {"{", []string{"-f", "-"}, "-:1: error: error converting YAML to JSON", "1 error"},
@@ -193,12 +193,12 @@ func TestWhatIsPrinted(t *testing.T) {
 		"another kind of the group": {
 			"apiVersion: metacontroller.k8s.io/v1alpha1\nkind: ControllerPlan\nmetadata: {name: x}\n",
 			[]string{"-f", "-"},
-			`-:1: error: ControllerPlan/x: kind: Unsupported value: "ControllerPlan": supported values:`, "1 error",
+			`-:2: error: ControllerPlan/x: kind: Unsupported value: "ControllerPlan": supported values:`, "1 error",
 		},
 		"one after the other, as JSON": {
 			`{"apiVersion": "v1", "kind": "ConfigMap"} {"apiVersion": "metacontroller.k8s.io/v1alpha1", "kind": "CompositController", "metadata": {"name": "web"}}`,
 			[]string{"-f", "-"},
-			`-:2: error: CompositController/web: unknown kind CompositController: did you mean CompositeController?`, "1 error",
+			`-:1: error: CompositController/web: unknown kind CompositController: did you mean CompositeController?`, "1 error",
 		},
 		"as JSON": {wrong, []string{"-f", "-", "-o", "json"}, `"message": "spec.workers: Invalid value: 0`, "1 error"},
 	} {
@@ -300,17 +300,17 @@ spec:
 	}{
 		"a right one":               {composite, definition, "2", "image", []string{"0 warnings in 1 object"}},
 		"a right decorator":         {decorator, definition, "2", "image", []string{"0 warnings in 1 object"}},
-		"no definition":             {composite, "", "2", "anything", []string{"-:1: warning: CompositeController/web: " + unknown, "1 warning in 1 object"}},
-		"no definition, a mistake":  {decorator, "", "two", "anything", []string{"-:1: error: DecoratorController/web: ", "is string, Deployment wants integer", unknown}},
+		"no definition":             {composite, "", "2", "anything", []string{"-:8: warning: CompositeController/web: " + unknown, "1 warning in 1 object"}},
+		"no definition, a mistake":  {decorator, "", "two", "anything", []string{"-:17: error: DecoratorController/web: ", "is string, Deployment wants integer", unknown}},
 		"a definition with no kind": {composite, strings.Replace(definition, "kind: Website", "kind: ''", 1), "2", "image", []string{"0 warnings"}},
 		"an unserved version":       {composite, strings.Replace(definition, "served: true", "served: false", 1), "2", "image", []string{unknown}},
 		"no schema":                 {composite, strings.ReplaceAll(definition, "openAPIV3Schema", "other"), "2", "image", []string{unknown}},
 		"an unknown field": {composite, definition, "2", "imag", []string{
-			`-:2: error: CompositeController/web: spec.hooks.sync.inline.children[0].template.spec.template.spec.containers[0].image: Invalid value: "parent.spec.imag": ` +
+			`-:31: error: CompositeController/web: spec.hooks.sync.inline.children[0].template.spec.template.spec.containers[0].image: Invalid value: "parent.spec.imag": ` +
 				"Website.spec has no field imag; did you mean image? (line 1, column 12)\n",
 		}},
 		"a wrong type": {decorator, definition, `"${object.spec.image}"`, "image", []string{
-			"-:2: error: DecoratorController/web: spec.hooks.sync.inline.attachments[0].template.spec.replicas: ", "yields string, Deployment wants integer (line 1, column 1)\n",
+			"-:29: error: DecoratorController/web: spec.hooks.sync.inline.attachments[0].template.spec.replicas: ", "yields string, Deployment wants integer (line 1, column 1)\n",
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -356,6 +356,29 @@ func TestWhatOfKubernetesIsMeant(t *testing.T) {
 		version, name, _ := strings.Cut(argument, " ")
 		if got := strings.Join(served(version, name), ", "); got != want {
 			t.Errorf("%s: got %q, want %q", argument, got, want)
+		}
+	}
+}
+
+// Editors jump to the line.
+func TestFindingsHaveTheLineOfTheField(t *testing.T) {
+	const text = "# one\n---\n# two\nspec:\n  childResources:\n  - resource: pods\n  - resource: jobs\n    updateStrategy:\n      method: Inplace\n  workers: 1\n  workers: 2\n" +
+		"metadata:\n  annotations:\n    a.b/c: x\n"
+	for message, want := range map[string]int{
+		`spec.childResources[1].updateStrategy.method: Unsupported value: "Inplace"`: 9,
+		"spec.childResources[1]: Kubernetes does not serve jobs":                     7,
+		`unknown field "spec.childResources[0].updateStrategy"`:                      6,
+		`duplicate field "spec.workers"`:                                             11,
+		"spec.hooks: Required value":                                                 4,
+		"metadata.annotations[a.b/c]: Invalid value":                                 14,
+		"unknown kind Website: use one of CompositeController":                       4,
+		"error converting YAML to JSON: yaml: line 5: did not find":                  7,
+		"spec.childResources[7]: Invalid value":                                      5,
+	} {
+		findings := []finding{{File: "a.yaml", Document: 2, Message: message}}
+		locate([]source{{"b.yaml", nil}, {"a.yaml", []byte(strings.TrimSuffix(text, "\n"))}}, findings)
+		if findings[0].Line != want {
+			t.Errorf("%s: got line %d, want %d", message, findings[0].Line, want)
 		}
 	}
 }
