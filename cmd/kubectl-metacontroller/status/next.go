@@ -57,6 +57,8 @@ func next(object controllerobject.Object, parents parentNumbers) []string {
 		steps = append(steps, eventsAbout(object))
 	case len(steps) == 0 && parents.known && parents.total == 0:
 		steps = append(steps, parentsToBe(object))
+	case len(steps) == 0 && parents.states[v1alpha1.ParentWaiting] > 0:
+		steps = append(steps, "kubectl metacontroller parents "+object.Argument()+" --all --state=Waiting   # for what they wait")
 	}
 	return steps
 }

@@ -277,6 +277,20 @@ func TestParentsAreThoseOfNow(t *testing.T) {
 	}
 }
 
+// The finalize hook may keep a parent while nothing fails.
+func TestWhatParentsWaitForIsShownByACommand(t *testing.T) {
+	object := composite(v1alpha1.ControllerStatus{Conditions: []metav1.Condition{condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, "")}})
+	live := &v1alpha1.ControllerParentList{Items: []v1alpha1.ControllerParent{{State: v1alpha1.ParentWaiting}}}
+	const want = `CompositeController web is ready.
+  Of 1 parent, 0 synced, 1 waiting for something else.
+  Next:
+    kubectl metacontroller parents cc/web --all --state=Waiting   # for what they wait
+`
+	if diff := cmp.Diff(want, report(object, live, nil, now, false)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // A response that is rejected fails the hook and the parent with one sentence.
 func TestWhatIsSaidOfAResponseIsNotRepeated(t *testing.T) {
 	const why = `children: must be a list, is an object`
