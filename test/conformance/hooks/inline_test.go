@@ -17,11 +17,14 @@ limitations under the License.
 package hooks
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -70,6 +73,49 @@ func testInline(t *testing.T, s *shared, kind fixture.Kind) {
 	st.Delete(fixture.Things, "p")
 	st.Await(fixture.ConfigMaps, "p-greeting", "to be deleted by the finalize hook", cluster.Gone)
 	st.Await(fixture.Things, "p", "to be finalized", cluster.Gone)
+}
+
+// testChangedKind has the definition of a kind changed so that a stored hook does not fit to it any more. The hook goes on as it was, and the
+// condition says where it is wrong, until the kind is as it was.
+func testChangedKind(t *testing.T, s *shared, kind fixture.Kind) {
+	const manifest = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gauges.gauge.example.com}
+spec:
+  group: gauge.example.com
+  names: {kind: Gauge, plural: gauges}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, properties: {
+      spec: {type: object, properties: {size: {type: %s}}}, status: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+`
+	gauges := schema.GroupVersionResource{Group: "gauge.example.com", Version: "v1", Resource: "gauges"}
+	s.DefineManifests(t, fmt.Sprintf(manifest, "integer"))
+	st := newStage(t, s, kind)
+	st.run(definition{resource: gauges, sync: &v1alpha1.Hook{Inline: &v1alpha1.InlineHook{Status: &runtime.RawExtension{
+		Raw: []byte(`{"twice": "${string(object.spec.size * 2)}", "seen": "${object.metadata.labels[?'seen'].orValue('nothing')}"}`),
+	}}}})
+	gauge := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "gauge.example.com/v1", "kind": "Gauge", "spec": map[string]any{"size": int64(2)}}}
+	gauge.SetName("p")
+	gauge.SetLabels(map[string]string{fixture.Label: st.Name})
+	st.Create(gauges, gauge)
+	st.awaitStatusOf(gauges, st.Namespace, "p", "twice", "4")
+
+	s.DefineManifests(t, fmt.Sprintf(manifest, "string"))
+	st.running.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to say where the hook does not fit", func(c metav1.Condition) bool {
+		return c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "spec.hooks.sync.inline.status.twice: ") &&
+			strings.Contains(c.Message, "goes on as it was compiled before")
+	})
+	st.Patch(gauges, "p", `{"metadata":{"labels":{"seen":"it"}}}`)
+	st.awaitStatusOf(gauges, st.Namespace, "p", "seen", "it")
+
+	s.DefineManifests(t, fmt.Sprintf(manifest, "integer"))
+	st.running.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to heal", func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
 }
 
 // refusedInline has a controller refused whose expression does not fit to the schema of a Deployment.

@@ -363,6 +363,7 @@ func TestHooks(t *testing.T) {
 		{"05_ParentsAreSelectedByTheAPIServer", both, testServerSideSelection},
 		{"09_Requests", both, testRequests},
 		{"09_InlineHooks", both, testInline},
+		{"09_InlineHooksWhoseKindChanges", one, testChangedKind},
 		{"18_RetryAfter", both, testRetryAfter},
 		{"18_BackoffWithoutRetryAfter", one, testBackoff},
 		{"18_MisbehavingHooks", one, testMisbehaving},
