@@ -103,8 +103,9 @@ func amount(cost uint64) string {
 // admit checks what an expression may look like before it is parsed.
 func (c *compiler) admit(path *field.Path, source string) bool {
 	c.expressions++
-	c.sources += len(source)
+	const enough = 16 // doublings, to be beyond the limit
 	doubling := strings.Count(source, "optMap") + strings.Count(source, "optFlatMap")
+	c.sources += len(source) << min(doubling, enough)
 	switch {
 	case c.expressions > maxExpressions:
 		if c.expressions == maxExpressions+1 {
@@ -114,14 +115,12 @@ func (c *compiler) admit(path *field.Path, source string) bool {
 	case strings.TrimSpace(source) == "":
 		c.errs = append(c.errs, field.Required(path, "an expression in CEL"))
 		return false
-	case c.sources > maxSources:
-		c.failf(path, source, "makes the expressions of this hook longer than %d bytes together", maxSources)
-		return false
 	case len(source) > maxExpression:
 		c.errs = append(c.errs, field.TooLong(path, "", maxExpression))
 		return false
-	case doubling > maxOptionalMaps:
-		c.failf(path, source, "uses optMap and optFlatMap %d times, and %d is the most: use variables", doubling, maxOptionalMaps)
+	case c.sources > maxSources:
+		c.failf(path, source, "makes the expressions of this hook longer than %d bytes together, of which each optMap and optFlatMap doubles its expression",
+			maxSources)
 		return false
 	}
 	return true
@@ -134,7 +133,7 @@ func (c *compiler) reportIssues(path *field.Path, source string, issues *cel.Iss
 		if i == most {
 			return
 		}
-		c.failf(path, source, "%s%s", c.explain(issue.Message, source), position(max(issue.Location.Line(), 1), issue.Location.Column()+1))
+		c.failf(path, source, "%s%s", c.explain(issue.Message, source), position(max(issue.Location.Line(), 1), max(issue.Location.Column()+1, 1)))
 	}
 }
 

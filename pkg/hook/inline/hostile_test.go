@@ -81,6 +81,7 @@ func TestHostileDefinitionsAreRefused(t *testing.T) {
 		"loops in loops":               {variable(nested("[1,2,3,4,5,6,7,8,9].map(a, ", "a", ")", 20)), "may cost"},
 		"a pattern that repeats":       {variable("'a'.matches('" + strings.Repeat("(a{1000}|b)", 700) + "')"), "repetitions"},
 		"patterns":                     {many(200, configMap("\"${string('a'.matches('a{1000}'))}\"")), "states together"},
+		"optional maps of a long list": {variable("optional.of([" + strings.Repeat("1,", 3900) + "1])" + strings.Repeat(".optMap(a,a)", 8)), "optMap"},
 		"optional maps":                {variable("optional.of(1)" + strings.Repeat(".optMap(a, a)", 300)), "optMap"},
 		"a text of a megabyte in text": {many(1, configMap(`"`+strings.Repeat("x", 1<<20)+`${"`)), "no closing brace"},
 	} {

@@ -18,23 +18,21 @@ package inline
 
 // Limits of a definition. They are far above what people write, and keep what a hostile author writes from hurting others.
 const (
-	maxTemplates   = 256       // of a hook
-	maxVariables   = 64        // of a hook
-	maxIterators   = 8         // of a template
-	maxExpressions = 1000      // of a hook
-	maxExpression  = 8 << 10   // bytes
-	maxSources     = 256 << 10 // bytes of all expressions of a hook
-	maxNodes       = 10_000    // values in the templates of a hook
-	maxDepth       = 64        // of values within a template
-	maxName        = 1024      // bytes of the name of a field, and of a key that is looked up
-	maxErrors      = 50        // that are reported of a hook
-	// maxOptionalMaps is how often an expression may use optMap and optFlatMap: each doubles what is before it.
-	maxOptionalMaps = 8
+	maxTemplates   = 256      // of a hook
+	maxVariables   = 64       // of a hook
+	maxIterators   = 8        // of a template
+	maxExpressions = 1000     // of a hook
+	maxExpression  = 8 << 10  // bytes
+	maxSources     = 64 << 10 // bytes of all expressions of a hook, of which optMap and optFlatMap double each
+	maxNodes       = 10_000   // values in the templates of a hook
+	maxDepth       = 64       // of values within a template
+	maxName        = 1024     // bytes of the name of a field, and of a key that is looked up
+	maxErrors      = 50       // that are reported of a hook
 	// maxRepetitions is how often a literal pattern may repeat with a count, and maxStates is what all literal patterns of a hook may have:
 	// states are memory, and x{1000} has a thousand.
 	maxRepetitions, maxStates = 10, 20_000
 	// maxNesting is how deep the parts of an expression may be within each other.
-	maxNesting = 100
+	maxNesting = 50
 	// maxCompared and maxCompareDepth are how far the schemas of two objects are compared. What is beyond may fit.
 	maxCompared, maxCompareDepth = 10_000, 16
 )
