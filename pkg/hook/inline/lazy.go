@@ -128,7 +128,7 @@ func (d *document) decode() (traits.Mapper, ref.Val) {
 		if err != nil {
 			d.err = types.WrapErr(fmt.Errorf("decoding an object: %w", err))
 		} else {
-			d.whole = value.(traits.Mapper)
+			d.whole = value.(traits.Mapper) //nolint:forcetypeassert // It is that of a map.
 		}
 	}
 	return d.whole, d.err
@@ -215,7 +215,7 @@ func (d *document) Contains(key ref.Val) ref.Val {
 func (d *document) Iterator() traits.Iterator {
 	whole, err := d.decode()
 	if err != nil {
-		return types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{err}).(traits.Iterable).Iterator()
+		return types.NewRefValList(types.DefaultTypeAdapter, []ref.Val{err}).(traits.Iterable).Iterator() //nolint:forcetypeassert // It is a list.
 	}
 	return whole.Iterator()
 }
@@ -252,7 +252,7 @@ func (d *document) Equal(other ref.Val) ref.Val {
 func (d *document) ConvertToNative(t reflect.Type) (any, error) {
 	whole, failed := d.decode()
 	if failed != nil {
-		return nil, failed.(*types.Err)
+		return nil, failed.(*types.Err) //nolint:forcetypeassert // It is made by WrapErr.
 	}
 	return whole.ConvertToNative(t)
 }

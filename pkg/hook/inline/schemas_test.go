@@ -17,6 +17,7 @@ limitations under the License.
 package inline_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"strings"
@@ -203,7 +204,7 @@ func TestResponsesAreEncodedAsEverywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(got) != string(want) {
+	if !bytes.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -185,24 +185,17 @@ func (d *definition) edit(how string, r *rand.Rand) {
 		for i := range d.children {
 			d.children[i].Apply = applies[r.IntN(len(applies))]
 		}
-	case "finalize":
-		d.finalize = !d.finalize
+	case "finalize", "customize", "selector", "ignore", "inline":
+		of := map[string]*bool{"finalize": &d.finalize, "customize": &d.customize, "selector": &d.selected, "ignore": &d.ignore, "inline": &d.inline}[how]
+		*of = !*of
 	case "finalizing":
 		d.finalize = true
-	case "customize":
-		d.customize = !d.customize
-	case "selector":
-		d.selected = !d.selected
 	case "resync":
 		d.resync = []int64{0, 300, 600}[r.IntN(3)]
 	case "hook-version":
 		d.version = []string{"v1", "v2"}[r.IntN(2)]
 	case "workers":
 		d.workers = []int64{0, 1, 3}[r.IntN(3)]
-	case "ignore":
-		d.ignore = !d.ignore
-	case "inline":
-		d.inline = !d.inline
 	case "pause", "resume":
 		d.paused = how == "pause"
 	case "guard":

@@ -62,7 +62,7 @@ func compose(r *Request) *Response {
 	if wish.Memory {
 		response.Status["step"] = step
 	}
-	if wish.has(WithParts) && !(inlined(r) && text(r.Parent, "kind") == Kinds[Realm].Name) {
+	if wish.has(WithParts) && (!inlined(r) || text(r.Parent, "kind") != Kinds[Realm].Name) {
 		response.Status["note"] = "level " + itoa(wish.Level)
 	}
 	if wish.has(WithResync) && len(observed) < len(children) {

@@ -105,8 +105,14 @@ func (i Inline) wish() []any {
 func specWish(parent string) []any {
 	var all []any
 	for _, v := range [][3]string{
-		{"color", "color", "''"}, {"level", "level", "0"}, {"children", "children", "0"}, {"shape", "shape", "0"}, {"ordered", "ordered", "false"},
-		{"inTurn", "inTurn", "false"}, {"memory", "memory", "false"}, {"mode", "related", "''"},
+		{"color", "color", "''"},
+		{"level", "level", "0"},
+		{"children", "children", "0"},
+		{"shape", "shape", "0"},
+		{"ordered", "ordered", "false"},
+		{"inTurn", "inTurn", "false"},
+		{"memory", "memory", "false"},
+		{"mode", "related", "''"},
 	} {
 		all = append(all, variable(v[0], "%s.?spec.?%s.orValue(%s)", parent, v[1], v[2]))
 	}
@@ -166,19 +172,18 @@ func (i Inline) observed(finalizing bool) []any {
 	if i.Decorator {
 		group = "attachments."
 	}
-	whole := "dyn([])"
-	named := fields(i.Rules)
+	lists, named := []string{"dyn([])"}, fields(i.Rules)
 	for _, kind := range inOrder {
 		for n, name := range named[kind] {
 			list := group + name
 			if n > 0 {
 				list = fmt.Sprintf("%s.filter(o, !%s%s.exists(p, p.metadata.uid == o.metadata.uid))", list, group, named[kind][0])
 			}
-			whole += fmt.Sprintf(" + dyn(%s)", list)
+			lists = append(lists, "dyn("+list+")")
 		}
 	}
 	all := []any{
-		variable("observed", "%s", whole), variable("related", "%s", i.relatedText()),
+		variable("observed", "%s", strings.Join(lists, " + ")), variable("related", "%s", i.relatedText()),
 		variable("prefix", "%s.metadata.name + '-' + controller.metadata.name + '-'", i.parent()),
 	}
 	if !finalizing {
@@ -195,19 +200,19 @@ func (i Inline) relatedText() string {
 		return "''"
 	}
 	named := fields(append(slices.Clone(relatedKinds), Rule{Kind: ConfigMap, Version: "v1"}))
-	whole := "dyn([])"
+	lists := []string{"dyn([])"}
 	for _, kind := range inOrder {
 		for _, name := range named[kind] {
 			if !Kinds[kind].Namespaced {
-				whole += fmt.Sprintf(" + dyn(related.%s)", name)
+				lists = append(lists, fmt.Sprintf("dyn(related.%s)", name))
 				continue
 			}
 			for _, namespace := range Namespaces {
-				whole += fmt.Sprintf(" + dyn(related.%s.filter(o, o.metadata.namespace == '%s'))", name, namespace)
+				lists = append(lists, fmt.Sprintf("dyn(related.%s.filter(o, o.metadata.namespace == '%s'))", name, namespace))
 			}
 		}
 	}
-	return fmt.Sprintf("(%s).map(o, o.metadata.name + '=' + %s + ';').join('')", whole, colorOf)
+	return fmt.Sprintf("(%s).map(o, o.metadata.name + '=' + %s + ';').join('')", strings.Join(lists, " + "), colorOf)
 }
 
 // colorOf is an expression for the color that an object wants.

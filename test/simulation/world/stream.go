@@ -277,7 +277,7 @@ func (t hookTransport) Evaluate(ctx context.Context, e webhook.Evaluation) (webh
 	x := &exchange{engine: t.engine, http: r, done: make(chan outcome, 1), evaluate: e.Evaluate}
 	x.call = HookCall{Engine: t.engine.number, Controller: controller, Hook: string(e.Hook), Inline: true, Request: e.Body()}
 	i := &item{Pending: Pending{Kind: Call, Engine: t.engine.number, Controller: controller, Hook: string(e.Hook), Inline: true}, exchange: x}
-	if _, err := i.wait(digest(x.call.Request)); err != nil { //nolint:bodyclose // It has none.
+	if _, err := i.wait(digest(x.call.Request)); err != nil { //nolint:bodyclose,contextcheck // It has no body, and the request has the context.
 		return webhook.Response{}, err
 	}
 	return x.evaluated, nil
