@@ -63,7 +63,7 @@ type iterator struct {
 }
 
 // Call evaluates the hook, and returns the body of its response. The request is that of a webhook; for a customize hook it has a
-// controller and a parent. An error that is the author's to fix is an [*Error].
+// controller and a parent. The error says where in the controller object it arose.
 func (p *Program) Call(r wire.Request) ([]byte, error) {
 	s := p.scope(r)
 	body := map[string]any{}
@@ -117,10 +117,10 @@ func (p *Program) locate(field string, err error) error {
 }
 
 func located(path string, err error) error {
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*expressionError](err); ok {
 		return e
 	}
-	return &Error{Path: path, Err: err}
+	return &expressionError{path: path, err: err}
 }
 
 // evalAll returns the objects of all templates.

@@ -95,7 +95,7 @@ func (e *expression) run(s *scope) (ref.Val, error) {
 }
 
 func (e *expression) failf(format string, args ...any) error {
-	return &Error{Path: e.path, Err: fmt.Errorf(format, args...)}
+	return &expressionError{path: e.path, err: fmt.Errorf(format, args...)}
 }
 
 func (l literal) eval(s *scope) (any, bool, error) {
@@ -109,7 +109,7 @@ func (n computed) eval(s *scope) (any, bool, error) {
 	}
 	result, present, err := s.budget.toJSON(value, 0)
 	if err != nil {
-		return nil, false, &Error{Path: n.e.path, Err: err}
+		return nil, false, &expressionError{path: n.e.path, err: err}
 	}
 	return result, present, nil
 }

@@ -243,22 +243,22 @@ func selecting(e ast.Expr) uint64 {
 	return 0
 }
 
-// Error is an error of the evaluation of an expression.
-type Error struct {
-	// Path is that of the expression in the controller object.
-	Path string
-	// Err says what is wrong, and where in the expression.
-	Err error
+// expressionError is an error of the evaluation of an expression.
+type expressionError struct {
+	// path is that of the expression in the controller object.
+	path string
+	// err says what is wrong, and where in the expression.
+	err error
 }
 
-func (e *Error) Error() string { return e.Path + ": " + e.Err.Error() }
+func (e *expressionError) Error() string { return e.path + ": " + e.err.Error() }
 
 // Unwrap returns what is wrong.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *expressionError) Unwrap() error { return e.err }
 
 // failed returns the error of an evaluation, which names the expression in which it arose.
 func (e *expression) failed(err error) error {
-	if inner, ok := errors.AsType[*Error](err); ok {
+	if inner, ok := errors.AsType[*expressionError](err); ok {
 		return inner
 	}
 	where := ""
@@ -272,5 +272,5 @@ func (e *expression) failed(err error) error {
 	if strings.HasPrefix(message, "no such key: ") {
 		message += "; read what may be missing with .? or [?…]"
 	}
-	return &Error{Path: e.path, Err: errors.New(message + where)}
+	return &expressionError{path: e.path, err: errors.New(message + where)}
 }

@@ -48,7 +48,7 @@ var guards = map[string]func(args []ref.Val) uint64{
 	"includes":          costOfWhole,
 	"replace":           costOfReplace,
 	"join":              costOfJoin,
-	"format":            costOfWhole,
+	"format":            func(args []ref.Val) uint64 { return 100 + costOfWhole(args) },
 	"matches":           costOfMatch,
 	"find":              costOfMatch,
 	"findAll":           costOfFindAll,
@@ -282,6 +282,9 @@ func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Va
 	}
 	if cost := c.CostEstimator.CallCost(function, overload, args, result); cost != nil {
 		return cost
+	}
+	if len(args) == 2 && args[0].Type() == types.TimestampType && args[1].Type() == types.StringType {
+		return new(uint64(500)) // Time zones are read from files.
 	}
 	return new(1 + textLength(args...)/10) // What reads a text reads all of it.
 }

@@ -65,8 +65,8 @@ const (
 	heavyFor = 100
 )
 
-// LocalMethod is the label of the method in metrics of hooks that the server evaluates itself.
-const LocalMethod = "inline"
+// localMethod is the label of the method in metrics of hooks that the server evaluates itself.
+const localMethod = "inline"
 
 // evaluations are the hooks that the process evaluates at the same time. More would not be faster, and each may need much memory. Those
 // that take long, or wait for room for a large response, leave one place to the others.
@@ -175,7 +175,7 @@ func (l *Local) measured(evaluate func() ([]byte, error)) (body []byte, err erro
 	series.inFlight(1)
 	defer func() {
 		series.inFlight(-1)
-		series.returned(code, LocalMethod, time.Since(began))
+		series.returned(code, localMethod, time.Since(began))
 	}()
 	if body, err = evaluate(); err == nil {
 		code = http.StatusOK
