@@ -65,6 +65,8 @@ func hostile() map[string]*v1alpha1.InlineHook {
 		"Doubling":       with(`"${variables.v40}"`, doubling...),
 		"Replacing":      with(`"${variables.v1}"`, text, "variables.v0.replace('a', variables.v0)"),
 		"Templates":      templates,
+		"Sources":        with(`"${variables.v0}"`, slices.Repeat([]string{"[" + strings.Repeat("lists.range(3).map(z, z + z),", 270) + "[]]"}, 8)...),
+		"Optionals":      with(`"${variables.v0}"`, slices.Repeat([]string{"optional.of(1)" + strings.Repeat(".optMap(a,a)", 8)}, 60)...),
 		"Depth":          with(strings.Repeat(`{"a": `, 5000) + `1` + strings.Repeat(`}`, 5000)),
 		"Response":       with(`"${lists.range(300).map(i, variables.v0)}"`, text),
 		"Values":         with(`"${lists.range(400).map(i, variables.v0)}"`, "lists.range(1000)"),
@@ -82,7 +84,7 @@ func heap() uint64 {
 	return samples[0].Value.Uint64()
 }
 
-// TestHostileControllersBesideAHealthyOne has 60 controllers with such hooks beside one that is called all the while.
+// TestHostileControllersBesideAHealthyOne has 70 controllers with such hooks beside one that is called all the while.
 func TestHostileControllersBesideAHealthyOne(t *testing.T) {
 	const each, limit = 5, 512 << 20
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit * 9 / 10)) // As the server does it.
@@ -125,7 +127,9 @@ func TestHostileControllersBesideAHealthyOne(t *testing.T) {
 		}
 	}
 	var most uint64
-	for left.Load() > 0 {
+	pace := time.NewTicker(5 * time.Millisecond)
+	defer pace.Stop()
+	for ; left.Load() > 0; <-pace.C {
 		call()
 		most = max(most, heap())
 	}
