@@ -19,6 +19,7 @@ package history
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
@@ -155,18 +156,23 @@ func (r *runner) faultFor(p world.Pending) world.Fault {
 		}
 		r.notef("fault", "the response to %s is lost", p)
 		return world.Fault{Kind: world.Lose}
-	case r.faults.refuse > 0 && p.Resource != "" && (r.faults.as != world.Conflict || writes(p)):
+	case r.faults.refuse > 0 && r.mayFail(p) && (r.faults.as != world.Conflict || writes(p)):
 		r.faults.refuse--
 		r.took(Refuse)
 		r.notef("fault", "%s is refused", p)
 		return world.Fault{Kind: r.faults.as}
-	case r.faults.hang > 0 && p.Resource != "":
+	case r.faults.hang > 0 && r.mayFail(p):
 		r.faults.hang--
 		r.took(Hang)
 		r.notef("fault", "%s hangs", p)
 		return world.Fault{Kind: world.Hang}
 	}
 	return world.Fault{}
+}
+
+// mayFail reports whether a request may be refused or hang: one for a resource, and one for the schemas that inline hooks are compiled against.
+func (r *runner) mayFail(p world.Pending) bool {
+	return p.Resource != "" || r.history.Options.Inline != 0 && strings.HasPrefix(p.Name, "/openapi/v3/")
 }
 
 // hookFault returns what happens to a hook call or its response.
