@@ -158,10 +158,12 @@ func (c *Controller) checkHooks(ctx context.Context) {
 			})
 			c.active()
 		}
-		c.queue.RetryFailed(func(err error) bool {
-			_, wrong := errors.AsType[*hooks.CompileError](err)
-			return usable && wrong
-		})
+		if usable && c.hooks.Inline() {
+			c.queue.RetryFailed(func(err error) bool {
+				_, wrong := errors.AsType[*hooks.CompileError](err)
+				return wrong
+			})
+		}
 		var again <-chan time.Time
 		if !usable {
 			again = time.After(recheckInterval)
