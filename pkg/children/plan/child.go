@@ -159,11 +159,15 @@ func (c *child) look(d children.Desired, o *object.Object) (done bool, err error
 	return false, err
 }
 
-// inVersion returns the observed child in the version of the step, nil if it is gone meanwhile or could not be read.
+// inVersion returns the observed child in the version of the step, nil if it is gone meanwhile, could not be read, or is not to be tried yet.
 func (c *child) inVersion(d children.Desired, o *object.Object) (*object.Object, error) {
 	read, ok := c.in.reading(d)
 	switch {
 	case !ok:
+		if until, waits := c.waits(); waits {
+			c.step.Reason, c.step.PausedUntil = Untried, until
+			return nil, nil
+		}
 		c.step.Resource, c.step.schema = c.rule.ResourceIn(o.APIVersion()), c.in.schemaOf(o.GroupVersionKind(), c.rule)
 		return o, nil
 	case read.Err != nil:

@@ -422,6 +422,58 @@ func TestAChildOnAnOlderRevisionThatCannotBeTriedIsNotTriedAtEverySync(t *testin
 	}
 }
 
+// A kind that is observed in an older version has children read in the version that the hook returns, before they are tried.
+func TestAChildInAnotherVersionThatCannotBeTriedIsNotReadAtEverySync(t *testing.T) {
+	const observed = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a","namespace":"ns"},"spec":{"replicas":1}}`
+	s := newScene(v1alpha1.ChildUpdateRecreate)
+	s.want(t, strings.Replace(observed, `"replicas":1`, `"replicas":1000`, 1))
+	s.accept(t, server{`"replicas":1000`, `"replicas":1`})
+	s.Desired[0].APIVersion, s.Desired[0].Content["apiVersion"] = "apps/v2", "apps/v2"
+	stored := s.Observed[0]
+	inV2, err := object.Parse([]byte(strings.ReplaceAll(string(stored.JSON()), "apps/v1", "apps/v2")), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.trial = func(plan.Doubt) plan.Trial { return plan.Trial{} }
+	kind := schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	s.Epochs = map[schema.GroupKind]int64{kind: 2}
+	s.turn()
+	for _, step := range []struct {
+		what   string
+		change func()
+		read   bool
+	}{
+		{"the first sync", func() {}, true},
+		{"the next sync", func() {}, false},
+		{"one soon after", func() { s.later(time.Minute) }, false},
+		{"another epoch", func() { s.Epochs = map[schema.GroupKind]int64{kind: 3} }, true},
+		{"the sync after that", func() {}, false},
+		{"much later", func() { s.later(10 * time.Minute) }, true},
+		{"another desired state", func() { s.Desired[0].Content["spec"] = map[string]any{"replicas": int64(1000), "paused": nil} }, true},
+	} {
+		step.change()
+		s.OtherVersions, s.tried = nil, 0
+		s.gather(t) // The schema.
+		s.Records = s.records
+		versions := plan.Missing(s.Input).Versions
+		if read := len(versions) > 0; read != step.read {
+			t.Errorf("%s: it is read: %t", step.what, read)
+		}
+		if len(versions) > 0 {
+			s.OtherVersions = map[children.Key]plan.Reading{s.Desired[0].Key: {Object: inV2}}
+		}
+		got := s.step(t)
+		if got.Reason != plan.Untried || got.PausedUntil.IsZero() || got.Report != step.read {
+			t.Errorf("%s: %s %s until %v, reported: %t", step.what, got.Action, got.Reason, got.PausedUntil, got.Report)
+		}
+	}
+	s.OtherVersions, s.Observed[0] = nil, s.parse(t, string(stored.JSON()))
+	s.gather(t)
+	if len(plan.Missing(s.Input).Versions) == 0 {
+		t.Error("a child that changed is not read")
+	}
+}
+
 func TestAChildThatIsKeptIsNotForgotten(t *testing.T) {
 	s := newScene(v1alpha1.ChildUpdateRollingRecreate)
 	s.want(t, child("a", "1"))

@@ -199,6 +199,10 @@ func (in *Input) otherVersion(d children.Desired, o *object.Object) (step Step, 
 	if err != nil || c.needsNothing(o) {
 		return step, false
 	}
+	c.step.Observed = o
+	if _, waits := c.waits(); waits {
+		return step, false
+	}
 	return c.step, true
 }
 
@@ -376,7 +380,7 @@ type Step struct {
 	// Cause is what the API server said about a child that is Stale, nil if it said nothing.
 	Cause error
 	// PausedUntil is when a flapping child may be written again, or one that is Untried is tried again. Report says that this pause is
-	// not reported yet, or that the child is Untried.
+	// not reported yet, or that the child is Untried and was compared.
 	PausedUntil time.Time
 	Report      bool
 	// Refused are the places that differ and stay as they are: no update changes them, and no creation tells whether the API server or
