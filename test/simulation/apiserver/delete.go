@@ -219,6 +219,18 @@ func (s *Server) everyObject(call func(*kinds.Kind, *store.Object) bool) bool {
 	return false
 }
 
+// Objects returns the number of objects that are stored, without events.
+func (s *Server) Objects() int {
+	n := 0
+	s.everyObject(func(k *kinds.Kind, _ *store.Object) bool {
+		if k.GroupResource().Resource != "events" {
+			n++
+		}
+		return false
+	})
+	return n
+}
+
 // system returns a write of a controller of the cluster.
 func (s *Server) system(user string, k *kinds.Kind, o *store.Object, subresource string) *write {
 	return &write{

@@ -157,7 +157,7 @@ func newRunner(h History, logged bool) *runner {
 	}
 	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
 	r.world = world.New(world.Options{
-		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Requests: r.restless(), Arrived: r.arrived,
+		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Endless: r.endless, Arrived: r.arrived,
 		API:    apiserver.Options{Now: time.Now, Admit: r.admit, Authorize: r.authorize, Policies: h.Options.Admission},
 		Engine: reconciler.Options{Workers: workers, ServerSideApply: h.Options.ServerSide, ClientQPS: -1, CacheFlushInterval: resyncs, KindsRecheck: resyncs},
 	})

@@ -28,9 +28,9 @@ import (
 )
 
 const (
-	// restless is the number of requests and hook calls after which something that does not come to rest counts as endless, and restlessPerChild
-	// how many more there may be for each child, and for each related object, which may be a parent itself.
-	restless, restlessPerChild = 6000, 40
+	// restless is the number of requests and hook calls after which something that does not come to rest counts as endless, and restlessPerObject
+	// how many more there may be for each object: a child may be a parent itself, whose children are parents.
+	restless, restlessPerObject = 6000, 40
 	// patience is how long it may take to come to rest: longer than the longest back-off.
 	patience = 40 * time.Minute
 	// anything is how long is waited for something to happen when nothing can.
@@ -230,8 +230,8 @@ func (r *runner) pass(s Step) {
 		} else {
 			r.decide()
 		}
-		if r.world.Requests()-requests > r.restless() {
-			r.violatedf(invariant.ComesToRest, "%d requests and hook calls while %v pass", r.restless(), s.Time())
+		if n := r.world.Requests() - requests; r.endless(n) {
+			r.violatedf(invariant.ComesToRest, "%d requests and hook calls while %v pass", n, s.Time())
 		}
 		if r.check() {
 			return
@@ -240,10 +240,14 @@ func (r *runner) pass(s Step) {
 	r.notef("time", "%v", s.Time())
 }
 
-// restless is the number of requests and hook calls after which something counts as endless.
-func (r *runner) restless() int {
+// endless reports whether so many requests and hook calls count as endless.
+func (r *runner) endless(requests int) bool {
+	if requests <= restless {
+		return false
+	}
 	o := &r.history.Options
-	return restless + restlessPerChild*(o.Many+o.Related*relatedObjects*len(hooks.Namespaces))
+	drawn := o.Many + o.Related*relatedObjects*len(hooks.Namespaces)
+	return requests > restless+restlessPerObject*max(drawn, r.world.API.Objects())
 }
 
 // arrived counts a request of an engine.

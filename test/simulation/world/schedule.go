@@ -80,7 +80,7 @@ func (w *World) idle(limit time.Duration, stop bool) bool {
 
 // Settle releases all that is pending, without faults, collects garbage, and lets time pass, until nothing has become pending for
 // [Options.Quiet], or until the limit if no more happens than retries of errors that last. The error, an [ErrRestless], says that this
-// took longer, or more than [Options.Requests].
+// took longer, or is [Options.Endless].
 func (w *World) Settle(limit time.Duration) error {
 	end, requests := w.Now()+limit, w.requests
 	for {
@@ -90,7 +90,7 @@ func (w *World) Settle(limit time.Duration) error {
 			w.release(i, Fault{})
 		}
 		if len(ready) > 0 || collected {
-			if w.requests-requests > w.options.Requests {
+			if w.options.Endless(w.requests - requests) {
 				return fmt.Errorf("%w: %d requests and hook calls in %s, the last ones:\n%s", ErrRestless, w.requests-requests, w.Now()-end+limit, w.last())
 			}
 			continue

@@ -305,8 +305,8 @@ type Options struct {
 	// Quiet is how long nothing may become pending until the world is at rest, see [World.Settle]. Default 90 s, which is longer than
 	// every period of an engine but those of resyncs.
 	Quiet time.Duration
-	// Requests bounds the requests and hook calls of one [World.Settle]: more are a loop without end. Default 20,000.
-	Requests int
+	// Endless reports whether so many requests and hook calls of one [World.Settle] are a loop without end. Nil: more than 20,000 are.
+	Endless func(requests int) bool
 }
 
 func (o Options) withDefaults() Options {
@@ -316,8 +316,8 @@ func (o Options) withDefaults() Options {
 	if o.Quiet == 0 {
 		o.Quiet = 90 * time.Second
 	}
-	if o.Requests == 0 {
-		o.Requests = 20000
+	if o.Endless == nil {
+		o.Endless = func(requests int) bool { return requests > 20000 }
 	}
 	return o
 }
