@@ -22,6 +22,7 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/openapi/openapitest"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
@@ -59,7 +60,8 @@ func (s served) Resource(apiVersion, resource string) (*inline.Kind, bool) {
 var published = sync.OnceValue(func() *inline.Published {
 	return &inline.Published{
 		Kind: func(apiVersion, resource string) (string, error) { return builtIn[apiVersion+"/"+resource], nil },
-		Document: func(apiVersion string) ([]byte, error) {
+		Document: func(version schema.GroupVersion) ([]byte, error) {
+			apiVersion := version.String()
 			paths, err := openapitest.NewEmbeddedFileClient().Paths()
 			if err != nil {
 				return nil, err

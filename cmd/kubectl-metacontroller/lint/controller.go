@@ -42,10 +42,7 @@ type Definition struct {
 }
 
 // Hooks returns what the inline hooks of the controller depend on.
-func (d Definition) Hooks() inline.Definition {
-	hooks, _ := definitionOf(d.Runtime())
-	return hooks
-}
+func (d Definition) Hooks() inline.Definition { return inline.DefinitionOf(d.Runtime()) }
 
 // Controller reads the one controller object of a file or a folder, which may hold other objects, too. The server decides whether it is right.
 func Controller(filename string, in io.Reader) (Definition, error) {

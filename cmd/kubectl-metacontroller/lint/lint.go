@@ -227,7 +227,7 @@ func (l *linter) object(ctx context.Context, text []byte, kind string) (errs, wa
 	if len(errs) > 0 {
 		return errs, nil
 	}
-	if d, ok := definitionOf(object); ok {
+	if d := inline.DefinitionOf(object); d.Has() {
 		l.inline = append(l.inline, inlineHooks{l.at, d})
 	}
 	return nil, warnings

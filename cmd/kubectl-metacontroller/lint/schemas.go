@@ -21,10 +21,9 @@ import (
 	"encoding/json"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
 
@@ -58,7 +57,7 @@ func NewSchemas() *Schemas {
 			kinds, err := resources()
 			return kinds[apiVersion+" "+resource], err
 		},
-		Document: func(string) ([]byte, error) { return kubernetes, nil },
+		Document: func(schema.GroupVersion) ([]byte, error) { return kubernetes, nil },
 	}}
 }
 
@@ -99,21 +98,6 @@ func (s *Schemas) Resource(apiVersion, resource string) (*inline.Kind, bool) {
 		return kind, true
 	}
 	return s.kubernetes.Resource(apiVersion, resource)
-}
-
-// definitionOf returns what the inline hooks of a controller depend on; false if it has none.
-func definitionOf(object any) (d inline.Definition, ok bool) {
-	switch o := object.(type) {
-	case *metacontroller.CompositeController:
-		d = inline.Composite(&o.Spec)
-	case *metacontroller.DecoratorController:
-		d = inline.Decorator(&o.Spec)
-	case *v1alpha1.CompositeController:
-		d = inline.Composite(&o.Spec)
-	case *v1alpha1.DecoratorController:
-		d = inline.Decorator(&o.Spec)
-	}
-	return d, d.Has()
 }
 
 // compile returns the findings about inline hooks.

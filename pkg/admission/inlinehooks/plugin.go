@@ -32,7 +32,6 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -87,11 +86,11 @@ func (p *Plugin) ValidateInitialization() error {
 // Validate refuses a definition whose inline hooks are wrong. One that changes nothing of what these depend on is not looked at: its kinds may
 // have changed.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	d, ok := definitionOf(a.GetObject())
-	if !ok || a.GetSubresource() != "" || !d.Has() {
+	d := inline.DefinitionOf(a.GetObject())
+	if a.GetSubresource() != "" || !d.Has() {
 		return nil
 	}
-	if old, ok := definitionOf(a.GetOldObject()); ok && apiequality.Semantic.DeepEqual(d, old) {
+	if old := inline.DefinitionOf(a.GetOldObject()); apiequality.Semantic.DeepEqual(d, old) {
 		return nil
 	}
 	errs, err := p.compile(ctx, d)
@@ -104,17 +103,6 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
 	}
 	return nil
-}
-
-// definitionOf returns what inline hooks depend on; false for an object that is no controller.
-func definitionOf(object any) (inline.Definition, bool) {
-	switch o := object.(type) {
-	case *metacontroller.CompositeController:
-		return inline.Composite(&o.Spec), true
-	case *metacontroller.DecoratorController:
-		return inline.Decorator(&o.Spec), true
-	}
-	return inline.Definition{}, false
 }
 
 // compile returns what is wrong, and warns of what cannot be checked. The error says that schemas could not be read.
@@ -192,11 +180,7 @@ func (p *Plugin) kinds(ctx context.Context) *inline.Published {
 			}
 			return resources[apiVersion][resource], nil
 		},
-		Document: func(apiVersion string) ([]byte, error) {
-			version, err := schema.ParseGroupVersion(apiVersion)
-			if err != nil {
-				return nil, fmt.Errorf("parsing the apiVersion %q: %w", apiVersion, err)
-			}
+		Document: func(version schema.GroupVersion) ([]byte, error) {
 			path := []string{"openapi", "v3", "api", version.Version}
 			if version.Group != "" {
 				path = []string{"openapi", "v3", "apis", version.Group, version.Version}

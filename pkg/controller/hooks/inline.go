@@ -230,12 +230,6 @@ func (c *compiled) kinds(ctx context.Context) *inline.Published {
 			}
 			return found.Kind, err
 		},
-		Document: func(apiVersion string) ([]byte, error) {
-			version, err := schema.ParseGroupVersion(apiVersion)
-			if err != nil {
-				return nil, fmt.Errorf("parsing the apiVersion %q: %w", apiVersion, err)
-			}
-			return c.discovery.OpenAPI(ctx, version)
-		},
+		Document: func(version schema.GroupVersion) ([]byte, error) { return c.discovery.OpenAPI(ctx, version) },
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
@@ -31,6 +32,21 @@ type Definition struct {
 	Parents, Children []v1alpha1.ResourceRule
 	// Sync, Finalize and Customize are the hooks. Those that are not inline are not compiled.
 	Sync, Finalize, Customize *v1alpha1.Hook
+}
+
+// DefinitionOf returns the definition of a controller object of either version of the API, an empty one of other objects.
+func DefinitionOf(object any) Definition {
+	switch o := object.(type) {
+	case *metacontroller.CompositeController:
+		return Composite(&o.Spec)
+	case *metacontroller.DecoratorController:
+		return Decorator(&o.Spec)
+	case *v1alpha1.CompositeController:
+		return Composite(&o.Spec)
+	case *v1alpha1.DecoratorController:
+		return Decorator(&o.Spec)
+	}
+	return Definition{}
 }
 
 // Composite returns the definition of a CompositeController.

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
@@ -31,7 +32,7 @@ type Published struct {
 	// Kind returns the kind of a resource, empty when it is not served.
 	Kind func(apiVersion, resource string) (string, error)
 	// Document returns the OpenAPI document, version 3, of a group-version, nil when there is none.
-	Document func(apiVersion string) ([]byte, error)
+	Document func(version schema.GroupVersion) ([]byte, error)
 
 	documents map[string]map[string]*spec.Schema
 	err       error
@@ -67,7 +68,11 @@ func (p *Published) read(apiVersion string) map[string]*spec.Schema {
 	if ok {
 		return known
 	}
-	data, err := p.Document(apiVersion)
+	var data []byte
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err == nil {
+		data, err = p.Document(version)
+	}
 	var document struct {
 		Components struct {
 			Schemas map[string]*spec.Schema `json:"schemas"`

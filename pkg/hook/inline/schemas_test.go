@@ -26,6 +26,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/openapi/openapitest"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
@@ -54,7 +55,8 @@ var schemas = sync.OnceValue(func() served {
 	}
 	published := inline.Published{
 		Kind: func(apiVersion, resource string) (string, error) { return kinds[apiVersion+"/"+resource], nil },
-		Document: func(apiVersion string) ([]byte, error) {
+		Document: func(version schema.GroupVersion) ([]byte, error) {
+			apiVersion := version.String()
 			paths, err := openapitest.NewEmbeddedFileClient().Paths()
 			if err != nil {
 				return nil, err
