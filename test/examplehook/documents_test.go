@@ -31,6 +31,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
@@ -101,7 +102,7 @@ func (p page) kind(kind string) []unstructured.Unstructured {
 }
 
 // schemas are those of a cluster with the kinds that the page defines.
-func (p page) schemas(t *testing.T) served {
+func (p page) schemas(t *testing.T) *lint.Schemas {
 	t.Helper()
 	var definitions [][]byte
 	for _, crd := range p.kind("CustomResourceDefinition") {
@@ -114,7 +115,8 @@ func (p page) schemas(t *testing.T) served {
 func TestTemplatesOfTheInlinePage(t *testing.T) {
 	p := readPage(t, inlinePage)
 	schemas := p.schemas(t)
-	schemas.defined["example.com/v1/blogs"].Schema.Properties["status"] = spec.Schema{}
+	blog, _ := schemas.Resource("example.com/v1", "blogs")
+	blog.Schema.Properties["status"] = spec.Schema{}
 	parent := p.kind("Blog")[0]
 	rows := row.FindAllStringSubmatch(p.prose, -1)
 	for _, found := range rows {
