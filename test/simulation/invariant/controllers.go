@@ -192,7 +192,7 @@ func (t *Tracker) wantsDeletion(c Cluster, name string, d, o object) bool {
 	switch {
 	case len(children) == 0:
 		return false
-	case len(calls) == 0 || !t.usable(key) || o.deleting() || t.reported(calls[0], o):
+	case len(calls) == 0 || !t.usable(key) || o.deleting() || t.reported(c, calls[0], o):
 		return true // It cannot be told, or was decided on before.
 	}
 	return slices.ContainsFunc(children, func(child object) bool {

@@ -161,7 +161,7 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if v := t.releasedAtRest(c, d, o); v != nil && !strings.Contains(lastError(d, o), "releasing ") {
 		return v
 	}
-	if t.reported(call, o) {
+	if t.reported(c, call, o) {
 		return t.errorAtRest(c, call, d, o)
 	}
 	for _, v := range []*Violation{t.latest(c, call, d, rule, o), t.relatedAtRest(c, call, d, o), t.adoptedAtRest(c, d, o)} {
@@ -255,10 +255,12 @@ func selects(d, o, child object) bool {
 }
 
 // reported reports whether a controller says of a parent, in its status, that its last sync failed, or said in a Warning on it after the
-// last call of the hook that it leaves a child as it is. Beyond the budget of events an earlier Warning is enough.
-func (t *Tracker) reported(call *Call, o object) bool {
+// last call of the hook that it leaves a child as it is. An earlier Warning is enough beyond the budget of events, and as long as the hook wants
+// the same: a child in another version is not read again during the pause, so that no sync can say where it differs.
+func (t *Tracker) reported(c Cluster, call *Call, o object) bool {
 	w := t.warned[o.meta("uid")]
-	return fails(t.definition(call.Controller), o) || w.left > 0 && (w.left >= call.At || w.times >= eventsBurst)
+	said := w.left >= call.At || w.times >= eventsBurst || w.left >= call.since && c.still(w.left)
+	return fails(t.definition(call.Controller), o) || w.left > 0 && said
 }
 
 // fails reports whether a controller says of a parent, in its status, that its last sync failed.
@@ -513,7 +515,7 @@ func (t *Tracker) upgradedAtRest(c Cluster, name string, d, rule, o object) *Vio
 		return nil
 	}
 	call := calls[0]
-	if !t.usable(key) || call.At > t.upgraded || !selected(rule, o) || o.deleting() || t.reported(call, o) {
+	if !t.usable(key) || call.At > t.upgraded || !selected(rule, o) || o.deleting() || t.reported(c, call, o) {
 		return nil
 	}
 	if v := t.relatedAtRest(c, call, d, o); v != nil {

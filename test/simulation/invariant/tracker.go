@@ -35,6 +35,8 @@ type Call struct {
 	// At is when it arrived, Writes how many writes the API server had done then.
 	At     time.Duration
 	Writes int
+	// since is when the first of the calls arrived that wanted the same without one in between for the same spec that did not.
+	since time.Duration
 	// Engine is the number of the engine that called, Controller the name of the controller, Hook that of the hook.
 	Engine     int
 	Controller string
@@ -365,6 +367,7 @@ func (t *Tracker) Call(c *Call) {
 		t.generations[key.parent] = max(t.generations[key.parent], generation(c.Request.Parent))
 	}
 	t.checkFinalizerFirst(c)
+	c.since = since(t.revisions[key], c)
 	if begins, doubtful := t.begins(t.revisions[key], c); begins {
 		delete(t.doubted, key)
 		if doubtful {
@@ -393,6 +396,20 @@ func recent(calls []*Call) []*Call {
 		}
 	}
 	return calls
+}
+
+// since returns since when a hook has wanted what it wants in a call, for the spec of the parent in it.
+func since(before []*Call, c *Call) time.Duration {
+	for _, former := range slices.Backward(before) {
+		if !reflect.DeepEqual(former.Request.Parent["spec"], c.Request.Parent["spec"]) {
+			continue
+		}
+		if former.Response != nil && c.Response != nil && reflect.DeepEqual(former.Response.Wanted(), c.Response.Wanted()) {
+			return former.since
+		}
+		break
+	}
+	return c.At
 }
 
 // begins reports whether a call shows another state of a parent than those before it, or one that is known anew. The latter is doubtful where a
