@@ -330,7 +330,7 @@ func (t *Tracker) anyWarned(is func(warnings) bool) bool {
 }
 
 // Looks returns how often, within a time, the hook is asked at most because children of a parent are left as they are: whenever the pause of
-// one ends, of which each has its own. Flapping children are not meant.
+// one ends, of which each has its own. Flapping children are not meant. A child of which the API server does not say what it makes may be as wanted.
 func (t *Tracker) Looks(c Cluster, of Asking, within time.Duration) int {
 	call, parent := t.last[syncing{c.Engine, of.Controller, of.Parent}], t.objects[of.Parent]
 	if call == nil || call.Response == nil || parent == nil || !c.still(t.warned[of.Parent].left) {
@@ -343,7 +343,7 @@ func (t *Tracker) Looks(c Cluster, of Asking, within time.Duration) int {
 			left++
 		}
 	}
-	return left * (int(within/longestPause) + 1)
+	return max(left, 1) * (int(within/longestPause) + 1)
 }
 
 // childrenAsWanted checks that the desired children are there, as their rule updates them, and no others.
