@@ -90,7 +90,8 @@ func inModule(folder string) bool {
 	}
 }
 
-// A hookRunner keeps a hook running: it is started again when a file in a watched folder changes. Create it with newHookRunner.
+// A hookRunner keeps a hook running: it is started again when a file in a watched folder changes. Create it with newHookRunner. Inline hooks have
+// no program: one that runs none watches the folders of their manifests.
 type hookRunner struct {
 	program, folder, file, log string
 	args                       []string
@@ -123,20 +124,23 @@ type hookRunner struct {
 
 // newHookRunner returns a runner that watches the folder of the hook, and others.
 func newHookRunner(path string, port int, log string, out io.Writer, others []string) (*hookRunner, error) {
-	absolute, err := filepath.Abs(path)
-	if err != nil {
-		return nil, fmt.Errorf("looking for the hook: %w", err)
-	}
-	folder, file := filepath.Split(absolute)
-	program, args, err := interpreter(folder, file)
-	if err != nil {
-		return nil, err
-	}
 	h := &hookRunner{
-		program: program, args: args, folder: filepath.Clean(folder), file: file, port: port, log: log, out: out, printed: &prefixed{prefix: "hook: ", out: out}, first: make(chan error, 1), edits: localhook.NewEdits(),
+		port: port, log: log, out: out, printed: &prefixed{prefix: "hook: ", out: out}, first: make(chan error, 1), edits: localhook.NewEdits(),
+	}
+	if path != "" {
+		absolute, err := filepath.Abs(path)
+		if err != nil {
+			return nil, fmt.Errorf("looking for the hook: %w", err)
+		}
+		folder, file := filepath.Split(absolute)
+		if h.program, h.args, err = interpreter(folder, file); err != nil {
+			return nil, err
+		}
+		h.folder, h.file = filepath.Clean(folder), file
+		others = append([]string{h.folder}, others...)
 	}
 	// The first change may come while the hook starts.
-	for _, folder := range append([]string{h.folder}, others...) {
+	for _, folder := range others {
 		if err := h.watchFolder(folder); err != nil {
 			return nil, errors.Join(err, h.closeWatches())
 		}
@@ -222,7 +226,7 @@ func (h *hookRunner) change(ctx context.Context, folder string, names []string) 
 			h.unsaved = append(h.unsaved, name)
 		}
 	}
-	if len(hooks) == 0 && h.running != nil {
+	if len(hooks) == 0 && (h.running != nil || h.program == "") {
 		h.tellSaved(ctx)
 		return
 	}
@@ -286,6 +290,12 @@ func recorded(path string) bool { return strings.HasPrefix(filepath.ToSlash(path
 // start starts the program. What it prints is printed, and gets into the log.
 func (h *hookRunner) start(ctx context.Context) {
 	h.listening, h.silent, h.began = false, false, time.Now()
+	if h.program == "" {
+		h.listening = true
+		h.report(nil)
+		h.tellSaved(ctx)
+		return
+	}
 	h.printed.restart()
 	cmd := process.Command(ctx, h.program, h.args...)
 	cmd.Dir = h.folder

@@ -67,8 +67,9 @@ func TestAHookWithAPortOfItsOwnIsFound(t *testing.T) {
 	}
 	cancel()
 	running.Wait()
-	if want := fmt.Sprintf("==> The hook listens at a port of its own, %d\n", other); printed.String() != want {
-		t.Errorf("printed is %q, want %q", printed.String(), want)
+	// On a busy machine it is told of before as one that does not listen yet.
+	if want := fmt.Sprintf("==> The hook listens at a port of its own, %d\n", other); !strings.HasSuffix(printed.String(), want) {
+		t.Errorf("printed is %q, want %q at its end", printed.String(), want)
 	}
 }
 

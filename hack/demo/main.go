@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.StringVar(&o.example, "example", "", "folder of artifacts/examples; without it and without --hook: "+defaultExample)
-	flags.Func("hook", "program of a hook: .py, .js and .go files are run by python3, node and go run, any other is executed; or several, separated by spaces",
+	flags.Func("hook", "program of a hook, which inline hooks do not need: .py, .js and .go files are run by python3, node and go run, any other is executed; or several, separated by spaces",
 		func(s string) error {
 			o.hooks = append(o.hooks, paths(s)...)
 			return nil

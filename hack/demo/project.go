@@ -26,6 +26,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
 	"github.com/metacontroller/metacontroller-apiserver/hack/demo/manifests"
 )
 
@@ -56,7 +59,7 @@ type project struct {
 
 // A part is a hook with the manifests of its controllers.
 type part struct {
-	// hook is the path of the hook's program.
+	// hook is the path of the hook's program. Empty: the controllers have inline hooks.
 	hook string
 	// manifests are the paths of files and folders.
 	manifests []string
@@ -64,13 +67,44 @@ type part struct {
 
 // check returns an error if one of the paths is wrong.
 func (p part) check() error {
-	folder, file := filepath.Split(p.hook)
-	if _, _, err := interpreter(folder, file); err != nil {
-		return fmt.Errorf("HOOK=%s: %w", p.hook, whereFrom(p.hook, err))
+	if p.hook != "" {
+		folder, file := filepath.Split(p.hook)
+		if _, _, err := interpreter(folder, file); err != nil {
+			return fmt.Errorf("HOOK=%s: %w", p.hook, whereFrom(p.hook, err))
+		}
 	}
 	for _, path := range p.manifests {
-		if _, err := manifests.Sources(path); err != nil {
+		sources, err := manifests.Sources(path)
+		if err != nil {
 			return fmt.Errorf("CONTROLLER=%s: %w", path, whereFrom(path, err))
+		}
+		for _, source := range sources {
+			if err := p.checkSource(source); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkSource returns an error if a file has a controller that needs a program. What a kustomization has is known when kubectl has built it.
+func (p part) checkSource(source manifests.Source) error {
+	if p.hook != "" || source.Kustomization {
+		return nil
+	}
+	data, err := os.ReadFile(source.Path)
+	if err != nil {
+		return fmt.Errorf("CONTROLLER=%s: %w", source.Path, err)
+	}
+	objects, _ := manifests.Decode(data) // Whoever applies them says what is wrong.
+	return p.checkHooks(objects)
+}
+
+// checkHooks returns an error if a controller has a webhook, and no program that serves it.
+func (p part) checkHooks(objects []*unstructured.Unstructured) error {
+	for _, o := range objects {
+		if p.hook == "" && manifests.IsController(o) && localhook.HasWebhook(o.Object) {
+			return fmt.Errorf("%s %s has a webhook, and HOOK is not there: name the program that serves it with HOOK=…", o.GetKind(), o.GetName())
 		}
 	}
 	return nil
@@ -84,11 +118,13 @@ func whereFrom(path string, err error) error {
 	return fmt.Errorf("%w: relative paths count from the repository: use $PWD/%s", err, path)
 }
 
-// hooks are the paths of the programs.
+// hooks are the paths of the programs; empty: all hooks are inline.
 func (p *project) hooks() string {
 	var paths []string
 	for _, part := range p.parts {
-		paths = append(paths, part.hook)
+		if part.hook != "" {
+			paths = append(paths, part.hook)
+		}
 	}
 	return strings.Join(paths, ", ")
 }
@@ -164,8 +200,6 @@ func (o *options) project() (*project, error) {
 		return exampleProject(o.example)
 	case o.example != "":
 		return nil, errors.New("EXAMPLE is one of the examples, HOOK and CONTROLLER are your own: leave one of them out")
-	case len(o.hooks) == 0:
-		return nil, errors.New("CONTROLLER is there and HOOK is not: name the program of your hook with HOOK=…")
 	case len(o.controller) == 0:
 		return nil, errors.New("HOOK is there and CONTROLLER is not: name the manifests of your controller, files or folders, with CONTROLLER=…")
 	case len(o.hooks) > 1 && len(o.controller) != len(o.hooks):
@@ -173,13 +207,18 @@ func (o *options) project() (*project, error) {
 			len(o.hooks), len(o.controller))
 	}
 	p := &project{title: strings.Join(o.controller, " ")}
-	for i, hook := range o.hooks {
-		if len(o.hooks) == 1 {
-			p.parts = append(p.parts, part{hook, o.controller})
-		} else {
+	switch {
+	case len(o.hooks) > 1:
+		for i, hook := range o.hooks {
 			p.parts = append(p.parts, part{hook, o.controller[i : i+1]})
 		}
-		if err := p.parts[i].check(); err != nil {
+	case len(o.hooks) == 1:
+		p.parts = []part{{o.hooks[0], o.controller}}
+	default:
+		p.parts = []part{{manifests: o.controller}}
+	}
+	for _, part := range p.parts {
+		if err := part.check(); err != nil {
 			return nil, err
 		}
 	}

@@ -74,10 +74,17 @@ func TestEveryExampleIsThere(t *testing.T) {
 
 func TestWhatIsAskedFor(t *testing.T) {
 	folder := t.TempDir()
-	hook, hooks, text := filepath.Join(folder, "hook.py"), []string{filepath.Join(folder, "hook.py")}, filepath.Join(folder, "text")
-	if err := errors.Join(os.WriteFile(hook, nil, 0o600), os.WriteFile(text, nil, 0o600)); err != nil {
-		t.Fatal(err)
+	file := func(name, content string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
+	const controller = "{apiVersion: metacontroller.k8s.io/v1alpha1, kind: DecoratorController, metadata: {name: c}, spec: {hooks: {sync: {%s}}}}"
+	hook, text := file("hook.py", ""), file("text", "")
+	hooks := []string{hook}
+	webhook, inline := file("webhook", fmt.Sprintf(controller, "webhook: {url: 'http://a/b'}")), file("inline", fmt.Sprintf(controller, "inline: {}"))
 	for name, test := range map[string]struct {
 		options options
 		want    string
@@ -88,7 +95,8 @@ func TestWhatIsAskedFor(t *testing.T) {
 		"OwnHook":               {options{hooks: hooks, controller: []string{hook}}, ""},
 		"OwnHookAndAnExample":   {options{hooks: hooks, controller: []string{hook}, example: "pod-set"}, "leave one of them out"},
 		"HookWithoutController": {options{hooks: hooks}, "with CONTROLLER="},
-		"ControllerWithoutHook": {options{controller: []string{hook}}, "with HOOK="},
+		"ControllerWithoutHook": {options{controller: []string{inline, webhook}}, "DecoratorController c has a webhook, and HOOK is not there: name the program that serves it with HOOK="},
+		"InlineController":      {options{controller: []string{inline}}, ""},
 		"NoSuchHook":            {options{hooks: []string{hook + "x"}, controller: []string{hook}}, "HOOK=" + hook + "x: looking for the hook: stat"},
 		"NoRelativeHook":        {options{hooks: []string{"nothing.py"}, controller: []string{hook}}, "relative paths count from the repository: use $PWD/nothing.py"},
 		"NoRelativeController":  {options{hooks: hooks, controller: []string{"nothing"}}, "relative paths count from the repository: use $PWD/nothing"},
@@ -99,7 +107,7 @@ func TestWhatIsAskedFor(t *testing.T) {
 		"TwoHooksOfOne":         {options{hooks: []string{hook, hook}, controller: []string{hook}}, "name for each program the folder of its controllers, in the same order"},
 	} {
 		p, err := test.options.project()
-		if test.want == "" && (err != nil || p.hooks() == "" || len(p.parts[0].manifests) == 0 || len(p.parts) != max(1, len(test.options.hooks))) {
+		if test.want == "" && (err != nil || (p.hooks() == "") != (name == "InlineController") || len(p.parts[0].manifests) == 0 || len(p.parts) != max(1, len(test.options.hooks))) {
 			t.Errorf("%s: got %v, %v", name, p, err)
 		}
 		if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {

@@ -109,18 +109,22 @@ func (s *stage) showNext() error {
 	for _, command := range commands {
 		fmt.Fprintln(s.out, "   ", command)
 	}
+	edited, done := "the manifests", "applied"
+	if hooks := s.project.hooks(); hooks != "" {
+		edited, done = hooks+", or the manifests", "restarted or applied"
+	}
 	fmt.Fprintf(s.out, `
-Change %[1]s, or the manifests. With every file that you save, what has changed is restarted or applied, and every parent is synced. A line here
+Change %[1]s. With every file that you save, what has changed is %[2]s, and every parent is synced. A line here
 says how that went.
-%[2]s
-The logs are in %[3]s. Ctrl-C ends everything and removes every file.
-`, s.project.hooks(), s.invitation(root), s.dir)
+%[3]s
+The logs are in %[4]s. Ctrl-C ends everything and removes every file.
+`, edited, done, s.invitation(root), s.dir)
 	return nil
 }
 
 // invitation tells a visitor how to write a controller, unless this is one that he has written.
 func (s *stage) invitation(root string) string {
-	if len(s.options.hooks) > 0 {
+	if len(s.options.controller) > 0 {
 		return ""
 	}
 	return fmt.Sprintf(`

@@ -56,9 +56,13 @@ func (s *stage) steps() []step {
 			{"Registering it as an aggregated API server", s.register},
 		}
 	}
+	starting := "Starting the hook: " + s.project.hooks()
+	if s.project.hooks() == "" {
+		starting = "" // Saved files are watched all the same.
+	}
 	return append(steps,
 		step{"Reading " + s.project.title, s.read},
-		step{"Starting the hook: " + s.project.hooks(), s.startHooks},
+		step{starting, s.startHooks},
 		step{"Applying " + s.project.title, s.apply},
 		step{"Waiting until the parents are synced", s.await},
 		step{"", s.showResult},
@@ -138,6 +142,9 @@ func (s *stage) readSet(ctx context.Context) (set *manifests.Set, foreign []erro
 	for i, part := range s.project.parts {
 		objects, left, err := s.readPart(ctx, part)
 		foreign = append(foreign, left...)
+		if err == nil {
+			err = part.checkHooks(objects)
+		}
 		if err != nil {
 			return nil, foreign, err
 		}

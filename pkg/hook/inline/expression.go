@@ -133,7 +133,12 @@ func (c *compiler) reportIssues(path *field.Path, source string, issues *cel.Iss
 		if i == most {
 			return
 		}
-		c.failf(path, source, "%s%s", c.explain(issue.Message, source), position(max(issue.Location.Line(), 1), max(issue.Location.Column()+1, 1)))
+		message := c.explain(issue.Message, source)
+		hint := habitOf(message, source)
+		c.failf(path, source, "%s%s%s", message, hint, position(max(issue.Location.Line(), 1), max(issue.Location.Column()+1, 1)))
+		if hint != "" {
+			return // What follows is of the same mistake.
+		}
 	}
 }
 
@@ -147,6 +152,25 @@ var hints = map[string]string{
 	operators.In:          "an object is found by its name with [?'name'].hasValue()",
 	"merge":               "it takes maps, and dyn(…) makes one of an object",
 	"base64.encode":       "bytes(…) makes bytes of text",
+}
+
+// habits are what authors bring from other languages: a message of CEL with a part of the expression, and what to write instead.
+var habits = []struct{ message, source, hint string }{
+	{"expected type 'bool' but found '", "||", "a default is written .?field.orValue(…)"},
+	{"extraneous input '?'", "??", "a default is written .?field.orValue(…)"},
+	{"expected type 'bool' but found '", "", "has(…) says whether a field is set"},
+	{"found no matching overload for '!_'", "", "has(…) says whether a field is set"},
+	{"type 'list(", ".", "elements of a list are found with [0], filter, exists or map"},
+}
+
+// habitOf returns what to write instead of what an author brings from another language, as the end of a sentence; empty if it is nothing of that.
+func habitOf(message, source string) string {
+	for _, habit := range habits {
+		if strings.HasPrefix(message, habit.message) && strings.Contains(source, habit.source) {
+			return "; " + habit.hint
+		}
+	}
+	return ""
 }
 
 // explain turns a message of CEL into one for an author.
