@@ -235,11 +235,11 @@ func (h *hookRunner) change(ctx context.Context, folder string, names []string) 
 }
 
 // withoutTemporary returns the names without those of files that are gone, unless all are: an editor writes a file beside the old one, and renames
-// it. A source of the hook, which ends with its extension, counts though it is gone.
+// it. A source of the hook, which ends with its extension, if it has one, counts though it is gone.
 func withoutTemporary(folder string, names []string, extension string) []string {
 	kept := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		_, err := os.Stat(filepath.Join(folder, name))
-		return err != nil && filepath.Ext(name) != extension
+		return err != nil && (extension == "" || filepath.Ext(name) != extension)
 	})
 	if len(kept) == 0 {
 		return names

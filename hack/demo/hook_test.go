@@ -129,6 +129,31 @@ func TestEveryFolderOfManifestsIsWatched(t *testing.T) {
 	}
 }
 
+// An inline hook has no program: a saved manifest is applied at once.
+func TestManifestsOfInlineHooksAreWatchedWithoutAProgram(t *testing.T) {
+	folder := t.TempDir()
+	h, err := newHookRunner("", 1, "", nil, []string{folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := make(chan []string, 1)
+	h.manifest, h.saved = func(string) bool { return true }, func(_ context.Context, names []string) { saved <- names }
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { h.run(ctx) })
+	if err := <-h.first; err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "controller.yaml"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if names := <-saved; !slices.Equal(names, []string{"controller.yaml"}) {
+		t.Errorf("saved are %q, want the manifest", names)
+	}
+	cancel()
+	running.Wait()
+}
+
 // A hook that builds its program beside it when it starts is not started again for ever.
 func TestWhatTheStartOfAHookBuildsIsNoEdit(t *testing.T) {
 	folder := t.TempDir()
