@@ -20,7 +20,6 @@ import (
 	"context"
 	"hash/maphash"
 	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -39,8 +38,8 @@ const staleFor = 50 * time.Millisecond
 // remembered is how many writes of the process are remembered. Parents that answer each other's writes do so within fewer.
 const remembered = 4096
 
-// chain is how many parents are remembered whose writes led to a write, the latest first.
-const chain = 4
+// chain is how many writes back from a write those are looked for that led to it, and most how many of them on the way.
+const chain, most = 4, 64
 
 // Registry knows the expectations of all controllers of a process. It is safe for concurrent use; the zero value is ready.
 type Registry struct {
@@ -53,43 +52,57 @@ type Registry struct {
 	own     ownVersions
 }
 
-// causes are parents of controllers, as hashes, whose writes led to a write. Zero stands for none.
-type causes [chain]uint64
+// made is a write of a parent of a controller, as a hash, and the versions that it is because of.
+type made struct {
+	by      uint64
+	because []uint64
+}
 
-func (c causes) has(id uint64) bool { return slices.Contains(c[:], id) }
-
-// ownVersions are the last states of objects that the controllers of a process have made, with what led to them. The zero value is ready.
+// ownVersions are the last states of objects that the controllers of a process have made. The zero value is ready.
 type ownVersions struct {
 	mu     sync.Mutex
 	latest [remembered]uint64
 	next   int
-	led    map[uint64]causes
+	writes map[uint64]made
 }
 
-func (v *ownVersions) add(version uint64, led causes) {
+func (v *ownVersions) add(version uint64, write made) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.led == nil {
-		v.led = make(map[uint64]causes, remembered)
+	if v.writes == nil {
+		v.writes = make(map[uint64]made, remembered)
 	}
-	if _, known := v.led[version]; !known {
-		delete(v.led, v.latest[v.next])
+	if _, known := v.writes[version]; !known {
+		delete(v.writes, v.latest[v.next])
 		v.latest[v.next] = version
 		v.next = (v.next + 1) % remembered
 	}
-	v.led[version] = led
+	v.writes[version] = write
 }
 
-func (v *ownVersions) get(version uint64) causes {
+// led reports whether a write of a parent led to a version. It is looked for when it is asked: events may show what a write made before its response does.
+func (v *ownVersions) led(by, version uint64) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.led[version]
+	versions := []uint64{version}
+	for range chain {
+		var before []uint64
+		for _, version := range versions {
+			write := v.writes[version]
+			if write.by == by {
+				return true
+			}
+			before = append(before, write.because...)
+		}
+		versions = before[:min(len(before), most)]
+	}
+	return false
 }
 
 // Answers reports whether a state of an object, for which a version stands ([history.Version], [history.Deleted]), was made by a controller of the
 // registry because of what a sync of a parent of these expectations wrote, directly or by way of few others, lately.
 func (e *Expectations) Answers(key parent.Key, version uint64) bool {
-	return e.registry != nil && e.registry.own.get(version).has(e.id(key))
+	return e.registry != nil && e.registry.own.led(e.id(key), version)
 }
 
 // made notes that a sync of a parent made a state of an object.
@@ -97,17 +110,7 @@ func (e *Expectations) made(key parent.Key, version uint64) {
 	if e.registry == nil {
 		return
 	}
-	led := causes{e.id(key)}
-	n := 1
-	for _, because := range e.Because(key) {
-		for _, id := range e.registry.own.get(because) {
-			if id != 0 && n < chain && !slices.Contains(led[:n], id) {
-				led[n] = id
-				n++
-			}
-		}
-	}
-	e.registry.own.add(version, led)
+	e.registry.own.add(version, made{e.id(key), e.Because(key)})
 }
 
 // seed makes the hashes of this process comparable.

@@ -261,6 +261,12 @@ func TestWhichWritesAnswerThoseOfAParent(t *testing.T) {
 		"by way of three others":                 {func(w *writers) uint64 { return w.write("d", w.write("c", w.write("b", w.write("a")))) }, true},
 		"one of several causes":                  {func(w *writers) uint64 { return w.write("b", w.write("c"), w.write("a")) }, true},
 		"another client":                         {func(*writers) uint64 { return 12345 }, false},
+		"a write whose response came after the answer": {func(w *writers) uint64 {
+			o := w.parse("o", "uid-o", "100", "")
+			answer := w.write("b", history.Version(o))
+			w.of("a").Wrote(parent.Key{Name: "a"}, w.informer, o)
+			return answer
+		}, true},
 		"too many writes ago": {func(w *writers) uint64 {
 			version := w.write("b", w.write("a"))
 			for range 5000 {

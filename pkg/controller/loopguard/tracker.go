@@ -37,6 +37,8 @@ const (
 	maxSteps, stepTime = 60, 500 * time.Millisecond
 	// excuse is how long after a write a failure may have caused the next one: a back-off, of which the first of a hook is a second, has grown by then.
 	excuse = 2 * time.Second
+	// doubt is how long a change of a related object may be an answer whose writer has no response yet: its event may come before.
+	doubt = 250 * time.Millisecond
 	// maxRelated bounds the changes of related objects that are kept until the next sync of a parent.
 	maxRelated = 16
 	// firstPause and lastPause are for how long a parent is held back, at first and at most; it doubles.
@@ -135,13 +137,18 @@ type entry struct {
 	failed bool
 	// based says that Deleting and Leaving of left are those of after the sync.
 	based bool
-	// related are changes of related objects since the last sync that wrote.
-	related []uint64
+	// related are changes of related objects since the last sync that wrote, and because those that caused the last sync that they caused: the syncs
+	// that follow from its writes have the same causes.
+	related, because []uint64
+	// doubtful are changes that seemed to be from outside when a sync wrote. The response to the write that made one may have come since. Doubted is since
+	// when one of them or of related seems so in a pause.
+	doubtful []uint64
+	doubted  time.Time
 }
 
 // start counts anew. The cause is set by blame.
 func (e *entry) start() {
-	e.steps, e.restless, e.answers, e.related = 0, false, false, nil
+	e.steps, e.restless, e.answers, e.related, e.because, e.doubtful, e.doubted = 0, false, false, nil, nil, nil, time.Time{}
 	e.interrupt()
 }
 
@@ -272,12 +279,12 @@ func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 		p.put(&entry{left: s.After, at: now, seen: s.Before.Written, seenMarks: s.Before.Marks, places: s.Places, based: !s.Deleted})
 		return None, 0
 	}
-	answered := p.answered()
+	answered := p.answered(true)
 	cause := e.count(s, answered, now)
 	if cause != None || e.cause != Stripped || !e.fought(now) {
 		p.blame(cause)
 	}
-	e.related = e.related[:0]
+	e.caused(s)
 	e.left, e.at, e.seen, e.seenMarks = s.After, now, s.Before.Written, s.Before.Marks
 	e.places, e.failed, e.based = s.Places, false, !s.Deleted
 	if cause == None {
@@ -294,17 +301,45 @@ func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 	return cause, e.pause
 }
 
+// caused takes note of what caused a sync that wrote.
+func (e *entry) caused(s Sync) {
+	switch {
+	case s.Before.Content != e.left.Content:
+		e.because = nil
+	case len(e.related) > 0:
+		e.because = append(e.because[:0], e.related...)
+	}
+	e.related = e.related[:0]
+}
+
 // answered reports whether related objects changed since the last sync that wrote, all of them by writes of this process that answered writes for the
-// parent. Every other change is an input from outside.
-func (p *Parent) answered() bool {
-	if len(p.entry.related) == 0 {
-		return false
+// parent. Every other change is an input from outside, for a sync that wrote if it still seems so at the next one.
+func (p *Parent) answered(wrote bool) bool {
+	e := p.entry
+	if slices.ContainsFunc(e.doubtful, p.foreign) || !wrote && slices.ContainsFunc(e.related, p.foreign) {
+		related := e.related
+		if p.outside(); !wrote {
+			return false
+		}
+		e.related = related
 	}
-	if slices.ContainsFunc(p.entry.related, func(version uint64) bool { return !p.answers(version) }) {
-		p.outside()
-		return false
+	e.doubtful = slices.DeleteFunc(slices.Clone(e.related), p.answers)
+	return len(e.related) > 0
+}
+
+func (p *Parent) foreign(version uint64) bool { return !p.answers(version) }
+
+// doubts returns for how long it is in doubt whether changes of related objects are from outside.
+func (p *Parent) doubts(at time.Time) time.Duration {
+	e := p.entry
+	switch {
+	case !slices.ContainsFunc(e.doubtful, p.foreign) && !slices.ContainsFunc(e.related, p.foreign):
+		e.doubted = time.Time{}
+		return 0
+	case e.doubted.IsZero():
+		e.doubted = at
 	}
-	return true
+	return e.doubted.Add(doubt).Sub(at)
 }
 
 func (p *Parent) answers(version uint64) bool {
@@ -405,7 +440,7 @@ func (p *Parent) Contended() (often bool) {
 // Rested takes note of a sync that wrote nothing: responses come to an end. What another client changes back is seen by the next one.
 func (p *Parent) Rested(at time.Time) {
 	p.with(func(e *entry) {
-		e.related = e.related[:0]
+		e.related, e.because = e.related[:0], nil
 		switch {
 		case e.expired(at):
 			p.drop()
@@ -435,9 +470,13 @@ func (p *Parent) Outside(at time.Time) (held bool) {
 	return held
 }
 
-// Because returns the versions of related objects since the last sync of a parent that wrote.
+// Because returns the versions of related objects that cause a sync of a parent: those since the last one that wrote, or else those that caused that one.
 func (p *Parent) Because() (versions []uint64) {
-	p.with(func(e *entry) { versions = slices.Clone(e.related) })
+	p.with(func(e *entry) {
+		if versions = slices.Clone(e.related); len(versions) == 0 {
+			versions = slices.Clone(e.because)
+		}
+	})
 	return versions
 }
 
@@ -482,7 +521,12 @@ func (p *Parent) Held(at time.Time, state func() (State, bool)) time.Duration {
 	if e == nil || !at.Before(e.until) {
 		return 0
 	}
-	if answered := p.answered(); e.cause == None {
+	until := e.until
+	if doubted := p.doubts(at); doubted > 0 && e.cause == Restless {
+		if soon := at.Add(doubted); soon.Before(until) {
+			until = soon
+		}
+	} else if answered := p.answered(false); e.cause == None {
 		return 0
 	} else if answered && e.cause != Restless {
 		p.blame(None)
@@ -493,7 +537,9 @@ func (p *Parent) Held(at time.Time, state func() (State, bool)) time.Duration {
 		p.outside()
 		return 0
 	}
-	if present.Children != e.left.Children && e.cause != Restless {
+	// Others write the children of a parent that is restless because of them.
+	restless := e.cause == Restless && !e.answers
+	if present.Children != e.left.Children && !restless {
 		// Their own controllers may answer what the syncs wrote, so that these are counted on: as steps.
 		p.blame(None)
 		if e.steps == 0 {
@@ -506,12 +552,12 @@ func (p *Parent) Held(at time.Time, state func() (State, bool)) time.Duration {
 	if !e.based {
 		e.left.Deleting, e.left.Leaving, e.based = present.Deleting, present.Leaving, true
 	}
-	if present.Leaving != e.left.Leaving || e.cause != Restless && present.Deleting != e.left.Deleting {
+	if present.Leaving != e.left.Leaving || !restless && present.Deleting != e.left.Deleting {
 		// The hook is shown a child that goes, or its place is free. What was counted stays: the controller itself may have deleted it.
 		e.left.Deleting, e.left.Leaving, e.until = present.Deleting, present.Leaving, time.Time{}
 		return 0
 	}
-	return e.until.Sub(at)
+	return until.Sub(at)
 }
 
 // waits returns for how long a parent is held back, zero for not at all, and why.
