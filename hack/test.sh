@@ -84,7 +84,7 @@ END
 suites() {
     local raced=(churn conformance/{brakes,deferred,finalizers,pairs,rollout}) all programs=("${plain[@]}") planes="${work}/planes" held
     mapfile -t all < <(
-        printf './test/%s\n' "${long[@]}" "${raced[@]}"
+        printf './test/%s\n' "${raced[@]}" "${long[@]}" # conformance/brakes is the longest.
         printf '%s\n' "${control_plane_packages[@]}" | grep -vE "/test/($(IFS='|' && echo "${raced[*]}|${long[*]}"))\$"
     )
     case "${RACE:-}" in
