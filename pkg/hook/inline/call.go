@@ -19,6 +19,8 @@ package inline
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -218,8 +220,23 @@ func (p *Program) objects(r wire.Request, groups []wire.Group, keys map[string]s
 	fields := make(map[string]any, len(keys))
 	for name, key := range keys {
 		fields[name] = &objects{groups: groups, key: key, parentNamespace: r.Parent.Namespace()}
+		if err := unservedError(groups, keys); key == "" && err != nil {
+			fields[name] = types.WrapErr(err)
+		}
 	}
 	return types.DefaultTypeAdapter.NativeToValue(fields)
+}
+
+// unservedError returns an error if there are objects of a kind that was not served when the hook was compiled: without them, an expression would count
+// what is there as gone.
+func unservedError(groups []wire.Group, keys map[string]string) error {
+	known := slices.Collect(maps.Values(keys))
+	for _, group := range groups {
+		if len(group.Objects) > 0 && !slices.Contains(known, group.Key) {
+			return fmt.Errorf("%s was not served when the hook was compiled, and there are objects of it; it is compiled again when it is served", group.Key)
+		}
+	}
+	return nil
 }
 
 func (p *Program) relatedObjects(r wire.Request) ref.Val {

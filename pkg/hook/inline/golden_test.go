@@ -237,6 +237,40 @@ func TestKindsOfWhichNothingIsKnownAreWarnings(t *testing.T) {
 	}
 }
 
+// The kind of gadgets was not served when the hook was compiled, and the engine shows some, which it has seen before or since.
+func TestObjectsOfAKindThatWasNotServedAreAnErrorWhereTheyCount(t *testing.T) {
+	for name, test := range map[string]struct {
+		shown, message, want string
+	}{
+		"nothing is shown":          {"", "${string(children.gadgets.size())}", `{"children":[],"status":{"message":"0"}}`},
+		"of another kind":           {"Pod.v1", "${string(children.gadgets.size())}", `{"children":[],"status":{"message":"0"}}`},
+		"an expression has them":    {"Gadget.example.com/v2", "${string(children.gadgets.size())}", ""},
+		"an expression has others":  {"Gadget.example.com/v2", "${string(children.widgets.size())}", `{"children":[],"status":{"message":"0"}}`},
+		"one asks whether there is": {"Gadget.example.com/v2", "${string(children.gadgets.exists(g, true))}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := example{Sync: &v1alpha1.InlineHook{}}
+			if err := yaml.Unmarshal(fmt.Appendf(nil, "{message: %q}", test.message), &e.Sync.Status); err != nil {
+				t.Fatal(err)
+			}
+			programs, _, errs := inline.Compile(e.definition(), schemas())
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			r := request(false)
+			r.Children = nil
+			if test.shown != "" {
+				r.Children = []wire.Group{{Key: test.shown, Objects: []wire.Object{observed("{apiVersion: example.com/v2, kind: Gadget, metadata: {name: a}}")}}}
+			}
+			body, err := programs[hook.Sync].Call(r)
+			if test.want == "" && (err == nil || !strings.Contains(err.Error(), test.shown+" was not served when the hook was compiled")) ||
+				test.want != "" && (err != nil || string(body) != test.want) {
+				t.Errorf("got %s, %v, want %s", body, err, test.want)
+			}
+		})
+	}
+}
+
 func TestObjectsOfOtherNamespacesHaveTheirNamespaceInTheKey(t *testing.T) {
 	e := example{Sync: &v1alpha1.InlineHook{Variables: []v1alpha1.InlineVariable{{Name: "pod", Expression: "children.pods['default/web-0']"}}}}
 	if err := yaml.Unmarshal([]byte(`{message: "${variables.pod.metadata.name}"}`), &e.Sync.Status); err != nil {
