@@ -134,6 +134,15 @@ type CompositeControllerParentResourceRule struct {
 	// +optional
 	// +k8s:optional
 	IgnoreStatusChanges *bool `json:"ignoreStatusChanges,omitempty"`
+	// conditions are the types of the conditions that the server keeps in status.conditions of each parent, beside those that hooks
+	// return: Synced says whether the last sync ended well, and if not, why and what to do. Hooks do not see them, and their change
+	// causes no sync of the controller. The kind needs a status subresource whose schema has conditions. Absent: none.
+	// +optional
+	// +k8s:optional
+	// +listType=set
+	// +k8s:listType=set
+	// +k8s:maxItems=16
+	Conditions []ParentCondition `json:"conditions,omitempty"`
 }
 
 // CompositeControllerRevisionHistory says what of the parent makes up a revision, and how many are kept.

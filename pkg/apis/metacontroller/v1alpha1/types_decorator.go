@@ -132,6 +132,15 @@ type DecoratorControllerResourceRule struct {
 	// +optional
 	// +k8s:optional
 	AllowDelete *bool `json:"allowDelete,omitempty"`
+	// conditions are the types of the conditions that the server keeps in status.conditions of each target, beside those that hooks
+	// return: Synced says whether the last sync ended well, and if not, why and what to do. Hooks do not see them, and their change
+	// causes no sync of the controller. The kind needs a status subresource whose schema has conditions. Absent: none.
+	// +optional
+	// +k8s:optional
+	// +listType=set
+	// +k8s:listType=set
+	// +k8s:maxItems=16
+	Conditions []ParentCondition `json:"conditions,omitempty"`
 }
 
 // AnnotationSelector selects objects by their annotations, as a label selector does by labels. Keys and

@@ -34,6 +34,16 @@ type ResourceRule struct {
 	Resource string `json:"resource"`
 }
 
+// ParentCondition is the type of a condition that the server keeps in the status of each parent.
+// +enum
+// +k8s:enum
+type ParentCondition string
+
+const (
+	// ParentConditionSynced is True while the last sync of the parent ended well, and nothing holds it back.
+	ParentConditionSynced ParentCondition = "Synced"
+)
+
 // ChildUpdateMethod says how an existing child is brought to a changed desired state.
 // +enum
 // +k8s:enum
