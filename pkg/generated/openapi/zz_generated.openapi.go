@@ -781,6 +781,26 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerParentResourceRu
 							Format:      "",
 						},
 					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions are the types of the conditions that the server keeps in status.conditions of each parent, beside those that hooks return: Synced says whether the last sync ended well, and if not, why and what to do. Hooks do not see them, and their change causes no sync of the controller. The kind needs a status subresource whose schema has conditions. Absent: none.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+										Enum:   []interface{}{"Synced"},
+									},
+								},
+							},
+						},
+					},
 				},
 				Required: []string{"apiVersion", "resource"},
 			},
@@ -2624,6 +2644,26 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerResourceRule(ref
 							Description: "allowDelete, when true, lets hooks delete targets of this rule by \"delete\": true in a response. Otherwise such a response is rejected as a whole. Default false.",
 							Type:        []string{"boolean"},
 							Format:      "",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "conditions are the types of the conditions that the server keeps in status.conditions of each target, beside those that hooks return: Synced says whether the last sync ended well, and if not, why and what to do. Hooks do not see them, and their change causes no sync of the controller. The kind needs a status subresource whose schema has conditions. Absent: none.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+										Enum:   []interface{}{"Synced"},
+									},
+								},
+							},
 						},
 					},
 				},

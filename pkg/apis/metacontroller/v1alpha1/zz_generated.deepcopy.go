@@ -383,6 +383,11 @@ func (in *CompositeControllerParentResourceRule) DeepCopyInto(out *CompositeCont
 		*out = new(bool)
 		**out = **in
 	}
+	if in.Conditions != nil {
+		in, out := &in.Conditions, &out.Conditions
+		*out = make([]ParentCondition, len(*in))
+		copy(*out, *in)
+	}
 	return
 }
 
@@ -1224,6 +1229,11 @@ func (in *DecoratorControllerResourceRule) DeepCopyInto(out *DecoratorController
 		in, out := &in.AllowDelete, &out.AllowDelete
 		*out = new(bool)
 		**out = **in
+	}
+	if in.Conditions != nil {
+		in, out := &in.Conditions, &out.Conditions
+		*out = make([]ParentCondition, len(*in))
+		copy(*out, *in)
 	}
 	return
 }

@@ -1339,6 +1339,46 @@ func Validate_CompositeControllerParentResourceRule(
 		errs = append(errs, fn(fldPath.Child("ignoreStatusChanges"), obj.IgnoreStatusChanges, oldVal, oldObj != nil)...)
 	}
 
+	{ // field CompositeControllerParentResourceRule.Conditions
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []ParentCondition,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.MaxItems(ctx, op, fldPath, obj, oldObj, 16).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// lists with set semantics require unique values
+			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj, validate.DirectEqual); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			// iterate the list and call the type's validation function
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, validate.DirectEqual, nil, Validate_ParentCondition); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *CompositeControllerParentResourceRule) []ParentCondition {
+				return oldObj.Conditions
+			})
+		errs = append(errs, fn(fldPath.Child("conditions"), obj.Conditions, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -4014,6 +4054,46 @@ func Validate_DecoratorControllerResourceRule(
 		errs = append(errs, fn(fldPath.Child("allowDelete"), obj.AllowDelete, oldVal, oldObj != nil)...)
 	}
 
+	{ // field DecoratorControllerResourceRule.Conditions
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj []ParentCondition,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.MaxItems(ctx, op, fldPath, obj, oldObj, 16).MarkShortCircuit(); len(e) != 0 {
+				errs = append(errs, e...)
+				earlyReturn = true
+			}
+			if e := validate.OptionalSlice(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// lists with set semantics require unique values
+			if e := validate.ValSliceUnique(ctx, op, fldPath, obj, oldObj, validate.DirectEqual); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			// iterate the list and call the type's validation function
+			if e := validate.EachValSliceVal(ctx, op, fldPath, obj, oldObj, validate.DirectEqual, nil, Validate_ParentCondition); len(e) != 0 {
+				errs = append(errs, e...)
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *DecoratorControllerResourceRule) []ParentCondition {
+				return oldObj.Conditions
+			})
+		errs = append(errs, fn(fldPath.Child("conditions"), obj.Conditions, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -5571,6 +5651,21 @@ func Validate_InlineVariable(
 				return &oldObj.Expression
 			})
 		errs = append(errs, fn(fldPath.Child("expression"), &obj.Expression, oldVal, oldObj != nil)...)
+	}
+
+	return errs
+}
+
+var symbolsForParentCondition = sets.New(ParentConditionSynced)
+
+// Validate_ParentCondition validates an instance of ParentCondition according
+// to declarative validation rules in the API schema.
+func Validate_ParentCondition(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *ParentCondition) (errs field.ErrorList) {
+
+	if e := validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForParentCondition, nil); len(e) != 0 {
+		errs = append(errs, e...)
 	}
 
 	return errs

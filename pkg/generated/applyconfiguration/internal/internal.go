@@ -184,6 +184,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
+    - name: conditions
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
     - name: ignoreStatusChanges
       type:
         scalar: boolean
@@ -430,6 +436,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
+    - name: conditions
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
     - name: ignoreStatusChanges
       type:
         scalar: boolean

@@ -19,6 +19,7 @@ limitations under the License.
 package v1alpha1
 
 import (
+	metacontrollerv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -37,6 +38,10 @@ type CompositeControllerParentResourceRuleApplyConfiguration struct {
 	// ignoreStatusChanges, when true, ignores updates of a parent that change neither its generation nor its labels nor
 	// its annotations, such as updates of its status. Default false.
 	IgnoreStatusChanges *bool `json:"ignoreStatusChanges,omitempty"`
+	// conditions are the types of the conditions that the server keeps in status.conditions of each parent, beside those that hooks
+	// return: Synced says whether the last sync ended well, and if not, why and what to do. Hooks do not see them, and their change
+	// causes no sync of the controller. The kind needs a status subresource whose schema has conditions. Absent: none.
+	Conditions []metacontrollerv1alpha1.ParentCondition `json:"conditions,omitempty"`
 }
 
 // CompositeControllerParentResourceRuleApplyConfiguration constructs a declarative configuration of the CompositeControllerParentResourceRule type for use with
@@ -82,5 +87,15 @@ func (b *CompositeControllerParentResourceRuleApplyConfiguration) WithRevisionHi
 // If called multiple times, the IgnoreStatusChanges field is set to the value of the last call.
 func (b *CompositeControllerParentResourceRuleApplyConfiguration) WithIgnoreStatusChanges(value bool) *CompositeControllerParentResourceRuleApplyConfiguration {
 	b.IgnoreStatusChanges = &value
+	return b
+}
+
+// WithConditions adds the given value to the Conditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Conditions field.
+func (b *CompositeControllerParentResourceRuleApplyConfiguration) WithConditions(values ...metacontrollerv1alpha1.ParentCondition) *CompositeControllerParentResourceRuleApplyConfiguration {
+	for i := range values {
+		b.Conditions = append(b.Conditions, values[i])
+	}
 	return b
 }

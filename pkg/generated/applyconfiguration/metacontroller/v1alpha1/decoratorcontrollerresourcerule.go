@@ -19,6 +19,7 @@ limitations under the License.
 package v1alpha1
 
 import (
+	metacontrollerv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -39,6 +40,10 @@ type DecoratorControllerResourceRuleApplyConfiguration struct {
 	// allowDelete, when true, lets hooks delete targets of this rule by "delete": true in a response. Otherwise such a response is
 	// rejected as a whole. Default false.
 	AllowDelete *bool `json:"allowDelete,omitempty"`
+	// conditions are the types of the conditions that the server keeps in status.conditions of each target, beside those that hooks
+	// return: Synced says whether the last sync ended well, and if not, why and what to do. Hooks do not see them, and their change
+	// causes no sync of the controller. The kind needs a status subresource whose schema has conditions. Absent: none.
+	Conditions []metacontrollerv1alpha1.ParentCondition `json:"conditions,omitempty"`
 }
 
 // DecoratorControllerResourceRuleApplyConfiguration constructs a declarative configuration of the DecoratorControllerResourceRule type for use with
@@ -92,5 +97,15 @@ func (b *DecoratorControllerResourceRuleApplyConfiguration) WithIgnoreStatusChan
 // If called multiple times, the AllowDelete field is set to the value of the last call.
 func (b *DecoratorControllerResourceRuleApplyConfiguration) WithAllowDelete(value bool) *DecoratorControllerResourceRuleApplyConfiguration {
 	b.AllowDelete = &value
+	return b
+}
+
+// WithConditions adds the given value to the Conditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Conditions field.
+func (b *DecoratorControllerResourceRuleApplyConfiguration) WithConditions(values ...metacontrollerv1alpha1.ParentCondition) *DecoratorControllerResourceRuleApplyConfiguration {
+	for i := range values {
+		b.Conditions = append(b.Conditions, values[i])
+	}
 	return b
 }
