@@ -448,16 +448,20 @@ func (o *Object) Members() iter.Seq2[string, []byte] {
 	}
 }
 
-// WithStatus returns the object as it is with another status, which is given as JSON. All else is the same, its version included.
+// WithStatus returns the object as it is with another status, which is given as JSON; empty for none. All else is the same, its version included.
 func (o *Object) WithStatus(status []byte) (*Object, error) {
 	s := scanner{data: bytesOf(o.json)}
 	var at span
+	var before uint32 // Where the member before the status ends; zero if that is the first one.
 	first := true
 	err := s.members(func(key span, _ bool) error {
 		first = false
 		value, err := s.value()
-		if unquote(o.json[key.start:key.end]) == "status" {
+		switch {
+		case unquote(o.json[key.start:key.end]) == "status":
 			at = value
+		case at.none():
+			before = value.end
 		}
 		return err
 	})
@@ -466,13 +470,20 @@ func (o *Object) WithStatus(status []byte) (*Object, error) {
 	}
 	const name = `"status":`
 	data := make([]byte, 0, len(o.json)+len(name)+len(status)+1)
-	if at.none() {
+	switch {
+	case at.none() && len(status) == 0:
+		return o, nil
+	case len(status) == 0 && before > 0:
+		data = append(append(data, o.json[:before]...), o.json[at.end:]...)
+	case len(status) == 0:
+		data = append(append(data, '{'), strings.TrimLeft(o.json[at.end:], " \t\r\n,")...)
+	case at.none():
 		data = append(data, o.json[:len(o.json)-1]...)
 		if !first {
 			data = append(data, ',')
 		}
 		data = append(append(append(data, name...), status...), '}')
-	} else {
+	default:
 		data = append(append(append(data, o.json[:at.start]...), status...), o.json[at.end:]...)
 	}
 	changed, err := Parse(data, ParseOptions{APIVersion: o.APIVersion(), Kind: o.Kind(), KeepManagedFields: true})

@@ -15,7 +15,7 @@ limitations under the License.
 */
 
 // Package parent is what composites and decorators have in common in the treatment of the object that they sync: which
-// of its changes matter, its finalizer, and how its own fields are written.
+// of its changes matter, its finalizer, the conditions that the engine sets in its status, and how its own fields are written.
 //
 // Every write is conditional on the version that the cache showed, so no read precedes it; a conflict means that the
 // cache is behind, and the sync is repeated when it has caught up (docs/reference/compatibility.md#d5.2, docs/reference/compatibility.md#d6).
