@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,6 +68,7 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 		return nil, fmt.Errorf("parent resource: %w", err)
 	}
 	source.ReportsGeneration, k.resource = source.Resource.HasStatus, source.Resource
+	source.KeepsSynced = slices.Contains(rule.Conditions, v1alpha1.ParentConditionSynced)
 	if err := k.resolveChildren(ctx, r); err != nil {
 		return nil, err
 	}
@@ -184,13 +186,15 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 // keeps the status that it has if the hook returns none.
 func (k *kind) writeStatus(ctx context.Context, s *reconciler.Sync, deferrable bool) error {
 	status := s.Decision.Status
-	if !s.Source.Resource.HasStatus || status == nil && s.BuiltIn() {
+	if !s.Source.Resource.HasStatus || status == nil && s.BuiltIn() && !s.Source.KeepsSynced {
 		return nil
 	}
-	if status == nil {
+	if status == nil && !s.BuiltIn() {
 		status = map[string]any{}
 	}
-	s.Complete(status)
+	if status != nil {
+		s.Complete(status)
+	}
 	if err := s.WriteStatus(ctx, status, deferrable); err != nil {
 		return reconciler.InContext(fmt.Sprintf("can't update status for %s", s.Parent), err)
 	}

@@ -63,7 +63,8 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 			k.doubts.forget(s.Key)
 		}
 	}()
-	content, err := s.Parent.Decode()
+	asked := s.ParentShown()
+	content, err := asked.Decode()
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 	if err != nil {
 		return fmt.Errorf("reading the revisions of %s: %w", s.Parent, err)
 	}
-	responses, err := k.callRevisions(ctx, s, rollout.Live(revisions))
+	responses, err := k.callRevisions(ctx, s, asked, rollout.Live(revisions))
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,8 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 		Observed: slices.DeleteFunc(slices.Clone(s.Observed), func(o *object.Object) bool { return kept.Has(children.KeyOf(o)) }),
 	}
 	if responses.status != nil || !s.BuiltIn() {
-		s.Decision.Status = p.Updated.Apply(responses.status, status, time.Now())
+		updated := parent.Condition{Type: rollout.ConditionUpdated, Status: p.Updated.Status, Reason: p.Updated.Reason, Message: p.Updated.Message}
+		s.Decision.Status = updated.Apply(responses.status, status, time.Now())
 	}
 	s.Rollout(p.Updated.Status != metav1.ConditionTrue, p.Outdated, len(p.Moved))
 	return nil
@@ -117,14 +119,16 @@ func (k *kind) plan(ctx context.Context, s *reconciler.Sync, revisions []rollout
 	})
 }
 
-// callRevisions calls the hook for each revision, with the same observed children.
-func (k *kind) callRevisions(ctx context.Context, s *reconciler.Sync, revisions []rollout.Revision) (all revisionResponses, err error) {
+// callRevisions calls the hook about the parent as it is asked about, for each revision, with the same observed children.
+func (k *kind) callRevisions(
+	ctx context.Context, s *reconciler.Sync, asked *object.Object, revisions []rollout.Revision,
+) (all revisionResponses, err error) {
 	shown := func(i int) (wire.Object, string, error) {
 		if i == 0 {
-			return s.Parent, "", nil
+			return asked, "", nil
 		}
 		encoded, err := revisions[i].ParentJSON()
-		return formerParent{s.Parent, encoded}, revisions[i].Object.Name, err
+		return formerParent{asked, encoded}, revisions[i].Object.Name, err
 	}
 	err = s.CallEach(ctx, len(revisions), shown, func(i int, response *hooks.Response) error {
 		// It counts whatever fails after this (docs/reference/contract.md#s6).

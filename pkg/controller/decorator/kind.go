@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
@@ -55,6 +56,7 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 		}
 		if source != nil {
 			source.AllowDelete = ptr.Deref(rule.AllowDelete, false)
+			source.KeepsSynced = slices.Contains(rule.Conditions, v1alpha1.ParentConditionSynced)
 		}
 	}
 	if len(spec.Resources) == 0 {
@@ -161,7 +163,7 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync) error {
 	changes := k.metadata(s)
 	if s.Source.Resource.HasStatus {
-		if err := k.writeStatus(ctx, s, false); err != nil {
+		if err := k.writeStatus(ctx, s, s.Decision.Settled); err != nil { // Else the attachments are still to be written.
 			return err
 		}
 	} else {

@@ -135,6 +135,10 @@ var advices = []struct {
 		func(_ *testing.T, s state) string { return reconciler.StatusIgnored(rings, s.origin) },
 	},
 	{
+		"syncedNotKept", func(state) bool { return true },
+		func(_ *testing.T, s state) string { return reconciler.SyncedNotKept(rings, s.origin) },
+	},
+	{
 		"statusIncomplete", func(state) bool { return true },
 		func(t *testing.T, s state) string {
 			return reconciler.StatusIncomplete([]string{"status.phase"}, thing(t, "p", 1, "", ""), rings, s.origin)

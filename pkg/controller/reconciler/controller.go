@@ -297,6 +297,7 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Go(func() {
 		_ = recovery.Call(ctx, "reading the schemas of children", func() error { c.prepare(ctx); return nil }) // Logged, and read again by syncs.
 	})
+	c.noticeNoStatus()
 	close(c.started)
 	c.queue.Run(ctx)
 }

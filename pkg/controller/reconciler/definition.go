@@ -225,10 +225,14 @@ type Source struct {
 	// ReportsGeneration says that the engine writes status.observedGeneration with every sync, so that a parent without the present one
 	// has a change that was not reconciled. It is false for targets of decorators, whose status belongs to others.
 	ReportsGeneration bool
+	// KeepsSynced says that the engine is to keep the condition Synced in the status of the parents.
+	KeepsSynced bool
 
 	informer *cache.Informer
 	// noGeneration says that the API server refused status.observedGeneration, which this kind does not have.
 	noGeneration atomic.Bool
+	// noSynced stands for the definition of the kind as of which parents cannot have the condition Synced; zero for none.
+	noSynced atomic.Int64
 }
 
 // unsettled reports whether a parent that exists when the controller starts has a change that was not reconciled, so that it need not

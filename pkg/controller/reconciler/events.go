@@ -20,6 +20,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -71,6 +72,7 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 		c.queue.Add(key, queue.Resync, c.parentChanged(e, false))
 	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e) && !r.own.InDoubt(e.New):
 	case r.own.Quiet(e.New):
+	case s.KeepsSynced && onlySynced(e):
 	default:
 		urgency, own := r.own.Urgency(e.New)
 		if urgency == queue.Live && !e.New.Deleting() && c.stripped(e) {
@@ -228,6 +230,7 @@ func (c *Controller) watchRelatedKinds(ctx context.Context) {
 		}
 		_ = recovery.Call(ctx, "comparing kinds", func() error { // It is logged, and repeated by the next change.
 			c.enqueueRedefined()
+			c.enqueueSyncedAgain(ctx)
 			if outdated := sets.New(c.customizer.KindsChanged(ctx)...); len(outdated) > 0 {
 				c.enqueueKindChanged(ctx, outdated.Has)
 				c.active()
@@ -249,7 +252,7 @@ func (c *Controller) enqueueKindChanged(ctx context.Context, which func(parent.K
 }
 
 // failed records a failed sync on the parent.
-func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
+func (c *Controller) failed(ctx context.Context, key parent.Key, err error) {
 	r := c.parents.of(key)
 	if r == nil {
 		return // It left meanwhile.
@@ -259,11 +262,13 @@ func (c *Controller) failed(_ context.Context, key parent.Key, err error) {
 		c.counted.rejected.Add(1)
 	}
 	if o, ok := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name); ok {
-		text := "Sync error: " + message(err)
+		const syncError = "Sync error: "
+		text := syncError + message(err)
 		if out := c.wayOut(key, o, err); out != "" {
 			text = events.Shorten(text, maxMessage) + out
 		}
 		c.recorder.Warning(reference(o), nil, events.ReasonSyncError, text)
+		c.reportFailing(ctx, key, events.Shorten(strings.TrimPrefix(text, syncError), maxCondition))
 	}
 }
 

@@ -29,6 +29,11 @@ func StatusIgnored(resource schema.GroupResource, origin discovery.Origin) strin
 	return statusIgnored(resource, origin)
 }
 
+// SyncedNotKept is what is said of parents that cannot have the condition Synced.
+func SyncedNotKept(resource schema.GroupResource, origin discovery.Origin) string {
+	return syncedNotKept("a cause", "Change it", resource, origin)
+}
+
 // StatusIncomplete is what is said of fields that are not stored.
 func StatusIncomplete(lost []string, o *object.Object, resource schema.GroupResource, origin discovery.Origin) string {
 	return statusIncomplete(lost, o, resource, origin)

@@ -48,6 +48,8 @@ import (
 const (
 	// maxMessage bounds the texts of errors in the status.
 	maxMessage = 500
+	// maxCondition bounds the message of a condition, which may have a command after the text of an error.
+	maxCondition = 2000
 	// recheckInterval is how often credentials that could not be used are read again, though no change was seen: what is not read for a
 	// while is not watched.
 	recheckInterval = 30 * time.Second

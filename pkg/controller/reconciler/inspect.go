@@ -37,7 +37,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/history"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
@@ -299,7 +298,7 @@ func (c *Controller) State(p v1alpha1.ParentReference, only v1alpha1.ParentState
 		case look.Queued || !progress.synced:
 			state.State = v1alpha1.ParentPending
 		case finalizing:
-			state.State, state.Message = v1alpha1.ParentWaiting, `waiting for the finalize hook to return "finalized": true`
+			state.State, state.Message = v1alpha1.ParentWaiting, awaitsFinalized
 		default:
 			state.State = v1alpha1.ParentSynced
 		}
@@ -324,8 +323,8 @@ func (c *Controller) stateIs(r *record, synced bool, err error, waits bool) (v1a
 	default:
 		return v1alpha1.ParentWaiting, "the controller is starting: its caches are being filled"
 	}
-	if n := c.guard.HeldOf(&r.children.held); n > 0 {
-		return v1alpha1.ParentHeld, loopguard.CountDeletions(n) + " held; see the condition DeletionsHeld of the controller"
+	if held := c.deletionsHeld(r); held != "" {
+		return v1alpha1.ParentHeld, held
 	}
 	if until := r.settling.HeldUntil(time.Now()); !until.IsZero() {
 		return v1alpha1.ParentHeld, "it does not settle, and is held back until " + until.UTC().Format(time.RFC3339) + "; see its events"

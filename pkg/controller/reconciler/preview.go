@@ -145,7 +145,7 @@ func (n *noting) relate(ctx context.Context) ([]wire.Group, error) {
 		if err != nil {
 			return nil, err
 		}
-		shown := wire.Customize(wire.Request{Controller: asks.Controller, Parent: withoutSecrets(s.Parent)})
+		shown := wire.Customize(wire.Request{Controller: asks.Controller, Parent: withoutSecrets(asks.Parent)})
 		if err := n.request(called.Name, "", shown, response); err != nil {
 			return nil, err
 		}

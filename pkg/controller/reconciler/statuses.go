@@ -196,7 +196,12 @@ func (s *Sync) send(ctx context.Context, changes parent.Changes, o *object.Objec
 	if status == nil {
 		return written, err
 	}
+	if written != nil {
+		c.noteStored(source, status, written)
+	}
 	switch unknown := parent.UnknownFields(err); {
+	case s.withoutRefused(&changes, unknown, err):
+		return s.sendWithout(ctx, changes, o, err)
 	case len(unknown) > 0 && source.ReportsGeneration && slices.Equal(unknown, []string{"status." + observedGeneration}):
 		source.noGeneration.Store(true)
 		changes.Status = maps.Clone(status)
@@ -211,6 +216,30 @@ func (s *Sync) send(ctx context.Context, changes parent.Changes, o *object.Objec
 		c.notePointless(r, c.standsFor(r.key, status, o, false))
 	}
 	return written, err
+}
+
+// sendWithout sends a status without what of the condition Synced may be the cause of an error, which it returns if it is not.
+func (s *Sync) sendWithout(ctx context.Context, changes parent.Changes, o *object.Object, cause error) (*object.Object, error) {
+	written, err := s.send(ctx, changes, o)
+	if apierrors.IsInvalid(err) {
+		return nil, cause
+	}
+	if _, rest := parent.ConditionOf(changes.Status, conditionSynced); !rest && err == nil {
+		s.controller.noteNoSynced(s.Source)
+	}
+	return written, err
+}
+
+// wasShown reports whether hooks were shown the parent with a status.
+func (s *Sync) wasShown(status map[string]any) (bool, error) {
+	shown := s.ParentShown()
+	if s.Source.KeepsSynced {
+		status = parent.WithoutCondition(status, conditionSynced)
+		if len(status) == 0 && len(rawStatus(shown)) == 0 {
+			return true, nil // It would have had none without the condition.
+		}
+	}
+	return parent.HasStatus(shown, status)
 }
 
 // notePointless notes for which status a write has changed nothing.

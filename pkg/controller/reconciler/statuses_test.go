@@ -48,8 +48,10 @@ type statuses struct {
 	mu      sync.Mutex
 	version int
 	label   int
-	status  map[string]any
-	sent    []map[string]any
+	// metadata is more of the parent's metadata.
+	metadata string
+	status   map[string]any
+	sent     []map[string]any
 }
 
 func (a *statuses) object() *object.Object {
@@ -57,7 +59,7 @@ func (a *statuses) object() *object.Object {
 	if err != nil {
 		a.t.Error(err)
 	}
-	return thing(a.t, "p", a.version, fmt.Sprintf(`,"generation":3,"labels":{"n":"%d"}`, a.label), `,"status":`+string(encoded))
+	return thing(a.t, "p", a.version, fmt.Sprintf(`,"generation":3,"labels":{"n":"%d"}`, a.label)+a.metadata, `,"status":`+string(encoded))
 }
 
 func (a *statuses) serve(r *http.Request) (int, string) {

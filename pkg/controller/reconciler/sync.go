@@ -56,8 +56,8 @@ type Sync struct {
 	Source *Source
 	Target client.Target
 	Root   webhook.RootKey
-	// Parent is the parent, with the status that is left to the sync, as hooks are shown it; a phase that writes it puts the new state
-	// here, and nil if nothing is left to do.
+	// Parent is the parent, with the status that is left to the sync; a phase that writes it puts the new state here, and nil if nothing is
+	// left to do. Hooks are shown [Sync.ParentShown].
 	Parent *object.Object
 	// Scope is what decides, besides the declared kinds, whether the children of a response are valid.
 	Scope children.Scope
@@ -187,7 +187,9 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why history.Begun
 	var next queue.Sync
 	if !left && err == nil {
 		if next, why = s.goOn(); next == nil {
-			err = s.writeLeft(ctx)
+			if err = s.writeLeft(ctx); err == nil && s.Parent != nil && s.Source.KeepsSynced {
+				err = s.writeSynced(ctx, s.synced())
+			}
 		}
 	}
 	c.recorded(s, err)
@@ -339,7 +341,7 @@ func (c *Controller) untilKnown(ctx context.Context) (writing context.Context, e
 // asks is what the customize hook is asked about.
 func (s *Sync) asks() related.Asked {
 	return related.Asked{
-		Key: s.Key, Root: s.Root, Known: &s.record.related, Parent: s.Parent, Controller: *s.controller.encoded.Load(), Finalizing: s.finalizing(),
+		Key: s.Key, Root: s.Root, Known: &s.record.related, Parent: s.ParentShown(), Controller: *s.controller.encoded.Load(), Finalizing: s.finalizing(),
 	}
 }
 
@@ -479,7 +481,7 @@ func (s *Sync) CallEach(
 
 // Decide calls the hook once and takes its response as the Decision.
 func (s *Sync) Decide(ctx context.Context) error {
-	response, err := s.callAbout(ctx, s.Parent, "")
+	response, err := s.callAbout(ctx, s.ParentShown(), "")
 	if err != nil {
 		return err
 	}

@@ -153,9 +153,9 @@ func (w acting) RemoveFinalizer(ctx context.Context) error {
 func (w acting) WriteParent(ctx context.Context, changes parent.Changes) error {
 	s, c, over := w.s, w.s.controller, w.s.stored
 	shown := false
-	if s.Parent != s.stored && changes.Status != nil && !changes.OfMetadata(s.stored) {
+	if (s.Parent != s.stored || s.Source.KeepsSynced) && changes.Status != nil && !changes.OfMetadata(s.stored) {
 		var err error
-		if shown, err = parent.HasStatus(s.Parent, changes.Status); err != nil {
+		if shown, err = s.wasShown(changes.Status); err != nil {
 			return err
 		}
 	}
@@ -176,8 +176,9 @@ func (w acting) WriteParent(ctx context.Context, changes parent.Changes) error {
 	case written != nil:
 		before := s.stored
 		changed := written.ResourceVersion() != before.ResourceVersion() // Not if the API server left out what differed.
+		lacked := s.Source.KeepsSynced && parent.HideCondition(before, conditionSynced) == before
 		s.wrote(over, written)
-		s.wroteParent = s.wroteParent || !shown && changed
+		s.wroteParent = s.wroteParent || (!shown || lacked) && changed // Another client may take it off each time.
 		s.recording.Dropped(c.noticeLost(s.Source, changes.Status, written))
 		if shown {
 			c.notAsShown(s.Key, before, written, changes.Status)
@@ -254,14 +255,16 @@ func (s *Sync) wrote(over, written *object.Object) {
 	s.controller.expectations.Wrote(s.Key, s.Source.informer, written)
 }
 
-// WriteStatus makes status the status of the parent as a whole; nil leaves it as hooks were shown it. If it is deferrable and the sync that
-// these writes of children cause can follow at once, which makes it anew, it is left to that one (docs/reference/compatibility.md#d6).
+// WriteStatus makes status the status of the parent as a whole; nil leaves it as hooks were shown it. It is deferrable if all else of the sync is
+// done and ended well: if the sync that its writes of children cause can follow at once, which makes the status anew, it is left to that one
+// (docs/reference/compatibility.md#d6).
 func (s *Sync) WriteStatus(ctx context.Context, status map[string]any, deferrable bool) error {
-	if status == nil {
-		if s.unwritten == nil {
-			return nil
-		}
+	if status == nil && s.unwritten != nil {
 		status = s.unwritten.content
+	}
+	status, err := s.withSynced(status, deferrable)
+	if status == nil || err != nil {
+		return err
 	}
 	if deferrable && s.mayLeaveStatus() {
 		if left, err := s.leaveStatus(status); left || err != nil {

@@ -336,55 +336,6 @@ func waiting(reasons []string) Condition {
 	return Condition{metav1.ConditionFalse, ReasonWaiting, message}
 }
 
-// Apply returns the status with the condition in its conditions, in place of any of that type that the hook set. The status
-// is the hook's and may be nil; observed is the parent's present status, from which lastTransitionTime is taken; neither is
-// modified. A status whose conditions are no list is returned as it is.
-//
-// The lastTransitionTime is kept while the status of the condition stays the same. If the observed condition has none,
-// because the parent's schema prunes the field, none is added: adding it would write the parent in every sync.
-func (c Condition) Apply(status, observed map[string]any, now time.Time) map[string]any {
-	var conditions []any
-	if value := status["conditions"]; value != nil {
-		var ok bool
-		if conditions, ok = value.([]any); !ok {
-			return status
-		}
-	}
-	out := maps.Clone(status)
-	if out == nil {
-		out = map[string]any{}
-	}
-	updated := map[string]any{
-		"type": ConditionUpdated, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
-	}
-	if since := c.since(observed, now); since != "" {
-		updated["lastTransitionTime"] = since
-	}
-	at := slices.IndexFunc(conditions, isUpdated)
-	if at < 0 {
-		at = len(conditions)
-	}
-	out["conditions"] = slices.Insert(slices.DeleteFunc(slices.Clone(conditions), isUpdated), at, any(updated))
-	return out
-}
-
-// since returns the lastTransitionTime; empty for none.
-func (c Condition) since(observed map[string]any, now time.Time) string {
-	conditions, _ := observed["conditions"].([]any)
-	if at := slices.IndexFunc(conditions, isUpdated); at >= 0 {
-		if before, ok := conditions[at].(map[string]any); ok && before["status"] == string(c.Status) {
-			since, _ := before["lastTransitionTime"].(string)
-			return since
-		}
-	}
-	return now.UTC().Format(time.RFC3339)
-}
-
-func isUpdated(condition any) bool {
-	fields, ok := condition.(map[string]any)
-	return ok && fields["type"] == ConditionUpdated
-}
-
 // Child is an observed child. The compact objects of the cluster cache implement it.
 type Child interface {
 	// Generation is the child's metadata.generation; 0 for kinds that have none.

@@ -21,7 +21,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -510,42 +509,6 @@ func TestAPlanOfARolloutCostsTheChildrenAndNotTheirSquare(t *testing.T) {
 }
 
 func BenchmarkRollout(b *testing.B) { slope.Benchmark(b, underWay) }
-
-func TestApplyCondition(t *testing.T) {
-	now := time.Date(2026, 2, 3, 4, 5, 6, 7, time.FixedZone("", 3600))
-	const (
-		fresh = `{"type":"Updated","status":"True","reason":"OnLatestRevision","message":"latest ControllerRevision: r","lastTransitionTime":"2026-02-03T03:05:06Z"}`
-		since = `{"type":"Updated","status":"True","reason":"OnLatestRevision","message":"latest ControllerRevision: r","lastTransitionTime":"2025-01-01T00:00:00Z"}`
-		plain = `{"type":"Updated","status":"True","reason":"OnLatestRevision","message":"latest ControllerRevision: r"}`
-	)
-	cases := map[string]struct {
-		reason           string
-		status, observed string
-		want             string
-	}{
-		"NoStatus":       {"A hook without a status gets one.", `null`, `null`, `{"conditions":[` + fresh + `]}`},
-		"NullConditions": {"Null is no list, and no obstacle.", `{"conditions":null}`, `{}`, `{"conditions":[` + fresh + `]}`},
-		"Others":         {"The hook's own conditions and fields stay.", `{"a":1,"conditions":[{"type":"Ready"}]}`, `{}`, `{"a":1,"conditions":[{"type":"Ready"},` + fresh + `]}`},
-		"Overwritten":    {"The condition is ours even if the hook sets it.", `{"conditions":[{"type":"Updated","status":"Mine"},{"type":"Ready"},{"type":"Updated"}]}`, `{}`, `{"conditions":[` + fresh + `,{"type":"Ready"}]}`},
-		"SameSince":      {"The time is that of the last change of the status.", `{}`, `{"conditions":[{"type":"Updated","status":"True","lastTransitionTime":"2025-01-01T00:00:00Z"}]}`, `{"conditions":[` + since + `]}`},
-		"Changed":        {"A change of the status happens now.", `{}`, `{"conditions":[{"type":"Updated","status":"False","lastTransitionTime":"2025-01-01T00:00:00Z"}]}`, `{"conditions":[` + fresh + `]}`},
-		"PrunedTime":     {"Where the schema drops the time, adding it would write for ever.", `{}`, `{"conditions":[{"type":"Updated","status":"True"}]}`, `{"conditions":[` + plain + `]}`},
-		"NoList":         {"Conditions that are no list belong to the hook.", `{"conditions":{"Ready":true}}`, `{}`, `{"conditions":{"Ready":true}}`},
-		"StrangeEntries": {"Entries that are no conditions stay.", `{"conditions":[1,"Updated",null]}`, `{"conditions":[1,null]}`, `{"conditions":[1,"Updated",null,` + fresh + `]}`},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			status, observed := decode(t, tc.status), decode(t, tc.observed)
-			got := onLatest("r").Apply(status, observed, now)
-			if diff := cmp.Diff(decode(t, tc.want), got); diff != "" {
-				t.Errorf("%s\nstatus (-want +got):\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(decode(t, tc.status), status); diff != "" {
-				t.Errorf("the hook's status was modified (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
 
 func TestMessagesNameAFewChildren(t *testing.T) {
 	var moved []children.Key

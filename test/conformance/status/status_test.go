@@ -67,11 +67,11 @@ func TestStatus(t *testing.T) {
 	}
 	t.Run("AClientUpdatesWhatItCreated", func(t *testing.T) { updateWhatWasCreated(t, e) })
 	// One supervisor writes the status of both kinds, which differ in what their syncs write.
-	ofDecorators := []string{"KubectlWait", "HooksDoNotSeeIt", "Finalizing", "Contended", "Taken"}
+	ofDecorators := []string{"KubectlWait", "HooksDoNotSeeIt", "Synced", "Finalizing", "Contended", "Taken"}
 	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
 		for name, run := range map[string]func(*stage){
 			"DeadHook": deadHook, "MissingSecret": missingSecret, "MissingKind": missingKind, "FailingSyncs": failingSyncs,
-			"KubectlWait": kubectlWait, "HooksDoNotSeeIt": unseen, "Finalizing": finalizing,
+			"KubectlWait": kubectlWait, "HooksDoNotSeeIt": unseen, "Synced": synced, "Finalizing": finalizing,
 			"Unsettled": unsettled, "FinalizedEarly": finalizedEarly, "Contended": contended, "Flapping": flapping, "Taken": taken,
 			"Restless": restless, "RelatedToItself": relatedToItself, "Waiting": waiting,
 		} {

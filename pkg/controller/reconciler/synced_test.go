@@ -1,0 +1,238 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package reconciler_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+)
+
+// keeping is a scene with one parent in whose status the condition Synced is kept.
+type keeping struct {
+	*scene
+
+	server *statuses
+	syncs  atomic.Int64
+	// seen is the status of the parent as hooks were shown it last.
+	seen       atomic.Pointer[string]
+	controller *reconciler.Controller
+	// told are the events, by their reasons.
+	told sync.Map
+}
+
+// newKeeping starts a controller of a parent in a group, with some fields in its status. Each sync does the write; its writes are seen before
+// their responses.
+func newKeeping(t *testing.T, group string, fields []string, write func(s *reconciler.Sync) error) *keeping {
+	t.Helper()
+	return newKeepingWith(t, group, fields, "", write)
+}
+
+// newKeepingWith is newKeeping with more metadata of the parent.
+func newKeepingWith(t *testing.T, group string, fields []string, metadata string, write func(s *reconciler.Sync) error) *keeping {
+	t.Helper()
+	k := &keeping{server: &statuses{t: t, fields: fields, version: 1, metadata: metadata, status: map[string]any{"replicas": float64(2)}}}
+	k.scene = newSceneWith(t, &rest.Config{Host: "http://api.invalid", QPS: -1, Transport: transport(func(r *http.Request) (int, string) {
+		if strings.Contains(r.URL.Path, "/events") {
+			body, _ := io.ReadAll(r.Body)
+			var e corev1.Event
+			if json.Unmarshal(body, &e) == nil && r.Method == http.MethodPost {
+				k.told.Store(e.Reason, e.Message)
+			}
+			return http.StatusOK, string(body)
+		}
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/p") {
+			k.server.mu.Lock()
+			defer k.server.mu.Unlock()
+			return http.StatusOK, strings.Replace(string(k.server.object().JSON()), `"metadata":{`, `"metadata":{"managedFields":[`+
+				`{"manager":"kubectl-annotate","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:annotations":{"f:metacontroller.k8s.io/paused":{}}}}}],`, 1)
+		}
+		code, body := k.server.serve(r)
+		if r.Method == http.MethodPatch && code == http.StatusOK {
+			k.server.mu.Lock()
+			k.update(k.things, k.server.object())
+			k.server.mu.Unlock()
+		}
+		return code, body
+	})})
+	k.server.scene = k.scene
+	resource := discovery.Resource{Kind: "Thing", HasStatus: true, GroupVersionResource: things.GroupVersionResource}
+	resource.Group = group
+	k.things = k.shared.Cluster.Cache.Acquire(cache.Query{Resource: resource.GroupVersionResource})
+	k.exist(k.server.object())
+	k.controller = k.start(&kind{apply: func(_ context.Context, s *reconciler.Sync) error {
+		defer k.syncs.Add(1)
+		raw, _ := s.ParentShown().Field("status")
+		k.seen.Store(new(string(raw)))
+		return write(s)
+	}}, func(c *reconciler.Config) {
+		c.Sources[0].Resource, c.Sources[0].ReportsGeneration, c.Sources[0].KeepsSynced = resource, false, true
+	})
+	return k
+}
+
+// condition is the condition Synced of the parent, without its time.
+func (k *keeping) condition() string {
+	c, _ := parent.ConditionOf(k.server.present(), "Synced")
+	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+func TestTheConditionSyncedFollowsTheSyncs(t *testing.T) {
+	fails := errors.New("the hook is away")
+	for name, tc := range map[string]struct {
+		reason string
+		write  func(s *reconciler.Sync) error
+		want   string
+		// sent is how many requests there are for it.
+		sent int
+	}{
+		"it ends well": {
+			"The write of the status has the condition.",
+			func(s *reconciler.Sync) error {
+				return s.WriteStatus(t.Context(), map[string]any{"replicas": int64(3)}, true)
+			},
+			"True Synced: the last sync ended well", 1,
+		},
+		"no status is returned": {
+			"The status that is there stays.",
+			func(s *reconciler.Sync) error { return s.WriteStatus(t.Context(), nil, true) },
+			"True Synced: the last sync ended well", 1,
+		},
+		"no status is written": {
+			"Nothing else writes the parent.", func(*reconciler.Sync) error { return nil },
+			"True Synced: the last sync ended well", 1,
+		},
+		"the hook returns the condition": {
+			"It is the engine's.",
+			func(s *reconciler.Sync) error {
+				return s.WriteStatus(t.Context(), map[string]any{"replicas": int64(2), "conditions": []any{map[string]any{"type": "Synced", "status": "Mine"}}}, true)
+			},
+			"True Synced: the last sync ended well", 1,
+		},
+		"conditions that are no list": {
+			"They are the hook's, and the condition has no place.",
+			func(s *reconciler.Sync) error {
+				return s.WriteStatus(t.Context(), map[string]any{"replicas": int64(2), "conditions": map[string]any{"a": "b"}}, true)
+			},
+			" : ", 1,
+		},
+		"children are to be written after the status": {
+			"Only the end of the sync shows that it ended well.",
+			func(s *reconciler.Sync) error {
+				return s.WriteStatus(t.Context(), map[string]any{"replicas": int64(3)}, false)
+			},
+			"True Synced: the last sync ended well", 2,
+		},
+		"it fails before the status": {
+			"No status would be written, and the next step is in the message as in the event.",
+			func(*reconciler.Sync) error { return fails }, "False Failing: the hook is away", 1,
+		},
+		"it fails after the status": {
+			"Status and condition are of different times.",
+			func(s *reconciler.Sync) error {
+				return errors.Join(s.WriteStatus(t.Context(), map[string]any{"replicas": int64(3)}, false), fails)
+			},
+			"False Failing: the hook is away", 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKeeping(t, "example.com", []string{"replicas", "conditions"}, tc.write)
+			k.eventually("the condition", func() bool { return k.condition() == tc.want && len(k.server.requests()) >= tc.sent })
+			if sent := len(k.server.requests()); sent != tc.sent {
+				t.Errorf("%s: %d requests, want %d: %v", tc.reason, sent, tc.sent, k.server.requests())
+			}
+			want := int64(1)
+			if k.server.present()["replicas"] == float64(3) {
+				want = 2 // The hook has not been shown what it returned.
+			}
+			k.eventually("the syncs", func() bool { return k.syncs.Load() >= want })
+			k.server.change(nil)
+			k.eventually("a sync", func() bool { return k.syncs.Load() > want })
+			if got := k.syncs.Load() - 1; tc.want[0] == 'T' && got != want {
+				t.Errorf("%s: %d syncs, want %d: the condition causes none", tc.reason, got, want)
+			}
+			if seen := *k.seen.Load(); strings.Contains(seen, "Synced") || !strings.Contains(seen, `"replicas":`) {
+				t.Errorf("the hook was shown the status %s", seen)
+			}
+		})
+	}
+}
+
+func TestAConditionThatIsTakenOffIsPutOnAgain(t *testing.T) {
+	k := newKeeping(t, "example.com", []string{"replicas", "conditions"}, func(*reconciler.Sync) error { return nil })
+	const synced = "True Synced: the last sync ended well"
+	k.eventually("the condition", func() bool { return k.condition() == synced })
+	k.server.change(map[string]any{"replicas": float64(2)})
+	k.eventually("the condition again", func() bool { return k.condition() == synced })
+	// Another controller that keeps it, too, causes no sync by that.
+	before, theirs := k.syncs.Load(), maps.Clone(k.server.present())
+	theirs["conditions"] = []any{map[string]any{"type": "Synced", "status": "False"}}
+	k.server.mu.Lock()
+	k.server.version++
+	k.server.status = theirs
+	k.update(k.things, k.server.object())
+	k.server.mu.Unlock()
+	k.server.change(nil)
+	k.eventually("a sync and the condition", func() bool { return k.syncs.Load() > before && k.condition() == synced })
+	if got := k.syncs.Load() - before; got != 1 {
+		t.Errorf("%d syncs, want that of the label alone", got)
+	}
+}
+
+func TestKindsThatCannotHaveTheConditionAreLeftAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		group string
+		first int
+	}{
+		"the API server drops it":   {"example.com", 1},
+		"the API server refuses it": {"apps", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKeeping(t, tc.group, []string{"replicas"}, func(s *reconciler.Sync) error {
+				return s.WriteStatus(t.Context(), map[string]any{"replicas": int64(3)}, true)
+			})
+			k.eventually("the rest of the status", func() bool { return k.server.present()["replicas"] == float64(3) && k.syncs.Load() > 0 })
+			for range 4 {
+				before := k.syncs.Load()
+				k.server.change(nil)
+				k.eventually("a sync", func() bool { return k.syncs.Load() > before })
+			}
+			if got := k.server.requests(); len(got) != tc.first {
+				t.Errorf("%d requests, want %d: %v", len(got), tc.first, got)
+			}
+			if got := k.server.present(); len(got) != 1 || got["replicas"] != float64(3) {
+				t.Errorf("the status is %v", got)
+			}
+		})
+	}
+}
