@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -322,6 +323,70 @@ func TestWarningsBeforeAKindIsServed(t *testing.T) {
 				s.ParentResource.ResourceRule = v1alpha1.ResourceRule{APIVersion: "example.org/v1", Resource: "bananas"}
 			})
 			if diff := cmp.Diff(test.want, warningsIn(t, w, object, nil)); diff != "" {
+				t.Errorf("warnings differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWarningsAboutTheConditionSynced are about kinds that have no place for it.
+func TestWarningsAboutTheConditionSynced(t *testing.T) {
+	object := func(properties ...string) apiextensionsv1.JSONSchemaProps {
+		o := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{}}
+		for _, name := range properties {
+			o.Properties[name] = apiextensionsv1.JSONSchemaProps{}
+		}
+		return o
+	}
+	conditions := func(of apiextensionsv1.JSONSchemaProps) apiextensionsv1.JSONSchemaProps {
+		status := object()
+		status.Properties["conditions"] = apiextensionsv1.JSONSchemaProps{Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &of}}
+		return status
+	}
+	open := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}
+	const at = "spec.parentResource: "
+	for name, test := range map[string]struct {
+		// status is its schema; nil if there is no status subresource.
+		status *apiextensionsv1.JSONSchemaProps
+		want   []string
+	}{
+		"no subresource": {nil, []string{
+			at + "bananas have no status subresource; the condition Synced is not kept",
+			at + "bananas have no status subresource; the status that hooks return is not written",
+		}},
+		"no conditions": {new(object("phase")), []string{
+			at + "the schema of bananas does not declare status.conditions, which the API server drops from the condition Synced",
+		}},
+		"no generation": {new(conditions(object("type", "status", "reason", "message", "lastTransitionTime"))), []string{
+			at + "the schema of bananas does not declare observedGeneration in status.conditions, which the API server drops from the condition Synced",
+		}},
+		"all of it":            {status: new(conditions(object("type", "status", "reason", "message", "lastTransitionTime", "observedGeneration")))},
+		"any status":           {status: &open},
+		"conditions of a kind": {status: new(conditions(open))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			version := apiextensionsv1.CustomResourceDefinitionVersion{Name: "v1", Served: true}
+			if test.status != nil {
+				schema := object()
+				schema.Properties["status"] = *test.status
+				version.Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &schema}
+				version.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
+			}
+			w := cluster()
+			w["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bananas.example.org"] = &apiextensionsv1.CustomResourceDefinition{
+				Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+					Group: "example.org", Scope: apiextensionsv1.NamespaceScoped,
+					Names:    apiextensionsv1.CustomResourceDefinitionNames{Plural: "bananas", Kind: "Banana"},
+					Versions: []apiextensionsv1.CustomResourceDefinitionVersion{version},
+				},
+			}
+			o := deployments(func(s *v1alpha1.CompositeControllerSpec) {
+				s.ParentResource.ResourceRule = v1alpha1.ResourceRule{APIVersion: "example.org/v1", Resource: "bananas"}
+				s.ParentResource.Conditions = []v1alpha1.ParentCondition{v1alpha1.ParentConditionSynced}
+			})
+			got := warningsIn(t, w, o, nil)
+			slices.Sort(got)
+			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("warnings differ (-want +got):\n%s", diff)
 			}
 		})

@@ -78,13 +78,66 @@ func (p *Plugin) lookupsOfKinds(d *definition) lookups {
 
 func (s *served) warnParent(ctx context.Context, parent use, composite bool) ([]string, error) {
 	_, resources, texts, err := s.find(ctx, parent)
-	if err != nil || len(texts) > 0 || !composite {
+	if err != nil || len(texts) > 0 || !composite && !parent.synced {
 		return texts, err
 	}
-	if _, ok := resources[parent.rule.Resource+"/status"]; !ok {
-		return []string{parent.rule.Resource + " have no status subresource; the status that hooks return is not written"}, nil
+	_, ok := resources[parent.rule.Resource+"/status"]
+	if !ok && composite {
+		texts = append(texts, parent.rule.Resource+" have no status subresource; the status that hooks return is not written")
 	}
-	return nil, nil
+	if !ok && parent.synced {
+		texts = append(texts, parent.rule.Resource+" have no status subresource; the condition Synced is not kept")
+	}
+	if !ok || !parent.synced {
+		return texts, nil
+	}
+	return s.warnConditions(ctx, parent)
+}
+
+// warnConditions looks whether a CustomResourceDefinition leaves a place for conditions in the status of its objects.
+func (s *served) warnConditions(ctx context.Context, parent use) ([]string, error) {
+	gv, err := schema.ParseGroupVersion(parent.rule.APIVersion)
+	if err != nil {
+		return nil, fmt.Errorf("parsing API version %s: %w", parent.rule.APIVersion, err)
+	}
+	_, version, err := s.definition(ctx, gv, parent.rule.Resource)
+	if err != nil || version == nil || version.Schema == nil {
+		return nil, err
+	}
+	status, left := property(version.Schema.OpenAPIV3Schema, "status")
+	conditions, leftOfStatus := property(status, "conditions")
+	if left || leftOfStatus {
+		return nil, nil
+	}
+	lost := "status.conditions"
+	if conditions != nil {
+		var item *apiextensionsv1.JSONSchemaProps
+		if conditions.Items != nil {
+			item = conditions.Items.Schema
+		}
+		var names []string
+		for _, name := range []string{"type", "status", "reason", "message", "observedGeneration", "lastTransitionTime"} {
+			if field, left := property(item, name); field == nil && !left {
+				names = append(names, name)
+			}
+		}
+		if len(names) == 0 {
+			return nil, nil
+		}
+		lost = strings.Join(names, ", ") + " in status.conditions"
+	}
+	return []string{fmt.Sprintf("the schema of %s does not declare %s, which the API server drops from the condition Synced", parent.rule.Resource, lost)}, nil
+}
+
+// property returns the schema of a property, nil if none is declared. Left says that it is left as it is though it is not declared.
+func property(of *apiextensionsv1.JSONSchemaProps, name string) (found *apiextensionsv1.JSONSchemaProps, left bool) {
+	if of == nil {
+		return nil, false
+	}
+	if p, ok := of.Properties[name]; ok {
+		return &p, false
+	}
+	return nil, of.XPreserveUnknownFields != nil && *of.XPreserveUnknownFields || of.AdditionalProperties != nil
 }
 
 func (s *served) warnChild(ctx context.Context, child use, parents []use) ([]string, error) {
@@ -296,36 +349,50 @@ func excludes(x, y labels.Requirement) bool {
 // controller together is heard before discovery names the new kind. Nothing if there is no such definition, its names are taken, or it may
 // not be read.
 func (s *served) declared(ctx context.Context, gv schema.GroupVersion, resource string) (map[string]metav1.APIResource, error) {
+	crd, version, err := s.definition(ctx, gv, resource)
+	if err != nil || version == nil {
+		return nil, err
+	}
+	refused := slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse
+	})
+	if refused || crd.DeletionTimestamp != nil {
+		return nil, nil
+	}
+	resources := map[string]metav1.APIResource{
+		resource: {Name: resource, Kind: crd.Spec.Names.Kind, Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped},
+	}
+	if sub := version.Subresources; sub != nil && sub.Status != nil {
+		resources[resource+"/status"] = metav1.APIResource{Name: resource + "/status"}
+	}
+	return resources, nil
+}
+
+// definition returns a CustomResourceDefinition and a version of it that is to be served; none if there is no such version, or it may not be read.
+func (s *served) definition(
+	ctx context.Context, gv schema.GroupVersion, resource string,
+) (*apiextensionsv1.CustomResourceDefinition, *apiextensionsv1.CustomResourceDefinitionVersion, error) {
 	if !strings.Contains(gv.Group, ".") {
-		return nil, nil // It is one of Kubernetes.
+		return nil, nil, nil // It is one of Kubernetes.
 	}
 	name := schema.GroupResource{Group: gv.Group, Resource: resource}.String()
 	body, err := s.client.RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", name).
 		SetHeader("Accept", "application/json").DoRaw(ctx)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return nil, nil
+		return nil, nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+		return nil, nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
 	}
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := json.Unmarshal(body, &crd); err != nil {
-		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+		return nil, nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
 	}
 	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 		return v.Name == gv.Version && v.Served
 	})
-	refused := slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse
-	})
-	if i < 0 || refused || crd.DeletionTimestamp != nil {
-		return nil, nil
+	if i < 0 {
+		return nil, nil, nil
 	}
-	resources := map[string]metav1.APIResource{
-		resource: {Name: resource, Kind: crd.Spec.Names.Kind, Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped},
-	}
-	if sub := crd.Spec.Versions[i].Subresources; sub != nil && sub.Status != nil {
-		resources[resource+"/status"] = metav1.APIResource{Name: resource + "/status"}
-	}
-	return resources, nil
+	return &crd, &crd.Spec.Versions[i], nil
 }
