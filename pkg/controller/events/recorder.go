@@ -57,6 +57,8 @@ const (
 	ReasonStopped       = "Stopped"
 	ReasonPaused        = "Paused"
 	ReasonResumed       = "Resumed"
+	// ReasonNotPaused is for a parent whose annotation says in no valid way that it is to be paused.
+	ReasonNotPaused = "NotPaused"
 	// ReasonRolledBack is for a parent that got the fields of a former revision back because a user asked for it.
 	ReasonRolledBack    = "RolledBack"
 	ReasonFinalizeWaits = "FinalizeWaits"

@@ -34,6 +34,8 @@ type Sync func(ctx context.Context, key parent.Key, why history.Begun) (Result, 
 type Result struct {
 	// ResyncAfter is the time after which the parent is synced again even if nothing changes. Zero or less: never.
 	ResyncAfter time.Duration
+	// Idle says that nothing was done about the parent, because it is paused: what is known of its last sync stays.
+	Idle bool
 	// Next, if not nil, is the sync of the parent that follows at once on the same worker, for which [Queue.GoOn] was asked, and Why is what that
 	// returned.
 	Next Sync
@@ -97,6 +99,12 @@ func (q *Queue) processNextItem(ctx context.Context) bool {
 		sync, why = result.Next, result.Why
 		if err != nil && errors.Is(context.Cause(bound), errPaused) {
 			q.Add(i.key, priority)
+			return true
+		}
+		if err == nil && result.Idle {
+			if result.ResyncAfter > 0 {
+				q.AddAfter(i.key, result.ResyncAfter)
+			}
 			return true
 		}
 		q.synced(ctx, i, result, err, time.Since(began))

@@ -627,8 +627,8 @@ func (c *Controller) retryChildren(ctx context.Context, list []outdatedChild) (b
 // retryChild tries a child, and enqueues its parent if that is to be synced. It reports false if the parent is busy.
 func (c *Controller) retryChild(ctx context.Context, o outdatedChild) bool {
 	p, ok := o.source.informer.Get(o.record.key.Namespace, o.record.key.Name)
-	if !ok || !c.relevant(o.source, p) {
-		return true
+	if !ok || !c.relevant(o.source, p) || c.pausedUntil(p) != "" {
+		return true // A paused one is asked about again when it goes on.
 	}
 	if !c.queue.Take(o.record.key) {
 		return false

@@ -62,6 +62,7 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 	}
 	r := c.parents.add(key)
 	c.config.Selectors.Remember(key, &r.selector, e.New)
+	c.noticeNoPause(e)
 	if e.Old != nil && (e.Old.Generation() != e.New.Generation() || e.Old.Deleting() != e.New.Deleting() || c.stripped(e)) {
 		// What failed before the change says nothing about the syncs after it.
 		c.queue.Reset(key)

@@ -212,12 +212,9 @@ func (c *Controller) letGo(key parent.Key, o *object.Object) string {
 	if at < 0 {
 		return ""
 	}
-	where := key.Resource().String() + " " + key.Name
-	if key.Namespace != "" {
-		where += " --namespace " + key.Namespace
-	}
 	return fmt.Sprintf(". To let the object go without, take the finalizer off metadata.finalizers: kubectl patch %s --type=json -p '["+
-		`{"op":"test","path":"/metadata/finalizers/%d","value":%q},{"op":"remove","path":"/metadata/finalizers/%[2]d"}]'`, where, at, c.finalizer.Name)
+		`{"op":"test","path":"/metadata/finalizers/%d","value":%q},{"op":"remove","path":"/metadata/finalizers/%[2]d"}]'`, argumentsOf(key), at,
+		c.finalizer.Name)
 }
 
 // wayOut is a sentence, which follows the error of a sync, about how to finalize a parent without what is gone; empty for other errors, which may

@@ -315,6 +315,11 @@ func (c *Controller) stateIs(r *record, synced bool, err error, waits bool) (v1a
 	if c.paused.Load() {
 		return v1alpha1.ParentPaused, "the controller is paused"
 	}
+	if o, ok := c.byResource[r.key.Resource()].informer.Get(r.key.Namespace, r.key.Name); ok {
+		if until := c.pausedUntil(o); until != "" {
+			return v1alpha1.ParentPaused, "paused " + until
+		}
+	}
 	if c.shared.Access.Held() {
 		return v1alpha1.ParentHeld, "the controller is held, because its service account may not read what it needs; see its condition Permitted"
 	}

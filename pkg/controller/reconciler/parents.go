@@ -76,6 +76,8 @@ type progress struct {
 	// at is when the last sync ended, in nanoseconds since 1970, zero for never, and took is how long it was.
 	at   int64
 	took time.Duration
+	// paused says until when the parent is paused by its annotation, as its last event said; empty if it is not.
+	paused string
 	// pointless stands for a status whose write has changed nothing, zero for none, as the kind was defined then.
 	pointless  uint64
 	definition int64

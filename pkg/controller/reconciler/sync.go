@@ -161,6 +161,9 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why history.Begun
 	if s == nil {
 		return queue.Result{}, nil
 	}
+	if result, paused, err := s.holdPaused(ctx); paused {
+		return result, err
+	}
 	s.recording = c.history.Begin(key, why)
 	uid := s.Parent.UID()
 	defer func() {

@@ -19,9 +19,11 @@ package brakes
 import (
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -36,6 +38,9 @@ func pauses(t *testing.T, e *fixture.Environment) {
 		"Deletion": deletedWhilePaused, "Edits": editedWhilePaused,
 	}, "NothingIsDoneAndNothingIsLost", "ParentsAreNotFinalized")
 	t.Run("InTheMiddleOfARollout", func(t *testing.T) { middleOfARollout(newStage(t, e, fixture.Composite)) })
+	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
+		t.Run("OneParent/"+string(kind), func(t *testing.T) { oneParent(newStage(t, e, kind)) })
+	}
 }
 
 // nothingIsLost pauses one of two controllers of the same parents. What happens meanwhile is seen by the other one, and caught up by the
@@ -222,4 +227,43 @@ func (s *stage) versions() []string {
 		list = append(list, o.GetName()+"@"+o.GetResourceVersion())
 	}
 	return list
+}
+
+// oneParent pauses one of two parents, in the middle of a rolling update where there are such, changes it, restarts the server, and deletes it.
+func oneParent(s *stage) {
+	s.definition.Finalize = s.finalize
+	if s.kind == fixture.Composite {
+		s.definition.Children[0].Method = v1alpha1.ChildUpdateRollingInPlace
+	}
+	s.run()
+	s.Parent("a", map[string]any{"n": 4, "data": "1"})
+	s.Parent("b", map[string]any{"n": 0})
+	s.awaitNames("a-0", "a-1", "a-2", "a-3")
+	s.Patch(fixture.Things, "a", `{"spec":{"data":"2"}}`)
+	s.Await(fixture.ConfigMaps, "a-3", "to be updated", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "data", "data") == "2" })
+	s.Patch(fixture.Things, "a", `{"metadata":{"annotations":{"metacontroller.k8s.io/paused":"true"}}}`)
+	s.AwaitEvent("a", corev1.EventTypeNormal, "Paused", "until the annotation metacontroller.k8s.io/paused is taken off")
+	ofA := func() []string {
+		return slices.DeleteFunc(s.versions(), func(version string) bool { return !strings.HasPrefix(version, "a-") })
+	}
+	before, calls := ofA(), s.script.Calls("a")
+	s.Patch(fixture.Things, "a", `{"spec":{"n":6,"data":"3"}}`)
+	if err := s.Server.Stop(); err != nil {
+		s.T.Fatal(err)
+	}
+	s.Server.Restart()
+	s.controller.AwaitReady()
+	s.Delete(fixture.Things, "a")
+	s.AwaitEvent("a", corev1.EventTypeNormal, "Paused", "it is being deleted, and stays until it is finalized")
+	s.Patch(fixture.Things, "b", `{"spec":{"n":1}}`)
+	s.Await(fixture.ConfigMaps, "b-0", "to be there: other parents are not paused", cluster.Exists)
+	if now := ofA(); !slices.Equal(now, before) {
+		s.T.Errorf("children of a paused parent were written:\n%v\n%v", before, now)
+	}
+	if now := s.script.Calls("a"); now != calls {
+		s.T.Errorf("the hook was called %d times about a paused parent", now-calls)
+	}
+	s.Patch(fixture.Things, "a", `{"metadata":{"annotations":{"metacontroller.k8s.io/paused":null}}}`)
+	s.Await(fixture.Things, "a", "to be finalized", cluster.Gone)
+	s.awaitNames("b-0")
 }

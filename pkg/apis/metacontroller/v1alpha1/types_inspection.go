@@ -75,7 +75,7 @@ const (
 	ParentWaiting ParentState = "Waiting"
 	// ParentHeld says that the parent is held back, or that deletions of its children are; the message says why.
 	ParentHeld ParentState = "Held"
-	// ParentPaused says that the controller is paused.
+	// ParentPaused says that the controller is paused, or that the parent is.
 	ParentPaused ParentState = "Paused"
 )
 

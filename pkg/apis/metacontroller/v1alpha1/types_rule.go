@@ -141,3 +141,7 @@ type DeletionGuard struct {
 // AnnotationConfirmDeletions confirms, on a controller object, the deletions that its spec.deletionGuard holds. The value is the one that
 // the condition DeletionsHeld names. It confirms that one hold, for ten minutes.
 const AnnotationConfirmDeletions = "metacontroller.k8s.io/confirm-deletions"
+
+// AnnotationPaused pauses, on a parent or target, its syncs by all controllers: for "true" until it is taken off, for a time as in RFC 3339 until
+// then at the latest. What changes meanwhile is synced after that.
+const AnnotationPaused = "metacontroller.k8s.io/paused"
