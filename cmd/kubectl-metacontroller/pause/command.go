@@ -18,7 +18,10 @@ package pause
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +39,8 @@ const fieldManager = "kubectl-metacontroller"
 // action is what one of the two commands does.
 type action struct {
 	paused bool
+	// duration is for how long a parent is paused; zero: until it is resumed.
+	duration time.Duration
 	// done is printed after the name of the object, and same where there was nothing to do.
 	done, same string
 	// next says what to do next.
@@ -49,9 +54,12 @@ func NewPauseCommand(c *connection.Connection) *cobra.Command {
 		next: "No hook is called and nothing is written once the condition Paused is True: kubectl wait --for=condition=Paused %[2]s\n" +
 			"It goes on with: kubectl metacontroller resume %[1]s\n",
 	})
-	cmd.Use = "pause NAME"
-	cmd.Short = "Keep a controller from calling hooks and writing anything, until it is resumed"
-	cmd.Example = "  kubectl metacontroller pause cc/hello-controller"
+	cmd.Use = "pause (NAME | KIND[.GROUP]/[NAMESPACE/]PARENT)"
+	cmd.Short = "Keep a controller, or all controllers of one parent, from calling hooks and writing anything"
+	cmd.Long = `Keep a controller from calling hooks and writing anything until it is resumed, by spec.paused; or keep all controllers from that for one parent
+or target, by the annotation metacontroller.k8s.io/paused on it.`
+	cmd.Example = `  kubectl metacontroller pause cc/hello-controller
+  kubectl metacontroller pause Website.example.com/shop --for 2h`
 	return cmd
 }
 
@@ -61,19 +69,30 @@ func NewResumeCommand(c *connection.Connection) *cobra.Command {
 		paused: false, done: "resumed", same: "is not paused",
 		next: "What changed meanwhile is synced first, then every other parent. See how it goes with: kubectl metacontroller status %[1]s\n",
 	})
-	cmd.Use = "resume NAME"
-	cmd.Short = "Let a paused controller go on"
-	cmd.Example = "  kubectl metacontroller resume cc/hello-controller"
+	cmd.Use = "resume (NAME | KIND[.GROUP]/[NAMESPACE/]PARENT)"
+	cmd.Short = "Let a paused controller, or the controllers of a paused parent, go on"
+	cmd.Example = `  kubectl metacontroller resume cc/hello-controller
+  kubectl metacontroller resume Website.example.com/shop`
 	return cmd
 }
 
 func newCommand(c *connection.Connection, a action) *cobra.Command {
 	cmd := &cobra.Command{
-		Args:              cobra.ExactArgs(1),
+		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: c.CompleteName,
 	}
 	format := outputformat.ForObjects(cmd)
+	if a.paused {
+		cmd.Flags().DurationVar(&a.duration, "for", 0, "how long to pause a parent, such as 2h; without it until it is resumed")
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		kind, _, both := strings.Cut(args[0], "/")
+		if len(args) == 2 || both && !controllerobject.IsKind(kind) {
+			return a.runParent(cmd.Context(), c, format, args)
+		}
+		if a.duration != 0 {
+			return errors.New("--for is for a parent, such as Website.example.com/shop: a controller is paused until it is resumed")
+		}
 		return a.run(cmd.Context(), c, format, args[0])
 	}
 	return cmd

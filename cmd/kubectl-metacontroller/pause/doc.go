@@ -14,5 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package pause has the commands that pause and resume a controller. They set spec.paused by a merge patch, and nothing else.
+// Package pause has the commands that pause and resume a controller, or one parent. They set spec.paused, or an annotation of the parent, by a merge
+// patch, and nothing else.
 package pause

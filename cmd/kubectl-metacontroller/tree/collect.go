@@ -29,6 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 )
 
 // Bounds of one list: pages, and objects of a page.
@@ -96,7 +98,7 @@ func (c *collector) grow(ctx context.Context, mapping *meta.RESTMapping, at *nod
 	}
 	var children []child
 	for _, resource := range c.kinds[mapping.Resource.GroupResource()] {
-		m, err := mappingOf(c.mapper, resource)
+		m, err := connection.MappingOf(c.mapper, resource)
 		if meta.IsNoMatchError(err) {
 			c.unserved(resource)
 			continue

@@ -83,7 +83,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if err != nil {
 		return err
 	}
-	mapping, name, err := resolve(mapper, args)
+	mapping, name, err := connection.Resolve(mapper, "tree", args)
 	if err != nil {
 		return connection.Explain(err)
 	}
@@ -142,22 +142,15 @@ func withoutControllers(err error) bool {
 
 // get reads the parent.
 func get(ctx context.Context, c *connection.Connection, client dynamic.Interface, mapping *meta.RESTMapping, name string) (*unstructured.Unstructured, error) {
-	var resource dynamic.ResourceInterface = client.Resource(mapping.Resource)
-	where := ""
-	namespace, name, err := split(mapping, name)
+	objects, namespace, name, err := c.Object(client, mapping, name)
 	if err != nil {
 		return nil, err
 	}
-	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-		if namespace == "" {
-			if namespace, err = c.Namespace(); err != nil {
-				return nil, err
-			}
-		}
-		resource = client.Resource(mapping.Resource).Namespace(namespace)
+	where := ""
+	if namespace != "" {
 		where = " -A"
 	}
-	parent, err := resource.Get(ctx, name, metav1.GetOptions{})
+	parent, err := objects.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("%w: list those that there are with 'kubectl get %s%s'", err, mapping.Resource.GroupResource(), where)
 	}

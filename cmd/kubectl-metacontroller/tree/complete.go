@@ -74,7 +74,7 @@ func completeKind(c *connection.Connection, controllers []controllerobject.Objec
 			}
 			word := resource.GroupResource().String()
 			if kinds {
-				mapping, err := mappingOf(mapper, resource)
+				mapping, err := connection.MappingOf(mapper, resource)
 				if err != nil {
 					continue // It is not served.
 				}
@@ -93,7 +93,7 @@ func namesOf(ctx context.Context, c *connection.Connection, controllers []contro
 	if err != nil {
 		return nil, err
 	}
-	mapping, _, err := resolve(mapper, []string{kind, "any"})
+	mapping, _, err := connection.Resolve(mapper, "tree", []string{kind, "any"})
 	if err != nil {
 		return nil, err
 	}

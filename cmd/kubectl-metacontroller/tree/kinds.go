@@ -17,11 +17,8 @@ limitations under the License.
 package tree
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -76,62 +73,4 @@ func (k kinds) add(parent schema.GroupResource, children ...schema.GroupVersionR
 func resourceOf(rule v1alpha1.ResourceRule) (schema.GroupVersionResource, bool) {
 	version, err := schema.ParseGroupVersion(rule.APIVersion)
 	return version.WithResource(rule.Resource), err == nil
-}
-
-// resolve finds the resource and the name that the arguments say, as KIND[.GROUP]/NAME or RESOURCE NAME.
-func resolve(mapper meta.RESTMapper, args []string) (*meta.RESTMapping, string, error) {
-	kind, name, both := strings.Cut(args[0], "/")
-	if both == (len(args) == 2) || both && name == "" {
-		return nil, "", fmt.Errorf("name one object, as KIND.GROUP/NAME or RESOURCE NAME: for example '%s' or '%s'",
-			"kubectl metacontroller tree Website.example.com/shop", "kubectl metacontroller tree deployment web")
-	}
-	if len(args) == 2 {
-		name = args[1] //nolint:gosec // There are two of them, as the condition says.
-	}
-	// A kind in lower case is the singular name of its resource.
-	kind = strings.ToLower(kind)
-	full, group := schema.ParseResourceArg(kind)
-	var resource schema.GroupVersionResource
-	err := error(&meta.NoResourceMatchError{})
-	if full != nil {
-		resource, err = mapper.ResourceFor(*full)
-	}
-	if meta.IsNoMatchError(err) {
-		resource, err = mapper.ResourceFor(group.WithVersion(""))
-	}
-	if meta.IsNoMatchError(err) {
-		return nil, "", fmt.Errorf("the cluster serves no kind %q: list them with 'kubectl api-resources'", kind)
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("looking up the kind %s: %w", kind, err)
-	}
-	mapping, err := mappingOf(mapper, resource)
-	return mapping, name, err
-}
-
-// split splits a name that may have a namespace, as NAMESPACE/NAME, which is empty if it has none.
-func split(mapping *meta.RESTMapping, name string) (namespace, single string, err error) {
-	namespace, single, given := strings.Cut(name, "/")
-	switch {
-	case !given:
-		return "", name, nil
-	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
-		return "", "", fmt.Errorf("%q is no name: objects of %s are in no namespace", name, mapping.Resource.GroupResource())
-	case namespace == "" || single == "" || strings.Contains(single, "/"):
-		return "", "", fmt.Errorf("%q is no name: write NAME or NAMESPACE/NAME", name)
-	}
-	return namespace, single, nil
-}
-
-// mappingOf returns the kind and scope of a resource.
-func mappingOf(mapper meta.RESTMapper, resource schema.GroupVersionResource) (*meta.RESTMapping, error) {
-	kind, err := mapper.KindFor(resource)
-	if err != nil {
-		return nil, fmt.Errorf("looking up the kind of %s: %w", resource.GroupResource(), err)
-	}
-	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return nil, fmt.Errorf("looking up the resource of %s: %w", kind, err)
-	}
-	return mapping, nil
 }

@@ -36,6 +36,7 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	"sigs.k8s.io/yaml"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -126,7 +127,7 @@ func grown(t *testing.T, depth, limit int) (string, []string) {
 		v1alpha1.SchemeGroupVersion.WithResource("controllerrevisions"): "ControllerRevisionList",
 	}, all...)
 	c := &collector{client: client, mapper: testMapper(), kinds: kindsOf(controllers()), limit: limit, lists: map[string][]unstructured.Unstructured{}}
-	mapping, name, err := resolve(testMapper(), []string{"Website.example.com/web"})
+	mapping, name, err := connection.Resolve(testMapper(), "tree", []string{"Website.example.com/web"})
 	if err != nil || name != "web" {
 		t.Fatalf("resolved %s: %v", name, err)
 	}
@@ -237,7 +238,7 @@ func TestReadiness(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	for _, args := range [][]string{{"Website.example.com/web"}, {"website.example.com/web"}, {"websites", "web"}, {"websites.v1.example.com", "web"}} {
-		if mapping, name, err := resolve(testMapper(), args); err != nil || name != "web" || mapping.Resource.Resource != "websites" {
+		if mapping, name, err := connection.Resolve(testMapper(), "tree", args); err != nil || name != "web" || mapping.Resource.Resource != "websites" {
 			t.Errorf("%v: got %v, %s, %v", args, mapping, name, err)
 		}
 	}
@@ -245,7 +246,7 @@ func TestArguments(t *testing.T) {
 		"name one object": {"websites"}, "as KIND.GROUP/NAME": {"websites/web", "web"}, "RESOURCE NAME": {"websites/"},
 		`serves no kind "gadget": list them with 'kubectl api-resources'`: {"Gadget/web"},
 	} {
-		if _, _, err := resolve(testMapper(), args); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := connection.Resolve(testMapper(), "tree", args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: got %v, want %q", args, err, want)
 		}
 	}
@@ -334,7 +335,7 @@ func TestNamesMayHaveANamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mapping := &meta.RESTMapping{Scope: test.scope, Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "websites"}}
-			namespace, got, err := split(mapping, test.name)
+			namespace, got, err := connection.Split(mapping, test.name)
 			if namespace != test.namespace || got != test.want || (err == nil) != (test.fail == "") || err != nil && !strings.Contains(err.Error(), test.fail) {
 				t.Errorf("got %q, %q, %v", namespace, got, err)
 			}
