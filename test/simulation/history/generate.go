@@ -370,6 +370,13 @@ func (g *generator) parent(s Step) Step {
 	return s
 }
 
+// pauseObject pauses a parent or target for ever or for a while, or ends that.
+func pauseObject(g *generator) Step {
+	s := on(PauseObject)(g)
+	s.How, s.Count = []string{"ever", "time", "time", "no"}[g.IntN(4)], 1+g.IntN(60)
+	return s
+}
+
 func userChoices() []choice {
 	policies := []string{"Background", "Background", "Background", "Foreground", "Orphan"}
 	return []choice{
@@ -377,6 +384,7 @@ func userChoices() []choice {
 		{weight: 14, make: on(EditObject), essential: true},
 		{weight: 4, make: on(SelectObject)},
 		{weight: 3, make: on(AnnotateObject)},
+		{weight: 2, make: pauseObject},
 		{weight: 7, make: on(DeleteObject, policies...)},
 		{weight: 2, make: on(ReplaceObject)},
 		{weight: 2, make: on(EditStatus)},

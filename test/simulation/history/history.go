@@ -154,6 +154,8 @@ const (
 	SelectObject Action = "select"
 	// AnnotateObject sets an annotation that nobody reads.
 	AnnotateObject Action = "annotate"
+	// PauseObject pauses it, as How says: for ever, for a time, or not any more.
+	PauseObject Action = "pause-object"
 	// DeleteObject deletes it; How is the propagation policy.
 	DeleteObject Action = "delete"
 	// ReplaceObject deletes it and creates another one of its name at once.

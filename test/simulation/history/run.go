@@ -413,7 +413,7 @@ var actions map[Action]func(*runner, Step)
 func init() { //nolint:gochecknoinits // The functions refer to each other.
 	actions = map[Action]func(*runner, Step){
 		CreateObject: (*runner).createObject, EditObject: (*runner).editObject, SelectObject: (*runner).selectObject,
-		AnnotateObject: (*runner).annotateObject, DeleteObject: (*runner).deleteObject, ReplaceObject: (*runner).replaceObject,
+		AnnotateObject: (*runner).annotateObject, PauseObject: (*runner).pauseObject, DeleteObject: (*runner).deleteObject, ReplaceObject: (*runner).replaceObject,
 		EditStatus:      (*runner).editStatus,
 		StripFinalizers: (*runner).stripFinalizers, DenyWrites: (*runner).denyWrites, AllowWrites: (*runner).allowWrites,
 		Inject: (*runner).inject, Configure: (*runner).configure, Revoke: (*runner).revoke, Grant: (*runner).grant,

@@ -117,6 +117,7 @@ func (r *runner) misbehave(call *invariant.Call, how string, d time.Duration) {
 
 // endPauses has the parents that may be held back still asked about again: a change by somebody else ends that.
 func (r *runner) endPauses() {
+	r.resumeObjects()
 	if !r.provoked || r.engine == none {
 		return
 	}
@@ -131,9 +132,10 @@ func (r *runner) endPauses() {
 // behaveAll has all hooks behave from now on.
 func (r *runner) behaveAll() { r.behaviors = [Controllers]behavior{} }
 
-// calm has hooks behave and lets all come to rest, and reports whether nothing is denied, missing or held back then.
+// calm has hooks behave, ends the pauses of parents and lets all come to rest, and reports whether nothing is denied, missing or held back then.
 func (r *runner) calm() bool {
 	r.behaveAll()
+	r.resumeObjects()
 	r.freeWatches(Step{})
 	r.faults = faults{}
 	return !r.disturbed() && r.settle()

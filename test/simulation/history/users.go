@@ -24,11 +24,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	kjson "sigs.k8s.io/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
 )
 
 // user is who does what users and administrators do.
@@ -275,6 +277,25 @@ func (r *runner) selectAt(p place) {
 
 func (r *runner) annotateObject(s Step) {
 	r.merge(placeOf(s.Kind, s.On).path(), "", metadata(map[string]any{"annotations": map[string]any{"note": fmt.Sprint(s.Seed)}}))
+}
+
+// pauseObject pauses a parent by its annotation, for Count seconds if it is for a time.
+func (r *runner) pauseObject(s Step) {
+	values := map[string]any{"ever": "true", "time": time.Now().Add(time.Duration(s.Count) * time.Second).UTC().Format(time.RFC3339)}
+	r.merge(placeOf(s.Kind, s.On).path(), "", metadata(map[string]any{"annotations": map[string]any{invariant.PausedAnnotation: values[s.How]}}))
+}
+
+// resumeObjects ends the pauses of all parents.
+func (r *runner) resumeObjects() {
+	r.follow()
+	for kind := range hooks.Kinds {
+		for _, o := range r.tracker.Objects(kind) {
+			meta, _ := o["metadata"].(map[string]any)
+			if annotations, _ := meta["annotations"].(map[string]any); annotations[invariant.PausedAnnotation] != nil {
+				r.merge(placeOfObject(o).path(), "", metadata(map[string]any{"annotations": map[string]any{invariant.PausedAnnotation: nil}}))
+			}
+		}
+	}
 }
 
 func (r *runner) deleteObject(s Step) { r.remove(placeOf(s.Kind, s.On).path(), s.How) }

@@ -47,6 +47,9 @@ const (
 	// ConfirmDeletions is the annotation that confirms what a controller holds.
 	ConfirmDeletions = "metacontroller.k8s.io/confirm-deletions"
 
+	// PausedAnnotation pauses a parent.
+	PausedAnnotation = "metacontroller.k8s.io/paused"
+
 	pausedCondition, heldCondition = "Paused", "DeletionsHeld"
 	// guarded is the time over which deletions are counted, and confirmed how long they pass once they are confirmed
 	// (docs/reference/controllers.md#guarding-deletions).
@@ -94,6 +97,15 @@ func (o object) remaining(but ...string) map[string]any {
 
 // pauses reports whether a controller is to be paused. One that is being deleted releases its parents all the same.
 func pauses(d object) bool { return d.at("spec")["paused"] == true && !d.deleting() }
+
+// checkParentPaused checks that a hook is not asked about a parent that is paused as it is shown.
+func (t *Tracker) checkParentPaused(c *Call) {
+	value, _ := object(c.Request.Parent).at("metadata", "annotations")[PausedAnnotation].(string)
+	until, err := time.Parse(time.RFC3339, value)
+	if value == "true" || err == nil && until.After(t.options.Start.Add(c.At)) {
+		t.violated(New(PausedRests, c.At, "the %s hook of %s is asked about %s, which is paused: %s", c.Hook, c.Controller, object(c.Request.Parent), value))
+	}
+}
 
 // holds reports whether a condition of a controller is True.
 func holds(d object, condition string) bool { return conditionOf(d, condition)["status"] == isTrue }

@@ -61,7 +61,8 @@ const (
 	OneSyncAtATime = "one-sync-at-a-time"
 	// ParentsAsSelected: hooks are asked about objects that the controller selects, and those that carry its finalizer still.
 	ParentsAsSelected = "parents-as-selected"
-	// PausedRests: while a controller is paused, and the engine knows it, no hook of it is asked, and nothing of it is written but its status.
+	// PausedRests: while a controller is paused, and the engine knows it, no hook of it is asked, and nothing of it is written but its status. No
+	// hook is asked about a parent that is shown as paused.
 	PausedRests = "paused-rests"
 	// DeletionsGuarded: no more children are deleted within a minute than the controller's guard allows, and deletions are held that
 	// a response wants.
