@@ -30,10 +30,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/cache"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
@@ -58,8 +62,10 @@ func newKeeping(t *testing.T, group string, fields []string, write func(s *recon
 	return newKeepingWith(t, group, fields, "", write)
 }
 
-// newKeepingWith is newKeeping with more metadata of the parent.
-func newKeepingWith(t *testing.T, group string, fields []string, metadata string, write func(s *reconciler.Sync) error) *keeping {
+// newKeepingWith is newKeeping with more metadata of the parent, and changes of the controller.
+func newKeepingWith(
+	t *testing.T, group string, fields []string, metadata string, write func(s *reconciler.Sync) error, changes ...func(*keeping, *reconciler.Config),
+) *keeping {
 	t.Helper()
 	k := &keeping{server: &statuses{t: t, fields: fields, version: 1, metadata: metadata, status: map[string]any{"replicas": float64(2)}}}
 	k.scene = newSceneWith(t, &rest.Config{Host: "http://api.invalid", QPS: -1, Transport: transport(func(r *http.Request) (int, string) {
@@ -97,6 +103,9 @@ func newKeepingWith(t *testing.T, group string, fields []string, metadata string
 		return write(s)
 	}}, func(c *reconciler.Config) {
 		c.Sources[0].Resource, c.Sources[0].ReportsGeneration, c.Sources[0].KeepsSynced = resource, false, true
+		for _, change := range changes {
+			change(k, c)
+		}
 	})
 	return k
 }
@@ -233,6 +242,43 @@ func TestKindsThatCannotHaveTheConditionAreLeftAlone(t *testing.T) {
 			if got := k.server.present(); len(got) != 1 || got["replicas"] != float64(3) {
 				t.Errorf("the status is %v", got)
 			}
+		})
+	}
+}
+
+func TestTheConditionSyncedSaysWhatHoldsAParentBack(t *testing.T) {
+	hook := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/finalize")}}
+	for name, tc := range map[string]struct {
+		metadata string
+		spec     v1alpha1.CompositeControllerSpec
+		want     string
+	}{
+		"deletions": {
+			"",
+			v1alpha1.CompositeControllerSpec{
+				DeletionGuard: &v1alpha1.DeletionGuard{MaxDeletions: new(intstr.FromInt32(0))}, Hooks: &v1alpha1.CompositeControllerHooks{Sync: hook},
+			},
+			"False Held: 1 deletion of a child is held; see the condition DeletionsHeld of the controller",
+		},
+		"its finalize hook": {
+			`,"finalizers":["metacontroller.io/compositecontroller-c"],"deletionTimestamp":"2026-01-01T00:00:00Z"`,
+			v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: hook, Finalize: hook}},
+			`False Waiting: waiting for the finalize hook to return "finalized": true`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var there []*object.Object
+			k := newKeepingWith(t, "example.com", []string{"replicas", "conditions"}, tc.metadata, func(s *reconciler.Sync) error {
+				s.Decision.Observed = there
+				err := s.ReconcileChildren(t.Context(), "children")
+				return errors.Join(err, s.WriteStatus(t.Context(), nil, err == nil))
+			}, func(k *keeping, c *reconciler.Config) {
+				c.Definition = reconciler.OfComposite(&v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: tc.spec})
+				w := widget(t, "w", 2, "p", "")
+				k.update(k.widgets, w)
+				there = []*object.Object{w}
+			})
+			k.eventually("the condition", func() bool { return k.condition() == tc.want })
 		})
 	}
 }
