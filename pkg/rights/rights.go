@@ -132,13 +132,14 @@ func OfComposite(spec *v1alpha1.CompositeControllerSpec) Needs {
 	}
 	parent := on(spec.ParentResource.ResourceRule)
 	r.add(parent, Get, List, Watch)
-	if hooks.Finalize != nil {
+	if hooks.Finalize != nil || spec.Retains() {
 		r.add(parent, Patch)
 	}
 	r.addStatus(parent)
 	if len(spec.ChildResources) > 0 {
 		r.add(parent.sub(SubresourceFinalizers), Update)
 	}
+	r.addKeepers(spec.Retains())
 	var requester collection
 	for i := range spec.ChildResources {
 		method := v1alpha1.ChildUpdateMethod("")
@@ -169,6 +170,7 @@ func OfDecorator(spec *v1alpha1.DecoratorControllerSpec) Needs {
 			r.add(target.sub(SubresourceFinalizers), Update)
 		}
 	}
+	r.addKeepers(spec.Retains())
 	var requester collection
 	for i := range spec.Attachments {
 		method := v1alpha1.ChildUpdateMethod("")
@@ -198,6 +200,13 @@ func (r *collection) addChild(rule v1alpha1.ResourceRule, method v1alpha1.ChildU
 	}
 	r.addAll(guarded[resourceOf(child)])
 	requester.addAll(requesters[resourceOf(child)])
+}
+
+// addKeepers adds what it takes to make namespaces own children that stay without their parent.
+func (r *collection) addKeepers(retains bool) {
+	if retains {
+		r.add(Right{Resource: "namespaces"}, Get)
+	}
 }
 
 // addStatus adds what writing the status of parents or targets of a kind takes.

@@ -79,7 +79,7 @@ func loopsOf(syncs []v1alpha1.ControllerSync, kind string) []loop {
 				if !deleted[c.SyncObject] {
 					note(found, s, c.SyncObject, placesOf(c), nil, written{unasked: unasked(s)})
 				}
-			case v1alpha1.ChildDelete, v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildRefuse:
+			case v1alpha1.ChildDelete, v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildRetain, v1alpha1.ChildRefuse:
 			}
 		}
 	}

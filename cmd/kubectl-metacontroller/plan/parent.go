@@ -111,6 +111,8 @@ func printChild(p textdiff.Printer, child *v1alpha1.ChildPlan) {
 		p.Notef("adopt %s: it matches the selector and has no controlling owner", name)
 	case v1alpha1.ChildRelease:
 		p.Notef("release %s: it does not match the selector any more", name)
+	case v1alpha1.ChildRetain:
+		p.Notef("keep %s without owner, by onParentDeletion: Retain", name)
 	case v1alpha1.ChildLeave:
 		if !untouched(child) {
 			p.Notef("leave %s%s", name, why(child))

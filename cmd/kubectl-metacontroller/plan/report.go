@@ -106,6 +106,7 @@ func add(sum *v1alpha1.PlanSummary, part v1alpha1.PlanSummary) {
 	sum.Delete += part.Delete
 	sum.Adopt += part.Adopt
 	sum.Release += part.Release
+	sum.Retain += part.Retain
 	sum.Leave += part.Leave
 	sum.Refuse += part.Refuse
 }

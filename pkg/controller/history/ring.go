@@ -156,7 +156,7 @@ func (s *remembered) wrote(key children.Key, path string) (hash plan.Hash, settl
 				}
 				return here[at], true
 			}
-		case v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildLeave, v1alpha1.ChildRefuse:
+		case v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildRetain, v1alpha1.ChildLeave, v1alpha1.ChildRefuse:
 		}
 	}
 	return 0, false

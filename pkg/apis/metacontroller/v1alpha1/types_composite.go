@@ -173,6 +173,11 @@ type CompositeControllerChildResourceRule struct {
 	// +optional
 	// +k8s:optional
 	UpdateStrategy *CompositeControllerChildUpdateStrategy `json:"updateStrategy,omitempty"`
+	// onParentDeletion says what becomes of a child when its parent is deleted: Delete (the garbage collector deletes it; the default) or
+	// Retain (it stays, without owner). Of several rules for one kind the last one counts.
+	// +optional
+	// +k8s:optional
+	OnParentDeletion ParentDeletion `json:"onParentDeletion,omitempty"`
 }
 
 // CompositeControllerChildUpdateStrategy says how an existing child is changed.

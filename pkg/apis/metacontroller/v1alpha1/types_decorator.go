@@ -169,6 +169,11 @@ type DecoratorControllerAttachmentRule struct {
 	// +optional
 	// +k8s:optional
 	UpdateStrategy *DecoratorControllerAttachmentUpdateStrategy `json:"updateStrategy,omitempty"`
+	// onParentDeletion says what becomes of an attachment when its target is deleted: Delete (the garbage collector deletes it; the default) or
+	// Retain (it stays, without owner). Of several rules for one kind the last one counts.
+	// +optional
+	// +k8s:optional
+	OnParentDeletion ParentDeletion `json:"onParentDeletion,omitempty"`
 }
 
 // DecoratorControllerAttachmentUpdateStrategy says how an existing attachment is changed.

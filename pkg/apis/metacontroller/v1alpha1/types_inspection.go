@@ -373,6 +373,10 @@ type PlanSummary struct {
 	Adopt int64 `json:"adopt"`
 	// release counts the children that would be released.
 	Release int64 `json:"release"`
+	// retain counts the children that would be taken off a parent that is deleted, and stay.
+	// +optional
+	// +k8s:optional
+	Retain int64 `json:"retain,omitempty"`
 	// leave counts the children that would be left as they are.
 	Leave int64 `json:"leave"`
 	// refuse counts the children that should be changed and could not be.
@@ -431,6 +435,8 @@ const (
 	ChildAdopt ChildAction = "Adopt"
 	// ChildRelease takes the parent off the owners of an object.
 	ChildRelease ChildAction = "Release"
+	// ChildRetain does the same because the parent is deleted and the child stays.
+	ChildRetain ChildAction = "Retain"
 	// ChildLeave does nothing.
 	ChildLeave ChildAction = "Leave"
 	// ChildRefuse says that the child should be changed, and cannot be: reason and message say why.
@@ -449,7 +455,7 @@ type ChildPlan struct {
 	Namespace string `json:"namespace,omitempty"`
 	// name is that of the child.
 	Name string `json:"name"`
-	// action is Create, Update, Recreate, Delete, Adopt, Release, Leave or Refuse.
+	// action is Create, Update, Recreate, Delete, Adopt, Release, Retain, Leave or Refuse.
 	Action ChildAction `json:"action"`
 	// reason says in a word why a child is left or refused, such as Same, OnDelete, Deleting, Flapping, DeletionsHeld, Conflict.
 	// +optional

@@ -17,6 +17,8 @@ limitations under the License.
 package v1alpha1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -60,6 +62,18 @@ const (
 	ChildUpdateRollingRecreate ChildUpdateMethod = "RollingRecreate"
 	// ChildUpdateRollingInPlace updates, a few children at a time.
 	ChildUpdateRollingInPlace ChildUpdateMethod = "RollingInPlace"
+)
+
+// ParentDeletion says what becomes of a child when its parent is deleted.
+// +enum
+// +k8s:enum
+type ParentDeletion string
+
+const (
+	// ParentDeletionDelete has the garbage collector delete the child.
+	ParentDeletionDelete ParentDeletion = "Delete"
+	// ParentDeletionRetain takes the parent off the owners of the child, which stays.
+	ParentDeletionRetain ParentDeletion = "Retain"
 )
 
 // ChildApplyStrategy says who works out what an existing child becomes.
@@ -145,3 +159,13 @@ const AnnotationConfirmDeletions = "metacontroller.k8s.io/confirm-deletions"
 // AnnotationPaused pauses, on a parent or target, its syncs by all controllers: for "true" until it is taken off, for a time as in RFC 3339 until
 // then at the latest. What changes meanwhile is synced after that.
 const AnnotationPaused = "metacontroller.k8s.io/paused"
+
+// Retains reports whether children of a rule stay when their parent is deleted, so that parents need a finalizer.
+func (s *CompositeControllerSpec) Retains() bool {
+	return slices.ContainsFunc(s.ChildResources, func(r CompositeControllerChildResourceRule) bool { return r.OnParentDeletion == ParentDeletionRetain })
+}
+
+// Retains reports whether attachments of a rule stay when their target is deleted, so that targets need a finalizer.
+func (s *DecoratorControllerSpec) Retains() bool {
+	return slices.ContainsFunc(s.Attachments, func(r DecoratorControllerAttachmentRule) bool { return r.OnParentDeletion == ParentDeletionRetain })
+}

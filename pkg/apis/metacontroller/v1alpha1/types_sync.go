@@ -227,7 +227,7 @@ type SyncObject struct {
 // SyncChild is what a sync did with one child.
 type SyncChild struct {
 	SyncObject `json:",inline"`
-	// action is Create, Update, Recreate, Delete, Adopt, Release, Leave or Refuse.
+	// action is Create, Update, Recreate, Delete, Adopt, Release, Retain, Leave or Refuse.
 	Action ChildAction `json:"action"`
 	// reason says in a word why a child was left or refused, such as Flapping, OnDelete, Stale or DeletionsHeld. The error of the sync
 	// says more about what was refused.
