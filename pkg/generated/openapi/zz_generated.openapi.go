@@ -372,7 +372,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ChildPlan(ref common.ReferenceCallb
 					},
 					"action": {
 						SchemaProps: spec.SchemaProps{
-							Description: "action is Create, Update, Recreate, Delete, Adopt, Release, Leave or Refuse.",
+							Description: "action is Create, Update, Recreate, Delete, Adopt, Release, Retain, Leave or Refuse.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -582,6 +582,14 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerChildResourceRul
 						SchemaProps: spec.SchemaProps{
 							Description: "updateStrategy says how an existing child is changed when the hook returns something different. Absent: OnDelete.",
 							Ref:         ref(v1alpha1.CompositeControllerChildUpdateStrategy{}.OpenAPIModelName()),
+						},
+					},
+					"onParentDeletion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "onParentDeletion says what becomes of a child when its parent is deleted: Delete (the garbage collector deletes it; the default) or Retain (it stays, without owner). Of several rules for one kind the last one counts.\n\nPossible enum values:\n - `\"Delete\"` has the garbage collector delete the child.\n - `\"Retain\"` takes the parent off the owners of the child, which stays.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Delete", "Retain"},
 						},
 					},
 				},
@@ -2469,6 +2477,14 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerAttachmentRule(r
 							Ref:         ref(v1alpha1.DecoratorControllerAttachmentUpdateStrategy{}.OpenAPIModelName()),
 						},
 					},
+					"onParentDeletion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "onParentDeletion says what becomes of an attachment when its target is deleted: Delete (the garbage collector deletes it; the default) or Retain (it stays, without owner). Of several rules for one kind the last one counts.\n\nPossible enum values:\n - `\"Delete\"` has the garbage collector delete the child.\n - `\"Retain\"` takes the parent off the owners of the child, which stays.",
+							Type:        []string{"string"},
+							Format:      "",
+							Enum:        []interface{}{"Delete", "Retain"},
+						},
+					},
 				},
 				Required: []string{"apiVersion", "resource"},
 			},
@@ -3958,6 +3974,13 @@ func schema_pkg_apis_metacontroller_v1alpha1_PlanSummary(ref common.ReferenceCal
 							Format:      "int64",
 						},
 					},
+					"retain": {
+						SchemaProps: spec.SchemaProps{
+							Description: "retain counts the children that would be taken off a parent that is deleted, and stay.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
 					"leave": {
 						SchemaProps: spec.SchemaProps{
 							Description: "leave counts the children that would be left as they are.",
@@ -4266,7 +4289,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_SyncChild(ref common.ReferenceCallb
 					},
 					"action": {
 						SchemaProps: spec.SchemaProps{
-							Description: "action is Create, Update, Recreate, Delete, Adopt, Release, Leave or Refuse.",
+							Description: "action is Create, Update, Recreate, Delete, Adopt, Release, Retain, Leave or Refuse.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",

@@ -133,6 +133,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
+    - name: onParentDeletion
+      type:
+        scalar: string
     - name: resource
       type:
         scalar: string
@@ -392,6 +395,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
       default: ""
+    - name: onParentDeletion
+      type:
+        scalar: string
     - name: resource
       type:
         scalar: string

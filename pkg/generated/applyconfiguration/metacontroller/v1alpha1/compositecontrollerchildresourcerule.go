@@ -18,6 +18,10 @@ limitations under the License.
 
 package v1alpha1
 
+import (
+	metacontrollerv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
 // CompositeControllerChildResourceRuleApplyConfiguration represents a declarative configuration of the CompositeControllerChildResourceRule type for use
 // with apply.
 //
@@ -26,6 +30,9 @@ type CompositeControllerChildResourceRuleApplyConfiguration struct {
 	ResourceRuleApplyConfiguration `json:""`
 	// updateStrategy says how an existing child is changed when the hook returns something different. Absent: OnDelete.
 	UpdateStrategy *CompositeControllerChildUpdateStrategyApplyConfiguration `json:"updateStrategy,omitempty"`
+	// onParentDeletion says what becomes of a child when its parent is deleted: Delete (the garbage collector deletes it; the default) or
+	// Retain (it stays, without owner). Of several rules for one kind the last one counts.
+	OnParentDeletion *metacontrollerv1alpha1.ParentDeletion `json:"onParentDeletion,omitempty"`
 }
 
 // CompositeControllerChildResourceRuleApplyConfiguration constructs a declarative configuration of the CompositeControllerChildResourceRule type for use with
@@ -55,5 +62,13 @@ func (b *CompositeControllerChildResourceRuleApplyConfiguration) WithResource(va
 // If called multiple times, the UpdateStrategy field is set to the value of the last call.
 func (b *CompositeControllerChildResourceRuleApplyConfiguration) WithUpdateStrategy(value *CompositeControllerChildUpdateStrategyApplyConfiguration) *CompositeControllerChildResourceRuleApplyConfiguration {
 	b.UpdateStrategy = value
+	return b
+}
+
+// WithOnParentDeletion sets the OnParentDeletion field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnParentDeletion field is set to the value of the last call.
+func (b *CompositeControllerChildResourceRuleApplyConfiguration) WithOnParentDeletion(value metacontrollerv1alpha1.ParentDeletion) *CompositeControllerChildResourceRuleApplyConfiguration {
+	b.OnParentDeletion = &value
 	return b
 }

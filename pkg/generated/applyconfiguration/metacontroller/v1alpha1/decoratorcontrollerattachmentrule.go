@@ -18,6 +18,10 @@ limitations under the License.
 
 package v1alpha1
 
+import (
+	metacontrollerv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+)
+
 // DecoratorControllerAttachmentRuleApplyConfiguration represents a declarative configuration of the DecoratorControllerAttachmentRule type for use
 // with apply.
 //
@@ -26,6 +30,9 @@ type DecoratorControllerAttachmentRuleApplyConfiguration struct {
 	ResourceRuleApplyConfiguration `json:""`
 	// updateStrategy says how an existing attachment is changed when the hook returns something different. Absent: OnDelete.
 	UpdateStrategy *DecoratorControllerAttachmentUpdateStrategyApplyConfiguration `json:"updateStrategy,omitempty"`
+	// onParentDeletion says what becomes of an attachment when its target is deleted: Delete (the garbage collector deletes it; the default) or
+	// Retain (it stays, without owner). Of several rules for one kind the last one counts.
+	OnParentDeletion *metacontrollerv1alpha1.ParentDeletion `json:"onParentDeletion,omitempty"`
 }
 
 // DecoratorControllerAttachmentRuleApplyConfiguration constructs a declarative configuration of the DecoratorControllerAttachmentRule type for use with
@@ -55,5 +62,13 @@ func (b *DecoratorControllerAttachmentRuleApplyConfiguration) WithResource(value
 // If called multiple times, the UpdateStrategy field is set to the value of the last call.
 func (b *DecoratorControllerAttachmentRuleApplyConfiguration) WithUpdateStrategy(value *DecoratorControllerAttachmentUpdateStrategyApplyConfiguration) *DecoratorControllerAttachmentRuleApplyConfiguration {
 	b.UpdateStrategy = value
+	return b
+}
+
+// WithOnParentDeletion sets the OnParentDeletion field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnParentDeletion field is set to the value of the last call.
+func (b *DecoratorControllerAttachmentRuleApplyConfiguration) WithOnParentDeletion(value metacontrollerv1alpha1.ParentDeletion) *DecoratorControllerAttachmentRuleApplyConfiguration {
+	b.OnParentDeletion = &value
 	return b
 }
