@@ -17,6 +17,7 @@ limitations under the License.
 package children
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -115,6 +116,50 @@ func ReleasePatch(o *object.Object, parent types.UID) ([]byte, error) {
 	return patch(o, others(o, parent))
 }
 
+// RetainPatch returns the merge patch that takes off o what says that it belongs to a parent and its controller: all references to the parent, and
+// labels and annotations with these values. What says which fields were applied stays: whoever adopts o can remove them.
+func RetainPatch(o *object.Object, parent types.UID, labels, annotations map[string]string) ([]byte, error) {
+	keeper, _ := KeptBy(o)
+	metadata := metadataOf(o, slices.DeleteFunc(others(o, parent), func(r object.OwnerReference) bool { return r.UID == keeper }))
+	for field, marks := range map[string]struct{ ours, has map[string]string }{
+		"labels": {labels, o.Labels()}, "annotations": {annotations, o.Annotations()},
+	} {
+		gone := map[string]any{}
+		for name, value := range marks.ours {
+			if marks.has[name] == value {
+				gone[name] = nil
+			}
+		}
+		if len(gone) > 0 {
+			metadata[field] = gone
+		}
+	}
+	return encode(o, metadata)
+}
+
+// Immortal is the namespace that owns cluster-scoped children that stay without their parent: no API server deletes it.
+const Immortal = "kube-system"
+
+// KeeperOf returns the name of the namespace that owns a child beside its parent if it is to stay without that: the one that it is in, or
+// [Immortal]. The garbage collector, which acts before any controller can when the parent is deleted in the foreground, deletes no object that has an
+// owner left. It takes the parent off the owners instead. The namespace changes nothing else: what is in it goes with it anyway.
+func KeeperOf(child Key) string { return cmp.Or(child.Namespace, Immortal) }
+
+// KeptBy returns the UID of that owner of an object, false if it has none.
+func KeptBy(o *object.Object) (keeper types.UID, kept bool) {
+	for _, r := range o.OwnerReferences() {
+		if r.APIVersion == "v1" && r.Kind == "Namespace" && !r.Controller && r.Name == KeeperOf(KeyOf(o)) {
+			return r.UID, true
+		}
+	}
+	return "", false
+}
+
+// KeeperContent returns the reference to a keeper as it stands in a decoded object.
+func KeeperContent(name string, uid types.UID) map[string]any {
+	return map[string]any{"apiVersion": "v1", "kind": "Namespace", "name": name, "uid": string(uid)}
+}
+
 // others returns the owners of an object that are not the one with a UID; never nil, which would not take them off.
 func others(o *object.Object, uid types.UID) []object.OwnerReference {
 	owners := append([]object.OwnerReference{}, o.OwnerReferences()...)
@@ -122,9 +167,15 @@ func others(o *object.Object, uid types.UID) []object.OwnerReference {
 }
 
 func patch(o *object.Object, owners []object.OwnerReference) ([]byte, error) {
-	encoded, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": o.UID(), "resourceVersion": o.ResourceVersion(), "ownerReferences": owners,
-	}})
+	return encode(o, metadataOf(o, owners))
+}
+
+func metadataOf(o *object.Object, owners []object.OwnerReference) map[string]any {
+	return map[string]any{"uid": o.UID(), "resourceVersion": o.ResourceVersion(), "ownerReferences": owners}
+}
+
+func encode(o *object.Object, metadata map[string]any) ([]byte, error) {
+	encoded, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the owners of %s: %w", o, err)
 	}

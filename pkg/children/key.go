@@ -72,6 +72,8 @@ type Rule struct {
 	ServerSide bool
 	// Force says that server-side apply takes fields from other field managers, rather than to fail.
 	Force bool
+	// Retain says that the children stay when their parent is deleted.
+	Retain bool
 }
 
 // ResourceIn returns the rule's resource in the version of an apiVersion.

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -37,6 +38,8 @@ type child struct {
 	rule  children.Rule
 	known *Record
 	step  Step
+	// keeper is the owner that lets the child stay without its parent, empty if none is to be set or taken off.
+	keeper types.UID
 	// content is what is applied, and text its record in the annotation, for one that is merged.
 	content map[string]any
 	text    string
@@ -77,6 +80,11 @@ func (in *Input) child(d children.Desired, o *object.Object) (*child, error) {
 	c := &child{in: in, rule: rule, known: in.Records.Get(d.Key), content: in.applicable(d.Content)}
 	c.step = Step{Key: d.Key, Resource: rule.ResourceIn(d.APIVersion), epoch: in.epoch(d), guesses: in.SchemaErrors[kindOf(d)] != nil}
 	var err error
+	if rule.Retain {
+		if c.content, c.keeper, err = in.keeping(c.content, d.Key, o); err != nil {
+			return nil, err
+		}
+	}
 	if !rule.ServerSide {
 		c.step.shown = observable(c.content)
 		if c.text, err = merge.Encode(c.content); err != nil {
@@ -270,6 +278,11 @@ func (c *child) decide(f findings) error {
 	case v1alpha1.ChildUpdateInPlace, v1alpha1.ChildUpdateRollingInPlace:
 		s.Action = Update
 	case v1alpha1.ChildUpdateOnDelete:
+		if c.keeper != "" && s.RecordOnly && len(f.ownership) > 0 && !c.rule.ServerSide {
+			// It has all that is desired of it, and but for its keeper nothing changes.
+			s.Action = Update
+			break
+		}
 		s.Reason = OnDelete
 		s.Doubtful = !slices.ContainsFunc(f.values, func(d merge.Difference) bool { return !d.Applied || !c.doubtful(d) })
 		return nil

@@ -44,6 +44,7 @@ func (c *child) compareMerged(returned []Returned) (findings, error) {
 	if !c.fresh {
 		f.record = annotationPlace
 	}
+	c.separateKeeper(&f)
 	return f, err
 }
 

@@ -62,6 +62,8 @@ type Input struct {
 	// are deleted, applied and merged as they are then.
 	Insists bool
 
+	// Keepers are the namespaces, by name, that own children which stay without the parent. UnknownKeepers says which are missing.
+	Keepers map[string]Keeper
 	// Epochs are those of schema and admission. They are read before anything is tried. A missing one is 0.
 	Epochs map[schema.GroupKind]int64
 	// Schemas are those of the kinds, nil for a kind that has none.
@@ -76,6 +78,63 @@ type Input struct {
 	// Compared are the children that Unchanged found to differ, and of which the API server was asked for that. It adds to them, if they are
 	// not nil. Kept as records, they spare that in the syncs that follow: a rolling update has many, and moves few of them in each.
 	Compared map[children.Key]Asked
+}
+
+// Keeper is a namespace that owns children which stay without their parent ([children.KeeperOf]).
+type Keeper struct {
+	// UID is that of the namespace.
+	UID types.UID
+	// Err says why it could not be read.
+	Err error
+}
+
+// UnknownKeepers returns the namespaces that have to own desired children of in, where neither the observed child nor in shows their UIDs.
+func UnknownKeepers(in Input) (names []string) {
+	var observed map[children.Key]*object.Object
+	for _, d := range in.Desired {
+		if rule, _ := in.Rules.For(d.GroupKind()); !rule.Retain {
+			continue
+		}
+		if observed == nil {
+			observed = children.ByKey(in.Observed)
+		}
+		name := children.KeeperOf(d.Key)
+		if _, known := in.Keepers[name]; known || slices.Contains(names, name) {
+			continue
+		}
+		if o := observed[d.Key]; o != nil {
+			if _, kept := children.KeptBy(o); kept {
+				continue
+			}
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// keeping returns what is applied of a child that stays without its parent: with the reference to its keeper, whatever reference to that the hook
+// returned.
+func (in *Input) keeping(content map[string]any, child children.Key, o *object.Object) (map[string]any, types.UID, error) {
+	name := children.KeeperOf(child)
+	var uid types.UID
+	if o != nil {
+		uid, _ = children.KeptBy(o)
+	}
+	if uid == "" {
+		keeper, known := in.Keepers[name]
+		if keeper.Err != nil || !known {
+			return nil, "", fmt.Errorf("reading namespace %s, which has to own it so that it stays without its parent: %w", name, keeper.Err)
+		}
+		uid = keeper.UID
+	}
+	return withMetadata(content, func(metadata map[string]any) {
+		owners, _ := metadata["ownerReferences"].([]any)
+		owners = slices.DeleteFunc(slices.Clone(owners), func(o any) bool {
+			owner, ok := o.(map[string]any)
+			return ok && owner["uid"] == string(uid)
+		})
+		metadata["ownerReferences"] = append(owners, children.KeeperContent(name, uid))
+	}), uid, nil
 }
 
 // Reading is a child as it was read from the API server.

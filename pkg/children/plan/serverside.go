@@ -70,6 +70,7 @@ func (c *child) compareApplied(returned []Returned) (findings, error) {
 		}
 		_, err := merge.Objects(c.observed, c.applied(), c.step.shown, c.step.schema, f.note(&f.values, returned))
 		f.separateOwner(c.in.Parent)
+		c.separateKeeper(&f)
 		return f, err
 	}
 	set, err := setOf(c.in.Manager, fields)
@@ -87,13 +88,17 @@ func (c *child) compareApplied(returned []Returned) (findings, error) {
 	differ := containing(f.values)
 	f.ownership = slices.DeleteFunc(f.ownership, func(d merge.Difference) bool { return differ.Has(d.Path) })
 	f.separateOwner(c.in.Parent)
+	c.separateKeeper(&f)
 	return f, nil
 }
 
-// separateOwner moves differences in the reference to the parent to the ownership: which version of the parent it names is our own
+// separateOwner moves differences in the reference to an owner that we set to the ownership: which version of the parent it names is our own
 // matter, and no reason to delete a child.
-func (f *findings) separateOwner(parent types.UID) {
-	reference := fmt.Sprintf("metadata.ownerReferences[%s]", parent)
+func (f *findings) separateOwner(owner types.UID) {
+	if owner == "" {
+		return
+	}
+	reference := fmt.Sprintf("metadata.ownerReferences[%s]", owner)
 	f.values = slices.DeleteFunc(f.values, func(d merge.Difference) bool {
 		ours := within(d.Path, reference)
 		if ours {
@@ -101,6 +106,17 @@ func (f *findings) separateOwner(parent types.UID) {
 		}
 		return ours
 	})
+}
+
+// separateKeeper does the same with the reference to the child's keeper. One that the rule does not want any more is observed.
+func (c *child) separateKeeper(f *findings) {
+	if !slices.ContainsFunc(f.values, func(d merge.Difference) bool { return within(d.Path, "metadata.ownerReferences") }) {
+		return
+	}
+	if c.keeper == "" {
+		c.keeper, _ = children.KeptBy(c.step.Observed)
+	}
+	f.separateOwner(c.keeper)
 }
 
 // applied returns what was applied last in the form in which it is compared.
