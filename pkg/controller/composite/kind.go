@@ -89,7 +89,7 @@ func (k *kind) resolveChildren(ctx context.Context, r *reconciler.Resolver) erro
 	for i := range k.spec.ChildResources {
 		declared := &k.spec.ChildResources[i]
 		strategy := ptr.Deref(declared.UpdateStrategy, v1alpha1.CompositeControllerChildUpdateStrategy{})
-		rule, found, err := r.Child(ctx, declared.ResourceRule, strategy.Method, strategy.Apply, strategy.Force)
+		rule, found, err := r.Child(ctx, declared.ResourceRule, strategy.Method, strategy.Apply, strategy.Force, declared.OnParentDeletion)
 		if err != nil {
 			return fmt.Errorf("child resource: %w", err)
 		}

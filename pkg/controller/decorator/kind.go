@@ -68,7 +68,8 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 	for i := range spec.Attachments {
 		declared := &spec.Attachments[i]
 		strategy := ptr.Deref(declared.UpdateStrategy, v1alpha1.DecoratorControllerAttachmentUpdateStrategy{})
-		if _, _, err := r.Child(ctx, declared.ResourceRule, strategy.Method, strategy.Apply, strategy.Force); err != nil {
+		_, _, err := r.Child(ctx, declared.ResourceRule, strategy.Method, strategy.Apply, strategy.Force, declared.OnParentDeletion)
+		if err != nil {
 			return nil, fmt.Errorf("attachment: %w", err)
 		}
 	}

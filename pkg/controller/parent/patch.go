@@ -186,11 +186,11 @@ func StatusOf(o *object.Object) (status map[string]any, ok bool, err error) {
 	return status, true, nil
 }
 
-// Finalizer is the finalizer that one controller adds to its parents while it has a finalize hook (docs/reference/contract.md#s15).
+// Finalizer is the finalizer that one controller adds to its parents while it has a finalize hook, or children that stay without them (docs/reference/contract.md#s15).
 type Finalizer struct {
 	// Name is the finalizer's name, see CompositeFinalizer and DecoratorFinalizer.
 	Name string
-	// Enabled says whether the controller has a finalize hook.
+	// Enabled says whether the controller has a finalize hook, or children that stay.
 	Enabled bool
 }
 

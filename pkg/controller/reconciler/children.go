@@ -114,6 +114,7 @@ func (c *Controller) complete(ctx context.Context, in plan.Input) (plan.Input, e
 		}
 	}
 	in.Epochs = epochs
+	in = c.keepers(ctx, in)
 	missing := plan.Missing(in)
 	for _, kind := range missing.Schemas {
 		found, err := c.schema(ctx, kind)

@@ -70,7 +70,9 @@ type Definition struct {
 	DeletionGuard *v1alpha1.DeletionGuard
 	// Parents are the resources of the parents, Children those of the children or attachments, in the order of the spec.
 	Parents, Children []v1alpha1.ResourceRule
-	// Finalizer is the name of the finalizer that the controller puts on its parents while it declares a finalize hook.
+	// Retains says that children of a rule stay when their parent is deleted.
+	Retains bool
+	// Finalizer is the name of the finalizer that the controller puts on its parents while it declares a finalize hook or such a rule.
 	Finalizer string
 	// Encode returns the controller as hooks see it.
 	Encode func(wire.EncodeOptions) ([]byte, error)
@@ -83,7 +85,7 @@ func OfComposite(c *v1alpha1.CompositeController) Definition {
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
 		Paused: c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
 		Parents:   []v1alpha1.ResourceRule{c.Spec.ParentResource.ResourceRule},
-		Finalizer: parent.CompositeFinalizer(c.Name), Account: rights.AccountOf(c.Spec.ServiceAccountRef),
+		Finalizer: parent.CompositeFinalizer(c.Name), Retains: c.Spec.Retains(), Account: rights.AccountOf(c.Spec.ServiceAccountRef),
 		Needs:  func() rights.Needs { return rights.OfComposite(&c.Spec) },
 		Encode: func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeComposite(c, o) },
 	}
@@ -102,7 +104,7 @@ func OfDecorator(c *v1alpha1.DecoratorController) Definition {
 		Kind: v1alpha1.KindDecorator, Meta: &c.ObjectMeta, Status: &c.Status.ControllerStatus, Spec: &c.Spec,
 		EndpointConfigs: c.Spec.EndpointConfigs, Workers: c.Spec.Workers, ResyncPeriodSeconds: c.Spec.ResyncPeriodSeconds,
 		Paused: c.Spec.Paused != nil && *c.Spec.Paused, DeletionGuard: c.Spec.DeletionGuard,
-		Finalizer: parent.DecoratorFinalizer(c.Name), Account: rights.AccountOf(c.Spec.ServiceAccountRef),
+		Finalizer: parent.DecoratorFinalizer(c.Name), Retains: c.Spec.Retains(), Account: rights.AccountOf(c.Spec.ServiceAccountRef),
 		Needs:  func() rights.Needs { return rights.OfDecorator(&c.Spec) },
 		Encode: func(o wire.EncodeOptions) ([]byte, error) { return wire.EncodeDecorator(c, o) },
 	}
@@ -118,8 +120,8 @@ func OfDecorator(c *v1alpha1.DecoratorController) Definition {
 	return d
 }
 
-// Finalizes reports whether the definition declares a finalize hook.
-func (d Definition) Finalizes() bool { return d.Finalize != nil }
+// Finalizes reports whether parents have the finalizer: there is a finalize hook, or a rule with children that stay without their parent.
+func (d Definition) Finalizes() bool { return d.Finalize != nil || d.Retains }
 
 // SameSpec reports whether a controller that was built from other can go on with d, which [Controller.Redefine] gives it:
 // they are of one object, and their specs differ in nothing but Paused and DeletionGuard.

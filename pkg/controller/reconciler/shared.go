@@ -350,12 +350,14 @@ func (s selector) matches(l, annotations labels.Set) bool {
 // Child finds a declared kind of children. The method, apply and force are those of its update strategy; empty and nil mean the defaults.
 func (r *Resolver) Child(
 	ctx context.Context, rule v1alpha1.ResourceRule, method v1alpha1.ChildUpdateMethod, apply v1alpha1.ChildApplyStrategy, force *bool,
+	onParentDeletion v1alpha1.ParentDeletion,
 ) (child children.Rule, found bool, err error) {
 	resource, found, err := r.Find(ctx, rule)
 	if !found {
 		return child, false, err
 	}
 	child = r.Shared.Options.childRule(resource, method, apply, force)
+	child.Retain = onParentDeletion == v1alpha1.ParentDeletionRetain
 	r.Children = append(r.Children, child)
 	return child, true, nil
 }

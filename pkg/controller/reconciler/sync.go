@@ -255,7 +255,7 @@ func (s *Sync) run(ctx context.Context) error {
 		}
 	})
 	write := func(ctx context.Context) error { return kind.Write(ctx, s) }
-	for _, phase := range []func(context.Context) error{s.ensureFinalizer, s.observe, relate, decide, write} {
+	for _, phase := range []func(context.Context) error{s.ensureFinalizer, s.observe, s.retainFirst, relate, decide, s.retainLast, write} {
 		if err := phase(ctx); err != nil || s.Parent == nil {
 			return err
 		}
@@ -299,7 +299,7 @@ func (s *Sync) release() {
 // ensureFinalizer puts the finalizer on the parent if it has to be there, and takes it off if the controller does not finalize
 // (docs/reference/contract.md#s15).
 func (s *Sync) ensureFinalizer(ctx context.Context) error {
-	wanted, changes := s.controller.finalizer.Wanted(s.Parent)
+	wanted, changes := s.wantedFinalizer().Wanted(s.Parent)
 	if !changes {
 		return nil
 	}

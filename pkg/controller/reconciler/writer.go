@@ -291,7 +291,7 @@ func (s *Sync) Event(reason, message string) {
 // ManagesChildren reports whether children are touched: not those of a parent that is being deleted, unless it is being
 // finalized (docs/reference/contract.md#s15).
 func (s *Sync) ManagesChildren() bool {
-	return !s.Parent.Deleting() || s.controller.finalizer.ShouldFinalize(s.Parent)
+	return !s.Parent.Deleting() || s.hooks.Finalize != nil && s.controller.finalizer.ShouldFinalize(s.Parent)
 }
 
 // Gather returns the input that tells whether the desired children would change the observed ones. ReconcileChildren reads nothing
