@@ -53,6 +53,7 @@ func TestFinalizers(t *testing.T) {
 		{"NamespacesWithRollingUpdatesGo", namespaceGoes},
 		{"NamespacesSayWhatKeepsThem", namespaceKeepsParent},
 		{"RelatedKindsThatAreGone", relatedKindIsGone},
+		{"ChildrenThatStay", childrenStay},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, e) })
 	}
