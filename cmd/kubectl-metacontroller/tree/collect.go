@@ -53,7 +53,9 @@ type node struct {
 	// Revision is the name of the ControllerRevision on which a child is.
 	Revision string `json:"revision,omitempty"`
 	// Controlled is false for an object of which the node above is an owner, but not the controller.
-	Controlled bool    `json:"controlled"`
+	Controlled bool `json:"controlled"`
+	// Stays is true for a child that is not deleted with its parent, by onParentDeletion: Retain.
+	Stays    bool    `json:"stays,omitempty"`
 	Children   []*node `json:"children,omitempty"`
 
 	uid types.UID
@@ -125,7 +127,7 @@ func (c *collector) grow(ctx context.Context, mapping *meta.RESTMapping, at *nod
 			}
 			c.objects++
 			n := nodeOf(m, &items[i])
-			n.Controlled = controlled
+			n.Controlled, n.Stays = controlled, controlled && stays(&items[i])
 			remember(revisions, &items[i])
 			children = append(children, child{m, n})
 		}
@@ -193,6 +195,14 @@ func (c *collector) notef(format string, args ...any) {
 	if note := fmt.Sprintf(format, args...); !slices.Contains(c.notes, note) {
 		c.notes = append(c.notes, note)
 	}
+}
+
+// stays reports whether an object has, beside its parent, the owner that a controller gives to those that stay without it.
+func stays(object *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(r metav1.OwnerReference) bool {
+		return r.APIVersion == "v1" && r.Kind == "Namespace" && (r.Controller == nil || !*r.Controller) &&
+			r.Name == cmp.Or(object.GetNamespace(), metav1.NamespaceSystem)
+	})
 }
 
 // owns reports whether the object of a uid is an owner of another one, and its controller.

@@ -66,6 +66,9 @@ func (t *table) addNode(n *node, lead, below, namespace string) {
 	if !n.Controlled {
 		name += " (owned, not controlled)"
 	}
+	if n.Stays {
+		name += " (stays without its parent)"
+	}
 	t.add(lead+name, n.Ready, n.Revision, strings.Join(n.FieldManagers, ","), strings.Join(strings.Fields(n.Reason), " "))
 	for i, child := range n.Children {
 		if i == len(n.Children)-1 {

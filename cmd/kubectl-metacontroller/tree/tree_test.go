@@ -108,8 +108,10 @@ func objects(t *testing.T) (parent *unstructured.Unstructured, all []runtime.Obj
 			managedFields: [{manager: metacontroller}, {manager: kubectl, subresource: status}, {manager: kubectl-edit}, {manager: metacontroller}]}}`, name))
 		return owned(o, uid, owner, controlled)
 	}
+	stays := configMap("c", "c", "a", true)
+	stays.SetOwnerReferences(append(stays.GetOwnerReferences(), metav1.OwnerReference{APIVersion: "v1", Kind: "Namespace", Name: "shop", UID: "ns"}))
 	return parent, []runtime.Object{
-		parent, configMap("a", "a", "w", true), configMap("b", "b", "w", false), configMap("c", "c", "a", true), configMap("stranger", "s", "x", true),
+		parent, configMap("a", "a", "w", true), configMap("b", "b", "w", false), stays, configMap("stranger", "s", "x", true),
 		owned(parse(t, `{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, status: {phase: Pending,
 			containerStatuses: [{state: {waiting: {reason: ImagePullBackOff, message: no such image}}}]}}`), "p", "a", true),
 		owned(parse(t, `{apiVersion: metacontroller.k8s.io/v1alpha1, kind: ControllerRevision, metadata: {name: web-1, namespace: shop},
@@ -150,7 +152,7 @@ func TestATree(t *testing.T) {
 	want := `NAME STATE REVISION FIELD MANAGERS REASON
 websites.example.com/web NotReady - - NoDisk: it is full
 ├─ configmaps/a - web-1 metacontroller,kubectl-edit -
-│  ├─ configmaps/c - - metacontroller,kubectl-edit -
+│  ├─ configmaps/c (stays without its parent) - - metacontroller,kubectl-edit -
 │  └─ pods/p Pending - - ImagePullBackOff: no such image
 ├─ configmaps/b (owned, not controlled) - - metacontroller,kubectl-edit -
 └─ controllerrevisions.metacontroller.k8s.io/web-1 - - - -
