@@ -56,7 +56,7 @@ func validateComposite(o *metacontroller.CompositeController) field.ErrorList {
 	errs = append(errs, validateChildren(spec, path.Child("childResources"))...)
 	hooks := ptr.Deref(spec.Hooks, v1alpha1.CompositeControllerHooks{})
 	errs = append(errs, validateShared(spec.ServiceAccountRef, spec.DeletionGuard, false, hooks.Sync, hooks.Finalize, hooks.Customize)...)
-	errs = append(errs, validateFinalizer(hooks.Finalize != nil || spec.Retains(), o.Name, "compositecontroller-")...)
+	errs = append(errs, validateFinalizer(hooks.Finalize != nil, spec.Retains(), o.Name, "compositecontroller-")...)
 	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, path.Child("endpointConfigs"), hooks.Sync, hooks.Finalize, hooks.Customize)...)
 }
 
@@ -118,13 +118,17 @@ const maxNamePart = 63
 
 // validateFinalizer refuses a name that cannot be part of the finalizer that a finalize hook or a rule with Retain needs
 // (docs/reference/compatibility.md#v-finalizer).
-func validateFinalizer(needed bool, name, prefix string) field.ErrorList {
+func validateFinalizer(finalizes, retains bool, name, prefix string) field.ErrorList {
 	longest := maxNamePart - len(prefix)
-	if !needed || len(name) <= longest {
+	if !finalizes && !retains || len(name) <= longest {
 		return nil
 	}
+	what := "a finalize hook"
+	if !finalizes {
+		what = "onParentDeletion: Retain"
+	}
 	return field.ErrorList{invalid(field.NewPath("metadata", "name"), name, fmt.Sprintf(
-		"must be no more than %d characters, because a finalize hook, or onParentDeletion: Retain, needs a finalizer that ends in the name", longest))}
+		"must be no more than %d characters, because %s needs a finalizer that ends in the name", longest, what))}
 }
 
 // ValidateDecoratorController checks a new DecoratorController.
@@ -148,7 +152,7 @@ func validateDecorator(o *metacontroller.DecoratorController) field.ErrorList {
 	errs = append(errs, validateAttachments(spec, path.Child("attachments"))...)
 	hooks := ptr.Deref(spec.Hooks, v1alpha1.DecoratorControllerHooks{})
 	errs = append(errs, validateShared(spec.ServiceAccountRef, spec.DeletionGuard, true, hooks.Sync, hooks.Finalize, hooks.Customize)...)
-	errs = append(errs, validateFinalizer(hooks.Finalize != nil || spec.Retains(), o.Name, "decoratorcontroller-")...)
+	errs = append(errs, validateFinalizer(hooks.Finalize != nil, spec.Retains(), o.Name, "decoratorcontroller-")...)
 	return append(errs, validateEndpointConfigs(spec.EndpointConfigs, path.Child("endpointConfigs"), hooks.Sync, hooks.Finalize, hooks.Customize)...)
 }
 
