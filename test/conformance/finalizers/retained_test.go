@@ -82,8 +82,9 @@ func childrenStay(t *testing.T, e *fixture.Environment) {
 			}
 			s.Kubectl(t, "delete", "--wait=false", "--cascade="+tc.cascade, "-n", s.Namespace, fixture.Things.GroupResource().String(), "p")
 			if tc.paused {
+				s.Await(fixture.Secrets, "goes", "to be deleted by the garbage collector", cluster.Gone)
 				s.Await(fixture.ConfigMaps, "stays", "to lose its parent to the garbage collector", func(o *unstructured.Unstructured) bool {
-					return o != nil && len(o.GetOwnerReferences()) == 1
+					return o != nil && !metav1.IsControlledBy(o, p)
 				})
 				running.Patch(`{"spec":{"paused":false}}`)
 			}
