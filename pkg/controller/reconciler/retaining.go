@@ -37,6 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
 // Reasons of events about children that stay without their parent, on the parent.
@@ -116,13 +117,12 @@ func (c *Controller) retainsKind(child children.Key) bool {
 	return rule.Retain
 }
 
-// retain takes the parent off the owners of those children that stay without it and are not wanted. They are children no more. It reports whether none
-// is left for which that has to be tried again.
+// retain takes the parent off the owners of those children that stay without it and are not wanted. They are children no more, and none that has to be
+// tried again is deleted meanwhile. It reports whether there is none of these.
 func (s *Sync) retain(ctx context.Context, wanted map[children.Key]bool) (all bool, err error) {
 	var gone, going []string
 	var errs []error
-	all = true
-	kept := map[children.Key]bool{}
+	left, tried := map[children.Key]bool{}, map[children.Key]bool{}
 	for _, o := range s.retained() {
 		key := children.KeyOf(o)
 		switch {
@@ -130,21 +130,25 @@ func (s *Sync) retain(ctx context.Context, wanted map[children.Key]bool) (all bo
 		case o.Deleting():
 			going = append(going, key.String())
 		default:
+			tried[key] = true
 			done, err := s.retainOne(ctx, o)
-			if err != nil {
-				errs = append(errs, err)
-			}
-			if all = all && done; done {
-				kept[key] = true
+			if errs = append(errs, err); done {
+				left[key] = true
 				gone = append(gone, key.String())
 			}
 		}
 	}
-	left := func(o *object.Object) bool { return kept[children.KeyOf(o)] }
-	s.Observed = slices.DeleteFunc(slices.Clone(s.Observed), left)
-	s.Decision.Observed = slices.DeleteFunc(slices.Clone(s.Decision.Observed), left)
+	triedOne := func(o *object.Object) bool { return tried[children.KeyOf(o)] }
+	s.Observed = slices.DeleteFunc(slices.Clone(s.Observed), triedOne)
+	s.Decision.Observed = slices.DeleteFunc(slices.Clone(s.Decision.Observed), triedOne)
+	for i := range s.Shown {
+		s.Shown[i].Objects = slices.DeleteFunc(s.Shown[i].Objects, func(shown wire.Object) bool {
+			o, ok := shown.(*object.Object)
+			return ok && left[children.KeyOf(o)]
+		})
+	}
 	s.Remember(func() { s.reportRetained(gone, going) })
-	return all, errors.Join(errs...)
+	return len(left) == len(tried), errors.Join(errs...)
 }
 
 // retained returns the objects that stay without the parent: its children, and those of which the garbage collector has taken it off already.

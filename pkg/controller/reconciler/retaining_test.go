@@ -209,6 +209,12 @@ func TestChildrenStayWithoutTheirParent(t *testing.T) {
 			children: []*object.Object{widget(t, "w", 1, "p", "")},
 			writes:   []string{"patch w", "patch p"}, calls: true,
 		},
+		"that the finalize hook does not return, and that changes in that moment": {
+			reason: "It is let go by the next sync, and is not deleted by this one.", parent: `,"finalizers":[` + ours + `]`, retain: true, stale: []string{"w"},
+			finalize: []string{`{"children":[],"finalized":false}`, `{"children":[],"finalized":false}`, `{"children":[],"finalized":true}`},
+			children: []*object.Object{widget(t, "w", 1, "p", "")},
+			writes:   []string{"patch w", "patch p"}, calls: true,
+		},
 		"that the finalize hook returns to the end": {
 			reason: "It is let go when the hook is done.", parent: `,"finalizers":[` + ours + `]`, retain: true,
 			finalize: []string{`{"children":` + wanted("w") + `,"finalized":true}`},
@@ -231,7 +237,7 @@ func TestChildrenStayWithoutTheirParent(t *testing.T) {
 					api.stale[name] = true
 				}
 				calls := 0
-				s.shared.Options.HookTransport = transport(func(r *http.Request) (int, string) {
+				s.shared.Options.HookTransport = transport(func(*http.Request) (int, string) {
 					response := `{"children":[]}`
 					if tc.finalize != nil {
 						response = tc.finalize[min(calls, len(tc.finalize)-1)]
