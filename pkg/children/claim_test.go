@@ -124,17 +124,27 @@ func TestRetainPatch(t *testing.T) {
 		name, metadata, want string
 	}{
 		{"the parent", ours, `{"metadata":{"ownerReferences":[],"resourceVersion":"7","uid":"child"}}`},
-		{"the parent and the keeper, not others", strings.Replace(ours, `]`, `,`+keeper+`,{"apiVersion":"v1","kind":"P","name":"q","uid":"other"}]`, 1),
-			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"P","name":"q","uid":"other"}],"resourceVersion":"7","uid":"child"}}`},
-		{"the keeper alone, as the garbage collector leaves it", `"ownerReferences":[` + keeper + `]`,
-			`{"metadata":{"ownerReferences":[],"resourceVersion":"7","uid":"child"}}`},
-		{"another namespace stays", strings.Replace(ours, `]`, `,{"apiVersion":"v1","kind":"Namespace","name":"c","uid":"c"}]`, 1),
-			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"c","uid":"c"}],"resourceVersion":"7","uid":"child"}}`},
-		{"our label", `"labels":{"controller-uid":"parent","app":"a"},` + ours,
-			`{"metadata":{"labels":{"controller-uid":null},"ownerReferences":[],"resourceVersion":"7","uid":"child"}}`},
+		{
+			"the parent and the keeper, not others", strings.Replace(ours, `]`, `,`+keeper+`,{"apiVersion":"v1","kind":"P","name":"q","uid":"other"}]`, 1),
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"P","name":"q","uid":"other"}],"resourceVersion":"7","uid":"child"}}`,
+		},
+		{
+			"the keeper alone, as the garbage collector leaves it", `"ownerReferences":[` + keeper + `]`,
+			`{"metadata":{"ownerReferences":[],"resourceVersion":"7","uid":"child"}}`,
+		},
+		{
+			"another namespace stays", strings.Replace(ours, `]`, `,{"apiVersion":"v1","kind":"Namespace","name":"c","uid":"c"}]`, 1),
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"c","uid":"c"}],"resourceVersion":"7","uid":"child"}}`,
+		},
+		{
+			"our label", `"labels":{"controller-uid":"parent","app":"a"},` + ours,
+			`{"metadata":{"labels":{"controller-uid":null},"ownerReferences":[],"resourceVersion":"7","uid":"child"}}`,
+		},
 		{"another's label stays", `"labels":{"controller-uid":"another"},` + ours, `{"metadata":{"ownerReferences":[],"resourceVersion":"7","uid":"child"}}`},
-		{"our mark, and not what was applied", strings.Replace(attached, `{`, `{"metacontroller.k8s.io/last-applied-configuration":"{}",`, 1) + "," + ours,
-			`{"metadata":{"annotations":{"metacontroller.k8s.io/decorator-controller":null},"ownerReferences":[],"resourceVersion":"7","uid":"child"}}`},
+		{
+			"our mark, and not what was applied", strings.Replace(attached, `{`, `{"metacontroller.k8s.io/last-applied-configuration":"{}",`, 1) + "," + ours,
+			`{"metadata":{"annotations":{"metacontroller.k8s.io/decorator-controller":null},"ownerReferences":[],"resourceVersion":"7","uid":"child"}}`,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := children.RetainPatch(parse(t, test.metadata), "parent", marks, map[string]string{children.DecoratorMark: "d"})

@@ -56,7 +56,7 @@ type node struct {
 	Controlled bool `json:"controlled"`
 	// Stays is true for a child that is not deleted with its parent, by onParentDeletion: Retain.
 	Stays    bool    `json:"stays,omitempty"`
-	Children   []*node `json:"children,omitempty"`
+	Children []*node `json:"children,omitempty"`
 
 	uid types.UID
 	// resource is with the group, as kubectl takes it.
