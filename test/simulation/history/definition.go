@@ -45,8 +45,9 @@ type definition struct {
 	children  []hooks.Rule
 	finalize  bool
 	customize bool
-	// inline says that the hooks are.
+	// inline says that the hooks are, and retain that children stay without their parents.
 	inline   bool
+	retain   bool
 	version  string
 	selected bool
 	ignore   bool
@@ -78,7 +79,7 @@ var (
 func define(index int, o Options, r *rand.Rand) *definition {
 	d := &definition{
 		index: index, chain: o.Chain, server: o.ServerSide, patient: o.Patient, workloads: o.Workloads, many: o.Many > few, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
-		selected: r.IntN(3) == 0, ignore: r.IntN(6) == 0, inline: o.Inline>>index&1 == 1,
+		selected: r.IntN(3) == 0, ignore: r.IntN(6) == 0, inline: o.Inline>>index&1 == 1, retain: o.Retain>>index&1 == 1,
 	}
 	d.resetParents(r)
 	d.resetChildren(r)
@@ -135,6 +136,7 @@ func (d *definition) child(kind int, r *rand.Rand) hooks.Rule {
 	rule := hooks.Rule{
 		Kind: kind, Version: versions[r.IntN(len(versions))], Method: methods[r.IntN(len(methods))], Apply: applies[r.IntN(len(applies))],
 	}
+	rule.Retain = d.retain
 	rule.Checked = kind == hooks.Deployment && !d.decorator() && r.IntN(2) == 0
 	return rule
 }

@@ -581,6 +581,8 @@ const (
 	admittedOnes = drawn / 10
 	restlessOnes = drawn / 10
 	inlineOnes   = drawn / 10
+	// retainingOnes have controllers with children that stay without their parents.
+	retainingOnes = drawn / 10
 )
 
 // drawing returns the options with what only some histories draw, by a source of its own: the others are as without it.
@@ -601,6 +603,10 @@ func (o Options) drawing(seed uint64) Options {
 	r = rand.New(rand.NewPCG(seed, 0x1e11))
 	if r.IntN(drawn) < inlineOnes && !o.Restless { // Inline hooks are never restless.
 		o.Inline = 1 + r.UintN(1<<Controllers-1)
+	}
+	r = rand.New(rand.NewPCG(seed, 0x57a7))
+	if r.IntN(drawn) < retainingOnes {
+		o.Retain = 1 + r.UintN(1<<Controllers-1)
 	}
 	return o
 }

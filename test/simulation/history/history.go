@@ -77,6 +77,8 @@ type Options struct {
 	Restless bool `json:"restless,omitempty"`
 	// Inline has a bit for each controller whose hooks are inline when it is defined.
 	Inline uint `json:"inline,omitempty"`
+	// Retain has a bit for each controller whose children stay when their parents are deleted.
+	Retain uint `json:"retain,omitempty"`
 }
 
 // Step is one thing that happens. What it refers to and does not exist makes it do nothing, so that any step can be left out.

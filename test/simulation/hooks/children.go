@@ -33,6 +33,8 @@ type Rule struct {
 	Method, Apply string
 	// Checked says that a rollout waits until an updated child is Available. It is not read from a declaration.
 	Checked bool
+	// Retain says that children stay when their parent is deleted.
+	Retain bool
 }
 
 // rules returns the kinds that a controller declares in a field of its spec, each once: the last rule of a kind counts.
@@ -45,6 +47,7 @@ func rules(controller map[string]any, field string) []Rule {
 		strategy := within(m, "updateStrategy")
 		rule := Rule{
 			Kind: ByResource(group, text(m, "resource")), Version: version, Method: text(strategy, "method"), Apply: text(strategy, "apply"),
+			Retain: text(m, "onParentDeletion") == "Retain",
 		}
 		if rule.Kind >= 0 {
 			all = append(all, rule)
@@ -227,6 +230,9 @@ func (r Rule) Declaration() map[string]any {
 	}
 	if len(strategy) > 0 {
 		declared["updateStrategy"] = strategy
+	}
+	if r.Retain {
+		declared["onParentDeletion"] = "Retain"
 	}
 	return declared
 }

@@ -175,9 +175,23 @@ func parentKinds(controller object) []int {
 	return all
 }
 
-// finalizes reports whether a controller finalizes objects of a kind.
+// finalizes reports whether a controller has its finalizer on objects of a kind: it has a finalize hook, or children that stay.
 func finalizes(controller object, kind int) bool {
-	return controller != nil && !controller.deleting() && controller.at("spec", "hooks", "finalize") != nil && names(controller, kind)
+	return controller != nil && !controller.deleting() && (controller.at("spec", "hooks", "finalize") != nil || retains(controller, -1)) && names(controller, kind)
+}
+
+// retains reports whether children of a kind stay without their parents, or of any kind if that is negative.
+func retains(controller object, kind int) bool {
+	all := hooks.Rules(controller)
+	if kind < 0 {
+		return slices.ContainsFunc(all, func(r hooks.Rule) bool { return r.Retain })
+	}
+	for _, r := range slices.Backward(all) {
+		if r.Kind == kind {
+			return r.Retain
+		}
+	}
+	return false
 }
 
 // taken are the names of stages of a child, and of their notes, that somebody else than its controllers has taken over.

@@ -17,6 +17,7 @@ limitations under the License.
 package invariant
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,6 +107,15 @@ func (o object) controller() (owner, bool) {
 		}
 	}
 	return owner{}, false
+}
+
+// kept reports whether an object has a keeper: the namespace that it is in, or kube-system, owns it.
+func (o object) kept() bool {
+	list, _ := o.at("metadata")["ownerReferences"].([]any) // Absent: none.
+	return slices.ContainsFunc(list, func(each any) bool {
+		ref, _ := each.(map[string]any) // The API server has validated it.
+		return ref["apiVersion"] == "v1" && ref["kind"] == "Namespace" && ref["name"] == cmp.Or(o.meta("namespace"), "kube-system")
+	})
 }
 
 // known reports whether the owner is of a kind of histories, and no stranger.

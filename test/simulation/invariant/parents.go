@@ -93,6 +93,7 @@ func (t *Tracker) checkOwner(c *change) {
 		}
 	case owns && was.uid != is.uid:
 		t.violated(New(StrangersUntouched, c.at, "%s was taken from %s %s by %s %s", c.after, was.kind, was.name, is.kind, is.name))
+	case !owns && letsGo(c, "ownerReferences") && text(c.after.at("metadata", "annotations")[mark]) == "": // Its decorator did.
 	case !owns && text(c.before.at("metadata", "annotations")[mark]) != "":
 		t.violated(New(StrangersUntouched, c.at, "%s was taken from %s %s, and is the attachment of a decorator", c.after, was.kind, was.name))
 	}

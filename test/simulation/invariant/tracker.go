@@ -243,6 +243,7 @@ func (t *Tracker) Write(w apiserver.Write) {
 		t.checkGeneration(c)
 		t.expect(c)
 	}
+	t.checkCollected(c)
 	t.note(c)
 }
 

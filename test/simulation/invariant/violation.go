@@ -55,6 +55,8 @@ const (
 	FinalizeAsked = "finalize-asked"
 	// ChildrenFirst: the finalizer comes off a parent that is not selected any more when the children are gone that its hook left out.
 	ChildrenFirst = "children-first"
+	// ChildrenStay: a child that stays without its parent has a keeper, and is not deleted with the parent.
+	ChildrenStay = "children-stay"
 	// HooksWithinLimit: no more calls of a controller's hooks are under way than it allows.
 	HooksWithinLimit = "hooks-within-limit"
 	// OneSyncAtATime: there is one sync of a parent and controller at a time.
@@ -121,6 +123,7 @@ var sources = map[string]string{
 	FinalizerFirst:       "docs/reference/contract.md#s15",
 	FinalizeAsked:        "docs/reference/contract.md#s15",
 	ChildrenFirst:        "docs/reference/compatibility.md#d15",
+	ChildrenStay:         "docs/reference/controllers.md#children-that-stay-without-their-parent",
 	HooksWithinLimit:     "docs/reference/compatibility.md#d19.1",
 	OneSyncAtATime:       "docs/architecture.md, how a change is reconciled",
 	ParentsAsSelected:    "docs/reference/contract.md#s15",

@@ -32,6 +32,7 @@ func (t *Tracker) checkStrangers(c *change) {
 		if !IsChild(c.after) {
 			t.violated(New(StrangersUntouched, c.at, "%s was created without an owner", c.after))
 		}
+		t.checkKept(c)
 		return
 	case c.after == nil || c.deletes():
 		if c.deletes() && !t.mayDelete(c.before) {
@@ -54,12 +55,17 @@ func (t *Tracker) checkStrangers(c *change) {
 		return
 	}
 	for _, field := range changed(c.before, c.after) {
-		if asTarget(field) || field == "ownerReferences" && t.mayAdopt(c) || field == "spec" && byDefault(c) {
+		if asTarget(field) || letsGo(c, field) || field == "ownerReferences" && t.mayAdopt(c) || field == "spec" && byDefault(c) {
 			continue
 		}
 		t.violated(New(StrangersUntouched, c.at, "%s of %s was changed by %s, from %v to %v, and no controller owns it",
 			field, c.after, c.Verb, c.before.at("metadata"), c.after.at("metadata")))
 	}
+}
+
+// letsGo reports whether a field says whose an object is that its keeper has let stay without its parent, and is taken off.
+func letsGo(c *change, field string) bool {
+	return c.before.kept() && !c.after.kept() && (field == "ownerReferences" || field == "annotations."+mark || field == "labels.controller-uid")
 }
 
 // checkOwnDeletion checks that what is deleted belongs to a controller, and not to a stranger whose attachment it has become.
@@ -144,6 +150,9 @@ func (t *Tracker) checkDeletion(c *change) {
 	controller, parent := t.controllerOf(c.before)
 	key := syncing{c.engine, controller, parent}
 	call, calls := t.last[key], t.revisions[key]
+	if call != nil && object(call.Request.Parent).deleting() && retains(call.Request.Controller, c.before.kind()) && !recreated(call, c.before) {
+		t.violated(New(ChildrenStay, c.at, "%s was deleted with its parent by %s, which has such children stay", c.before, controller))
+	}
 	switch {
 	case call == nil:
 		return
@@ -291,7 +300,7 @@ func (t *Tracker) alwaysFinalized(controller string, kind, since int) bool {
 		return false
 	}
 	for i, s := range slices.Backward(states) {
-		if !finalizes(s.object, kind) {
+		if !finalizes(s.object, kind) || s.object.at("spec", "hooks", "finalize") == nil {
 			return false
 		}
 		if s.since <= since || i == 0 {
@@ -299,4 +308,31 @@ func (t *Tracker) alwaysFinalized(controller string, kind, since int) bool {
 		}
 	}
 	return true
+}
+
+// checkKept checks that a child has a keeper from its creation on if it is to stay without its parent.
+func (t *Tracker) checkKept(c *change) {
+	controller, parent := t.controllerOf(c.after)
+	if call := t.last[syncing{c.engine, controller, parent}]; call != nil && retains(call.Request.Controller, c.after.kind()) && !c.after.kept() {
+		t.violated(New(ChildrenStay, c.at, "%s was created without a keeper by %s, which has such children stay", c.after, controller))
+	}
+}
+
+// recreated reports whether a child is deleted to be created again: the response wants it.
+func recreated(call *Call, have object) bool {
+	return call.Response != nil && find(call.Response.Wanted(), have) != nil
+}
+
+// garbageCollector is the user of the garbage collector. The objects of a kind whose definition is deleted are deleted by another one.
+const garbageCollector = "system:serviceaccount:kube-system:generic-garbage-collector"
+
+// checkCollected checks that the garbage collector deletes no child that stays: it was created with a keeper.
+func (t *Tracker) checkCollected(c *change) {
+	by, owned := c.before.controller()
+	if !owned || c.User != garbageCollector || c.after != nil && !c.after.deleting() || c.before.deleting() {
+		return
+	}
+	if controller, _ := t.writerOf(c.before); controller != "" && c.before.kept() {
+		t.violated(New(ChildrenStay, c.at, "%s was collected with %s %s, and %s has such children stay", c.before, by.kind, by.name, controller))
+	}
 }
