@@ -82,9 +82,12 @@ func (s *Sync) retainFirst(ctx context.Context) error {
 }
 
 // retainLast lets the children of a parent that is finalized go that stay without it: those that the finalize hook does not want any more, in place of
-// deleting them, and all of them when it is done.
+// deleting them, and all of them when it is done. Where there is no finalize hook, the finalizer is for these children alone.
 func (s *Sync) retainLast(ctx context.Context) error {
 	c := s.controller
+	if c.config.Definition.Retains && c.hooks.Finalize == nil {
+		s.Decision.Finalized = false
+	}
 	if !s.retains() || c.hooks.Finalize == nil || s.Decision.Settled && !s.Decision.Finalized {
 		return nil
 	}

@@ -288,26 +288,48 @@ func TestChildrenStayWithoutTheirParent(t *testing.T) {
 	}
 }
 
-// TestAParentThatIsNotSelectedAnyMoreLosesTheFinalizer has a controller with children that stay, and no finalize hook.
-func TestAParentThatIsNotSelectedAnyMoreLosesTheFinalizer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		api := &store{objects: map[string]*object.Object{}}
-		s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(api.roundTrip)})
-		api.scene = s
-		p, w := thing(t, "p", 1, `,"labels":{"out":""},"finalizers":[`+ours+`]`, ""), widget(t, "w", 1, "p", "")
-		api.objects = map[string]*object.Object{"p": p, "w": w}
-		s.exist(p)
-		s.update(s.widgets, w)
-		s.start(&kind{}, func(c *reconciler.Config) {
-			c.Kind = leaving{&kind{}, s}
-			c.Definition.Retains, c.Children[0].Retain = true, true
+// TestTheFinalizerIsOnParentsThatAreSelected has a controller with children that stay, and no finalize hook.
+func TestTheFinalizerIsOnParentsThatAreSelected(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason, metadata, response string
+		finalizers                 int
+		writes                     []string
+	}{
+		"selected":                      {"It may be deleted at any time.", "", `{"children":[]}`, 1, []string{"patch p"}},
+		"selected, as the hook is done": {"The finalizer is not there for the hook.", `,"finalizers":[` + ours + `]`, `{"children":[],"finalized":true}`, 1, nil},
+		"not selected any more":         {"As without such children.", `,"labels":{"out":""},"finalizers":[` + ours + `]`, `{"children":[]}`, 0, []string{"patch p"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &store{objects: map[string]*object.Object{}}
+				s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(api.roundTrip)})
+				s.shared.Options.HookTransport = transport(func(*http.Request) (int, string) { return http.StatusOK, tc.response })
+				api.scene = s
+				p := thing(t, "p", 1, tc.metadata, "")
+				api.objects = map[string]*object.Object{"p": p}
+				s.exist(p)
+				s.start(&kind{}, func(c *reconciler.Config) {
+					c.Kind = leaving{&kind{}, s}
+					rule := v1alpha1.CompositeControllerChildResourceRule{OnParentDeletion: v1alpha1.ParentDeletionRetain}
+					c.Definition = reconciler.OfComposite(&v1alpha1.CompositeController{
+						ObjectMeta: metav1.ObjectMeta{Name: "c"},
+						Spec: v1alpha1.CompositeControllerSpec{
+							Hooks: &v1alpha1.CompositeControllerHooks{
+								Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/hook")}},
+							},
+							ChildResources: []v1alpha1.CompositeControllerChildResourceRule{rule},
+						},
+					})
+					c.Children[0].Retain = true
+				})
+				<-time.After(time.Minute)
+				synctest.Wait()
+				api.mu.Lock()
+				defer api.mu.Unlock()
+				if n := len(api.objects["p"].Finalizers()); n != tc.finalizers || !slices.Equal(api.writes, tc.writes) {
+					t.Errorf("%s\n%d finalizers after the writes %q, want %d after %q", tc.reason, n, api.writes, tc.finalizers, tc.writes)
+				}
+			})
 		})
-		<-time.After(time.Minute)
-		synctest.Wait()
-		api.mu.Lock()
-		defer api.mu.Unlock()
-		if len(api.objects["p"].Finalizers()) > 0 || !slices.Equal(api.writes, []string{"patch p"}) {
-			t.Errorf("finalizers %q after the writes %q", api.objects["p"].Finalizers(), api.writes)
-		}
-	})
+	}
 }
