@@ -124,6 +124,7 @@ func summary(s *v1alpha1.PlanSummary) string {
 		{s.Delete, "deleted"},
 		{s.Adopt, "adopted"},
 		{s.Release, "released"},
+		{s.Retain, "kept without their parent"},
 		{s.Refuse, "refused"},
 		{s.Leave, "left as they are"},
 	} {

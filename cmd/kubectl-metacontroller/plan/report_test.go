@@ -101,6 +101,10 @@ func TestWhatIsPrintedOfAParent(t *testing.T) {
 			v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Pod", v1alpha1.ChildDelete, func(c *v1alpha1.ChildPlan) { c.Namespace = "" })}},
 			name + "--- apps.v1.Pod.a\n+++ /dev/null\n# deleted, because it is not desired\n",
 		},
+		"retain": {
+			v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{child("Pod", v1alpha1.ChildRetain, nil)}},
+			name + "# keep apps.v1.Pod.shop.a without owner, by onParentDeletion: Retain\n",
+		},
 		"adopt and release": {v1alpha1.ParentPlan{Children: []v1alpha1.ChildPlan{
 			child("Pod", v1alpha1.ChildAdopt, nil), child("Job", v1alpha1.ChildRelease, nil),
 		}}, name + "# adopt apps.v1.Pod.shop.a: it matches the selector and has no controlling owner\n" +

@@ -39,6 +39,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 // leaving is a kind like CompositeControllers with widgets that stay without their parent.
@@ -331,5 +332,25 @@ func TestTheFinalizerIsOnParentsThatAreSelected(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestAPlanNamesTheChildrenThatStay plans a parent that is deleted while its controller is paused.
+func TestAPlanNamesTheChildrenThatStay(t *testing.T) {
+	api := &store{objects: map[string]*object.Object{}}
+	s := newSceneWith(t, &rest.Config{Host: "http://api.invalid", Transport: transport(api.roundTrip)})
+	api.scene = s
+	s.exist(thing(t, "p", 1, `,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":[`+ours+`]`, ""))
+	s.update(s.widgets, widget(t, "w", 1, "p", ""))
+	c := s.start(&kind{}, func(c *reconciler.Config) {
+		c.Kind = leaving{&kind{}, s}
+		c.Definition.Retains, c.Definition.Paused, c.Children[0].Retain = true, true, true
+	})
+	p, _ := c.Plan(t.Context(), v1alpha1.ParentReference{Group: things.Group, Resource: things.Resource, Name: "p"}, inspection.PlanOptions{})
+	if p.Error != "" || len(p.Children) != 1 || p.Children[0].Action != v1alpha1.ChildRetain || p.Children[0].Name != "w" || len(p.Changes) != 1 {
+		t.Errorf("planned %+v", p)
+	}
+	if len(api.writes) > 0 {
+		t.Errorf("written %q", api.writes)
 	}
 }
