@@ -916,6 +916,36 @@ func Validate_CompositeControllerChildResourceRule(
 		errs = append(errs, fn(fldPath.Child("updateStrategy"), obj.UpdateStrategy, oldVal, oldObj != nil)...)
 	}
 
+	{ // field CompositeControllerChildResourceRule.OnParentDeletion
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *ParentDeletion,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_ParentDeletion(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *CompositeControllerChildResourceRule) *ParentDeletion {
+				return &oldObj.OnParentDeletion
+			})
+		errs = append(errs, fn(fldPath.Child("onParentDeletion"), &obj.OnParentDeletion, oldVal, oldObj != nil)...)
+	}
+
 	return errs
 }
 
@@ -2550,7 +2580,27 @@ func Validate_ControllerPlanStatus(
 	ctx context.Context, op operation.Operation, fldPath *field.Path,
 	obj, oldObj *ControllerPlanStatus) (errs field.ErrorList) {
 
-	// field ControllerPlanStatus.Summary has no validation
+	{ // field ControllerPlanStatus.Summary
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *PlanSummary,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_PlanSummary(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *ControllerPlanStatus) *PlanSummary {
+				return &oldObj.Summary
+			})
+		errs = append(errs, fn(fldPath.Child("summary"), &obj.Summary, oldVal, oldObj != nil)...)
+	}
 
 	{ // field ControllerPlanStatus.Hidden
 		fn := func(
@@ -3711,6 +3761,36 @@ func Validate_DecoratorControllerAttachmentRule(
 				return oldObj.UpdateStrategy
 			})
 		errs = append(errs, fn(fldPath.Child("updateStrategy"), obj.UpdateStrategy, oldVal, oldObj != nil)...)
+	}
+
+	{ // field DecoratorControllerAttachmentRule.OnParentDeletion
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *ParentDeletion,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			// call the type's validation function
+			errs = append(errs, Validate_ParentDeletion(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *DecoratorControllerAttachmentRule) *ParentDeletion {
+				return &oldObj.OnParentDeletion
+			})
+		errs = append(errs, fn(fldPath.Child("onParentDeletion"), &obj.OnParentDeletion, oldVal, oldObj != nil)...)
 	}
 
 	return errs
@@ -5671,6 +5751,21 @@ func Validate_ParentCondition(
 	return errs
 }
 
+var symbolsForParentDeletion = sets.New(ParentDeletionDelete, ParentDeletionRetain)
+
+// Validate_ParentDeletion validates an instance of ParentDeletion according
+// to declarative validation rules in the API schema.
+func Validate_ParentDeletion(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *ParentDeletion) (errs field.ErrorList) {
+
+	if e := validate.Enum(ctx, op, fldPath, obj, oldObj, symbolsForParentDeletion, nil); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+
+	return errs
+}
+
 // Validate_ParentError validates an instance of ParentError according
 // to declarative validation rules in the API schema.
 func Validate_ParentError(
@@ -6134,6 +6229,55 @@ func Validate_ParentSelection(
 		errs = append(errs, fn(fldPath.Child("labelSelector"), obj.LabelSelector, oldVal, oldObj != nil)...)
 	}
 
+	return errs
+}
+
+// Validate_PlanSummary validates an instance of PlanSummary according
+// to declarative validation rules in the API schema.
+func Validate_PlanSummary(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *PlanSummary) (errs field.ErrorList) {
+
+	// field PlanSummary.Parents has no validation
+	// field PlanSummary.Changing has no validation
+	// field PlanSummary.Failing has no validation
+	// field PlanSummary.Create has no validation
+	// field PlanSummary.Update has no validation
+	// field PlanSummary.Recreate has no validation
+	// field PlanSummary.Delete has no validation
+	// field PlanSummary.Adopt has no validation
+	// field PlanSummary.Release has no validation
+
+	{ // field PlanSummary.Retain
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *int64,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
+			}
+			// call field-attached validations
+			earlyReturn := false
+			if e := validate.OptionalValue(ctx, op, fldPath, obj, oldObj).MarkShortCircuit(); len(e) != 0 {
+				earlyReturn = true
+			}
+			if earlyReturn {
+				return // do not proceed
+			}
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *PlanSummary) *int64 {
+				return &oldObj.Retain
+			})
+		errs = append(errs, fn(fldPath.Child("retain"), &obj.Retain, oldVal, oldObj != nil)...)
+	}
+
+	// field PlanSummary.Leave has no validation
+	// field PlanSummary.Refuse has no validation
 	return errs
 }
 
