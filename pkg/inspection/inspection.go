@@ -87,6 +87,8 @@ type PlanOptions struct {
 	Relate func(ctx context.Context, selected []Place) error
 	// DryRun has the API server check children that would be written.
 	DryRun bool
+	// Deletions says that only deletions are wanted, those of recreations too: no hook is called about a parent that has nothing to delete.
+	Deletions bool
 }
 
 // RollbackOptions say how a parent is rolled back.

@@ -59,6 +59,8 @@ type noting struct {
 	permitsRelated func(ctx context.Context, selected []inspection.Place) error
 	// dryRun has children checked by the API server.
 	dryRun bool
+	// deletions says that the sync ends where the hooks would be called, if there are no children.
+	deletions bool
 	// asks says that the sync ends where the hook would be called: only the requests are wanted, of one hook if only is set.
 	asks bool
 	only hook.Name
@@ -95,7 +97,7 @@ func (c *Controller) Requests(
 
 // Plan implements inspection.Controller.
 func (c *Controller) Plan(ctx context.Context, ref v1alpha1.ParentReference, o inspection.PlanOptions) (v1alpha1.ParentPlan, []inspection.Place) {
-	n := &noting{dryRun: o.DryRun, permitsRelated: o.Relate, given: make(map[asked][]byte, len(o.Responses))}
+	n := &noting{dryRun: o.DryRun, deletions: o.Deletions, permitsRelated: o.Relate, given: make(map[asked][]byte, len(o.Responses))}
 	for i := range o.Responses {
 		given := &o.Responses[i]
 		n.given[asked{hook.Name(given.Hook), given.Revision}] = given.Body.Raw
@@ -133,6 +135,13 @@ func (c *Controller) preview(ctx context.Context, ref v1alpha1.ParentReference, 
 func (*noting) Remember(func()) {}
 
 func (n *noting) relate(ctx context.Context) ([]wire.Group, error) {
+	if n.deletions && len(n.s.Observed) == 0 {
+		return nil, errEnough
+	}
+	return n.related(ctx)
+}
+
+func (n *noting) related(ctx context.Context) ([]wire.Group, error) {
 	s, c, called, asks := n.s, n.s.controller, n.s.hooks.Customize, n.s.asks()
 	if called == nil {
 		if n.only == hook.Customize {
