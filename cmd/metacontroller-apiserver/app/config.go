@@ -80,6 +80,7 @@ func newConfig(ctx context.Context, o options.Completed) (*apiserver.Config, err
 	if err := applyAdmission(generic, &plugins, o.Registry, own...); err != nil {
 		return nil, err
 	}
+	config.Inspection.PlanWarnings = o.Admission.PlanWarnings
 	config.Inspection.Loopback = unlimited(generic.LoopbackClientConfig)
 	if config.Inspection.Reviews, err = reviewClient(o, generic.ClientConfig); err != nil {
 		return nil, err

@@ -80,6 +80,10 @@ func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, inspec
 		return nil, fmt.Errorf("building the store of controllerrevisions: %w", err)
 	}
 	inspector := inspect.New(inspection)
+	if inspection.PlanWarnings {
+		composites.Objects.Admitted = inspector.WarnOfPlans(scheme, v1alpha1.KindComposite, "compositecontrollers")
+		decorators.Objects.Admitted = inspector.WarnOfPlans(scheme, v1alpha1.KindDecorator, "decoratorcontrollers")
+	}
 	endpoints := inspector.Subresources(v1alpha1.KindComposite, "compositecontrollers", getFrom(composites.Objects.Store.Store))
 	maps.Copy(endpoints, inspector.Subresources(v1alpha1.KindDecorator, "decoratorcontrollers", getFrom(decorators.Objects.Store.Store)))
 	return &Storage{

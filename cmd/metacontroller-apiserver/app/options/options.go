@@ -198,18 +198,23 @@ func retire(fs *pflag.FlagSet, name, instead string) {
 	flag.Deprecated, flag.Hidden = instead, true
 }
 
-// Admission are the options of the admission plugins that are this server's own.
+// Admission are the options of the admission of controllers that is this server's own.
 type Admission struct {
 	// EscalationCheck refuses controllers that may do more than their authors. Default true.
 	EscalationCheck bool
+	// PlanWarnings warns of what syncs would do with a definition that is written. Default true.
+	PlanWarnings bool
 }
 
-func newAdmission() *Admission { return &Admission{EscalationCheck: true} }
+func newAdmission() *Admission { return &Admission{EscalationCheck: true, PlanWarnings: true} }
 
 func (a *Admission) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&a.EscalationCheck, "escalation-check", a.EscalationCheck, "Refuse controllers that may do more in the cluster than "+
 		"the users who write them, unless these have the verb escalate on the controllers. Without it, every author of a "+
 		"controller has the rights of this server.")
+	fs.BoolVar(&a.PlanWarnings, "plan-warnings", a.PlanWarnings, "Plan what syncs would do with a definition that is written, for 2 seconds "+
+		"and 500 parents at most, and say so in warnings: all of it if the write is a dry run, else which children it deletes or recreates. "+
+		"Hooks are called for that.")
 }
 
 // complete switches off what is not wanted. It may be called again.

@@ -20,6 +20,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,6 +30,7 @@ import (
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/util/dryrun"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -81,7 +83,19 @@ type Storage struct {
 type REST struct {
 	*deletion.Store
 
+	// Admitted, unless it is nil, is called once in each request with an object whose definition is new or changed, after everything has admitted
+	// it and before it is stored. Was is the stored one, nil for a new object. It is set before anything is served.
+	Admitted func(ctx context.Context, o, was runtime.Object, write Write)
+
 	shortNames []string
+}
+
+// Write says how an object is written.
+type Write struct {
+	// DryRun says that nothing is stored.
+	DryRun bool
+	// Manager is the field manager that the request names, if any.
+	Manager string
 }
 
 var (
@@ -112,7 +126,67 @@ func (k Kind[O]) NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGe
 	}
 	ofStatus, status := *store, strategy.ForStatus()
 	ofStatus.UpdateStrategy, ofStatus.ResetFieldsStrategy = status, status
-	return &Storage{Objects: &REST{deletion.NewStore(store), k.ShortNames}, Status: &StatusREST{&ofStatus}}, nil
+	return &Storage{Objects: &REST{Store: deletion.NewStore(store), shortNames: k.ShortNames}, Status: &StatusREST{&ofStatus}}, nil
+}
+
+// Create creates an object.
+func (r *REST) Create(ctx context.Context, o runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	validate, _ = r.telling(validate, nil, Write{DryRun: dryrun.IsDryRun(options.DryRun), Manager: options.FieldManager})
+	return r.Store.Create(ctx, o, validate, options)
+}
+
+// Update changes an object, or creates it for server-side apply.
+func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo,
+	createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc,
+	forceAllowCreate bool, options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
+	create, update := r.telling(createValidation, updateValidation, Write{DryRun: dryrun.IsDryRun(options.DryRun), Manager: options.FieldManager})
+	return r.Store.Update(ctx, name, info, create, update, forceAllowCreate, options)
+}
+
+// telling returns what admission does, followed by Admitted. A write that is tried again because of a conflict is told once.
+func (r *REST) telling(
+	create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, write Write,
+) (rest.ValidateObjectFunc, rest.ValidateObjectUpdateFunc) {
+	if r.Admitted == nil {
+		return create, update
+	}
+	told := false
+	tell := func(ctx context.Context, o, was runtime.Object) {
+		if !told {
+			told = true
+			r.Admitted(ctx, o, was, write)
+		}
+	}
+	return func(ctx context.Context, o runtime.Object) error {
+			if create != nil {
+				if err := create(ctx, o); err != nil {
+					return err
+				}
+			}
+			tell(ctx, o, nil)
+			return nil
+		}, func(ctx context.Context, o, was runtime.Object) error {
+			if update != nil {
+				if err := update(ctx, o, was); err != nil {
+					return err
+				}
+			}
+			if redefined(o, was) {
+				tell(ctx, o, was)
+			}
+			return nil
+		}
+}
+
+// redefined reports whether an update changes the definition, which has the generation counted up.
+func redefined(o, was runtime.Object) bool {
+	now, err := meta.Accessor(o)
+	if err != nil {
+		return false
+	}
+	before, err := meta.Accessor(was)
+	return err == nil && now.GetGeneration() != before.GetGeneration()
 }
 
 // ShortNames are the names that kubectl accepts for the kind.

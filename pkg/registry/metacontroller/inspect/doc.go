@@ -19,5 +19,5 @@ limitations under the License.
 //
 // A file has one of them. What they have in common is in subresource.go: finding the running controller by package inspection, of which
 // the engine implements the interface, and bounding how many requests are answered at the same time. selection.go asks the cluster what the
-// caller may see and do, and selects and pages parents. Nothing here is stored, and nothing but a rollback writes to the cluster.
+// caller may see and do, and selects and pages parents. forecast.go sums plans up in warnings for those who write controllers. Nothing here is stored, and nothing but a rollback writes to the cluster.
 package inspect

@@ -336,7 +336,11 @@ func (s *subresource) tryCandidate(ctx context.Context, name string, candidate [
 	return nil, err
 }
 
-const candidateTries = 5
+const (
+	candidateTries = 5
+	// candidateManager is the field manager of dry runs of candidates, whose plan the caller gets: it is no news in a warning.
+	candidateManager = "metacontroller-plan"
+)
 
 func (s *subresource) dryRun(ctx context.Context, name string, candidate []byte) (runtime.Object, error) {
 	client, err := s.clientOf(ctx)
@@ -374,7 +378,7 @@ func (s *subresource) dryRun(ctx context.Context, name string, candidate []byte)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("candidate: %v", err))
 	}
-	result, err := request.Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationStrict).Body(body).Do(ctx).Get()
+	result, err := request.Param("dryRun", metav1.DryRunAll).Param("fieldManager", candidateManager).Param("fieldValidation", metav1.FieldValidationStrict).Body(body).Do(ctx).Get()
 	if err != nil {
 		return nil, err
 	}

@@ -41,19 +41,24 @@ type Config struct {
 	Reviews authorizationclient.SubjectAccessReviewInterface
 	// Loopback reaches the API of this process, with the right to impersonate callers. Dry runs of candidates are sent to it.
 	Loopback *restclient.Config
+	// PlanWarnings has those who write controllers warned of what syncs would do.
+	PlanWarnings bool
 }
 
 // Inspector makes the subresources of both kinds, which share their limits.
 type Inspector struct {
 	config   Config
 	reviewer *review.Reviewer
-	// plans and requests bound what calls hooks, and rollbacks what writes.
-	plans, requests, rollbacks gate
+	// plans, forecasts and requests bound what calls hooks, and rollbacks what writes.
+	plans, forecasts, requests, rollbacks gate
 }
 
 // New returns an inspector.
 func New(c Config) *Inspector {
-	i := &Inspector{config: c, plans: newGate("plans", maxPlans), requests: newGate("requests of hooks", maxRequests), rollbacks: newGate("rollbacks", maxRollbacks)}
+	i := &Inspector{
+		config: c, plans: newGate("plans", maxPlans), forecasts: newGate("plans for warnings", maxPlans),
+		requests: newGate("requests of hooks", maxRequests), rollbacks: newGate("rollbacks", maxRollbacks),
+	}
 	if c.Engine == nil {
 		i.config.Engine = &inspection.Link{}
 	}
