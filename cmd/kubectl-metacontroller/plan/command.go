@@ -40,7 +40,7 @@ import (
 
 // Output are the flags that say how a plan is printed, and whether the API server is asked about each child.
 type Output struct {
-	// Format is json, yaml, or empty for a difference.
+	// Format is markdown, json, yaml, or empty for a difference.
 	Format string
 	// Check has the API server check children by dry runs.
 	Check bool
@@ -49,14 +49,14 @@ type Output struct {
 
 // Add adds the flags to those of a command.
 func (o *Output) Add(flags *pflag.FlagSet) {
-	outputformat.AddDocument(flags, &o.Format)
+	outputformat.AddDocument(flags, &o.Format, Markdown)
 	flags.StringVar(&o.color, "color", "auto", "color the difference: auto (on a terminal), always or never")
 	flags.BoolVar(&o.Check, "check", false, "have the API server check each child that would be written, by a dry run")
 }
 
 // Report returns a report with the flags.
 func (o *Output) Report(c *connection.Connection) (*Report, error) {
-	if err := outputformat.CheckDocument(o.Format); err != nil {
+	if err := outputformat.CheckDocument(o.Format, Markdown); err != nil {
 		return nil, err
 	}
 	color, err := textdiff.WantsColor(o.color, c.Out)
@@ -89,7 +89,7 @@ rights to write it. Its hooks are called at the address of --hook; or, if those 
 
 The exit status is 0 if nothing would change, and 1 if something would, or waits for the deletion guard. It is greater if that could not be found
 out, or if a sync would fail.
-Parents that you may not get are left out, which is said on the error stream.`,
+Parents that you may not get are left out, which is said on the error stream. -o markdown prints a table for a pull request.`,
 		Example: `  # What would a change of the definition do to all parents?
   kubectl metacontroller plan -f controller.yaml --all
 

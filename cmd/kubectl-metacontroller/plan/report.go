@@ -32,7 +32,7 @@ import (
 
 // Report prints a plan that comes in parts. It is for one goroutine.
 type Report struct {
-	// Format is json, yaml, or empty for a difference.
+	// Format is markdown, json, yaml, or empty for a difference.
 	Format string
 
 	printer textdiff.Printer
@@ -58,7 +58,7 @@ func (r *Report) Part(part *v1alpha1.ControllerPlanStatus) error {
 // End prints the summary, or the whole plan, and returns what the command ends with. The plan is of what is selected among the parents of a
 // controller object.
 func (r *Report) End(object controllerobject.Object, selected subresource.Selected) error {
-	if err := r.encode(); err != nil {
+	if err := r.encode(object); err != nil {
 		return err
 	}
 	s := &r.all.Summary
@@ -87,9 +87,12 @@ func (r *Report) nothing(object controllerobject.Object, selected subresource.Se
 	return selected.Nothing(r.errOut, object)
 }
 
-func (r *Report) encode() error {
-	if r.Format == "" {
+func (r *Report) encode(object controllerobject.Object) error {
+	switch r.Format {
+	case "":
 		return nil
+	case Markdown:
+		return printMarkdown(r.printer.Out, object, &r.all)
 	}
 	plan := &v1alpha1.ControllerPlan{Status: r.all}
 	plan.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind("ControllerPlan"))
