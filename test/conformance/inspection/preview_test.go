@@ -18,10 +18,12 @@ package inspection
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -241,8 +243,24 @@ func candidate(s *stage) {
 		s.T.Errorf("a candidate that is not valid: %v", err)
 	}
 	s.candidateWarns()
-	s.controller.Patch(`{"spec":{"hooks":{"sync":{"webhook":{"url":"` + s.Hook.URL("/other") + `"}}}}}`)
+	s.definitionWarns(`{"spec":{"hooks":{"sync":{"webhook":{"url":"` + s.Hook.URL("/other") + `"}}}}}`)
 	s.awaitWritten(withoutEvents(written), plans)
+}
+
+// definitionWarns has kubectl patch the controller: the hook of the patch wants another child in place of one.
+func (s *stage) definitionWarns(patch string) {
+	args := []string{"patch", s.resource(), s.controller.Name, "--type=merge", "-p", patch}
+	const full = "Warning: 1 of 1 parent would change: 1 child created, 1 deleted; see 'kubectl metacontroller plan --all -f FILE'"
+	// A warning is of what was found out within 2 seconds.
+	cluster.Eventually(s.T, limit, "kubectl to say: "+full, func(context.Context) (bool, string) {
+		output := s.Kubectl(s.T, append(args, "--dry-run=server")...)
+		return strings.Contains(output, full), output
+	})
+	began := time.Now()
+	output := s.Kubectl(s.T, args...)
+	if took := time.Since(began); took < 2*time.Second && !strings.Contains(output, "Warning: syncs with this definition: 1 child deleted; 'kubectl metacontroller pause ") {
+		s.T.Errorf("kubectl does not warn of the deletion, in %s:\n%s", took, output)
+	}
 }
 
 // candidateWarns plans a candidate with a mistake that a write of it would be warned of.
