@@ -59,6 +59,7 @@ func (c crowd) play(s *stage) {
 	s.awaitSeen()
 
 	plans, calls := c.plan(s)
+	warnedOf(s)
 	before, revisions := s.written(), s.revisions()
 	gate.open(calls)
 	s.resume()
@@ -139,6 +140,38 @@ func (c crowd) plan(s *stage) (*v1alpha1.ControllerPlanStatus, map[string]int) {
 		once[name] -= calls[name]
 	}
 	return plans, once
+}
+
+// warnedOf compares what kubectl prints of the end of the pause, as a dry run, with the plan of that definition.
+func warnedOf(s *stage) {
+	s.T.Helper()
+	plan := s.planned(v1alpha1.ControllerPlanSpec{Candidate: s.candidateWith("/hook"), Limit: 500}).Summary
+	var parts []string
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{
+		{plan.Create, "created"}, {plan.Update, "updated"}, {plan.Recreate, "recreated"}, {plan.Delete, "deleted"}, {plan.Adopt, "adopted"},
+		{plan.Release, "released"}, {plan.Refuse, "refused"},
+	} {
+		switch {
+		case part.n > 0 && len(parts) == 0:
+			parts = append(parts, fmt.Sprintf("%d children %s", part.n, part.what))
+		case part.n > 0:
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	want := fmt.Sprintf("Warning: %d of %d parents would change: %s; ", plan.Changing, plan.Parents, strings.Join(parts, ", "))
+	if plan.Failing > 0 {
+		want += fmt.Sprintf("%d syncs would fail, the first with: ", plan.Failing)
+	} else {
+		want += "see 'kubectl metacontroller plan"
+	}
+	// A warning is of what was found out within 2 seconds.
+	cluster.Eventually(s.T, limit, "kubectl to say: "+want, func(context.Context) (bool, string) {
+		output := s.Kubectl(s.T, "patch", s.resource(), s.controller.Name, "--type=merge", "--dry-run=server", "-p", `{"spec":{"paused":null}}`)
+		return strings.Contains(output, want), output
+	})
 }
 
 // traces are what a plan could leave behind: writes and events, what the engine remembers, what it says of parents and of their syncs, and
