@@ -57,7 +57,7 @@ func split(text string) (command, printed string) {
 }
 
 // repeatable are commands that change nothing: what they print follows what the cluster does, and is waited for.
-var repeatable = regexp.MustCompile(`^(kubectl (-n \S+ )?(metacontroller (status|tree|version|parents|plan|syncs|explain-loop)|get|rollout|wait|events)|metacontroller-apiserver preflight) `)
+var repeatable = regexp.MustCompile(`^(kubectl (-n \S+ )?(metacontroller (status|tree|version|parents|plan|syncs|explain-loop)|get|rollout|wait|events)|metacontroller-apiserver preflight|.* --dry-run=server -f -) `)
 
 // Play runs the commands of a document of the repository, those in blocks of the language "console", from its top to its end, and
 // compares what they print. With update, it writes what they print into the document. The document must have at least as many commands

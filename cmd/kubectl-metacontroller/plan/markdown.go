@@ -155,7 +155,7 @@ func code(text string) string {
 		switch {
 		case r == 0: // The point of a host, which would be a link.
 			b.WriteString("&#46;")
-		case strings.ContainsRune("|\\`*_~<>&[]!#@:$\"'", r):
+		case strings.ContainsRune("|\\`*_~<>&[]!#@:$", r):
 			fmt.Fprintf(&b, "&#%d;", r)
 		case unicode.IsSpace(r):
 			b.WriteByte(' ')

@@ -75,7 +75,7 @@ func TestMarkdownHasARowForWhateverChanges(t *testing.T) {
 				Revisions: []v1alpha1.RevisionPlan{{Action: "Create", Name: "r"}},
 			},
 			want: "Of 1 parent, 1 would change, and the syncs of 1 would fail.\n" +
-				"\n<code>1 parent is left out, because you may not get them, their children or their related objects&#58; see &#39;kubectl auth can-i --list&#39;</code>\n" +
+				"\n<code>1 parent is left out, because you may not get them, their children or their related objects&#58; see 'kubectl auth can-i --list'</code>\n" +
 				markdownHeader +
 				row + "**fails** | <code>websites.example.com/shop/a</code> | <code>no luck</code> |\n" +
 				row + "**delete** | <code>websites.example.com/shop/a</code> | <code>deleted, as the hook wants it</code> |\n" +
