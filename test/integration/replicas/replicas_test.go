@@ -582,8 +582,14 @@ func TestTheAPIIsServedWithoutControllers(t *testing.T) {
 	if output := e.Kubectl(t, "get", "compositecontroller", controller.Name); !strings.Contains(output, "the status of controllers may be from before") {
 		t.Errorf("kubectl does not warn of the status:\n%s", output)
 	}
-	// Each change is stored.
-	controller.Patch(`{"spec":{"resyncPeriodSeconds":77}}`)
+	// Each change is stored, though nobody knows what it does.
+	args := []string{"patch", "compositecontroller", controller.Name, "--type=merge", "-p", `{"spec":{"resyncPeriodSeconds":77}}`}
+	if output := e.Kubectl(t, append(args, "--dry-run=server")...); !strings.Contains(output, "Warning: what syncs would do was not looked at: ") {
+		t.Errorf("kubectl does not say that nothing is known:\n%s", output)
+	}
+	if output := e.Kubectl(t, args...); strings.Contains(output, "Warning") {
+		t.Errorf("kubectl warns:\n%s", output)
+	}
 	cluster.Eventually(t, limit, "the change", func(ctx context.Context) (bool, string) {
 		o, err := e.Versioned.MetacontrollerV1alpha1().CompositeControllers().Get(ctx, controller.Name, metav1.GetOptions{})
 		return err == nil && o.Spec.ResyncPeriodSeconds != nil && *o.Spec.ResyncPeriodSeconds == 77, "it is not there"
