@@ -107,7 +107,11 @@ func (f *forecaster) Candidate(context.Context, runtime.Object) (inspection.Cont
 func (f *forecaster) serveForecast(w http.ResponseWriter, r *http.Request) {
 	f.calls.Add(1)
 	var asked struct {
-		Parent struct{ Metadata struct{ Name string } }
+		Parent struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+		} `json:"parent"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -229,10 +233,10 @@ func echoed(r *http.Request) (int, string) {
 	return http.StatusOK, string(body)
 }
 
+type warned []string
+
 // AddWarning implements warning.Recorder.
 func (w *warned) AddWarning(_, text string) { *w = append(*w, text) }
-
-type warned []string
 
 func (f *forecaster) administrator() context.Context {
 	return genericapirequest.WithUser(f.Context(), &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}})

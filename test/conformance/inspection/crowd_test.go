@@ -151,8 +151,13 @@ func warnedOf(s *stage) {
 		n    int64
 		what string
 	}{
-		{plan.Create, "created"}, {plan.Update, "updated"}, {plan.Recreate, "recreated"}, {plan.Delete, "deleted"}, {plan.Adopt, "adopted"},
-		{plan.Release, "released"}, {plan.Refuse, "refused"},
+		{plan.Create, "created"},
+		{plan.Update, "updated"},
+		{plan.Recreate, "recreated"},
+		{plan.Delete, "deleted"},
+		{plan.Adopt, "adopted"},
+		{plan.Release, "released"},
+		{plan.Refuse, "refused"},
 	} {
 		switch {
 		case part.n > 0 && len(parts) == 0:

@@ -265,7 +265,7 @@ func TestPlansForWarningsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer leave()
+		t.Cleanup(leave)
 	}
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
