@@ -6,6 +6,9 @@ set -o errexit -o nounset -o pipefail
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)"
 cd "${root}"
 
+# A module that wants a newer Go than this machine's gets it, as a module: test/gitops does.
+export GOTOOLCHAIN=auto
+
 # Go modules of this repository, the product's first. hack/tools holds no code of ours.
 modules() {
     source_files | sed -n -e 's|^go\.mod$|.|p' -e 's|/go\.mod$||p' | sort
