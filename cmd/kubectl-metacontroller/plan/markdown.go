@@ -116,7 +116,7 @@ func markdownAction(a v1alpha1.ChildAction) string {
 	switch a {
 	case v1alpha1.ChildDelete, v1alpha1.ChildRecreate, v1alpha1.ChildRefuse:
 		return "**" + text + "**"
-	case v1alpha1.ChildCreate, v1alpha1.ChildUpdate, v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildLeave:
+	case v1alpha1.ChildCreate, v1alpha1.ChildUpdate, v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildRetain, v1alpha1.ChildLeave:
 		return text
 	default:
 		return code(text)

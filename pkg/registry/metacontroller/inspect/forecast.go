@@ -232,6 +232,7 @@ func changes(s *v1alpha1.PlanSummary) string {
 		{s.Delete, "deleted"},
 		{s.Adopt, "adopted"},
 		{s.Release, "released"},
+		{s.Retain, "retained"},
 		{s.Refuse, "refused"},
 	} {
 		switch {
