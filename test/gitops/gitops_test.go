@@ -29,27 +29,32 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-// TestGitOps has one control plane and one server, which is stopped at the end.
+// TestGitOps has one control plane and one server, which is stopped at the end. With -short, which `make test` uses, each tool deploys one folder.
 func TestGitOps(t *testing.T) {
 	c := cluster.Shared(t)
 	s := server.Start(t, c, server.Options{})
 	clients := cluster.NewClients(t, c.Config(t))
 	app := func(name string) *application { return &application{c, clients, name} }
+	rows := map[string]func(*testing.T){
+		"Argo CD applies server-side": func(t *testing.T) { deployedByArgoCD(t, app("argo-server"), true) },
+		"Flux":                        func(t *testing.T) { deployedByFlux(t, app("flux")) },
+	}
+	if !testing.Short() {
+		rows["Argo CD applies client-side"] = func(t *testing.T) { deployedByArgoCD(t, app("argo-client"), false) }
+		rows["Flux, with controllers first"] = func(t *testing.T) { controllersFirst(t, app("flux-first")) }
+		rows["health of controllers"] = func(t *testing.T) { healthOfControllers(t, app("health")) }
+	}
 	t.Run("with the server", func(t *testing.T) {
-		for name, run := range map[string]func(*testing.T){
-			"Argo CD applies client-side":  func(t *testing.T) { deployedByArgoCD(t, app("argo-client"), false) },
-			"Argo CD applies server-side":  func(t *testing.T) { deployedByArgoCD(t, app("argo-server"), true) },
-			"Flux":                         func(t *testing.T) { deployedByFlux(t, app("flux")) },
-			"Flux, with controllers first": func(t *testing.T) { controllersFirst(t, app("flux-first")) },
-			"health of controllers":        func(t *testing.T) { healthOfControllers(t, app("health")) },
-		} {
+		for name, run := range rows {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				run(t)
 			})
 		}
 	})
-	t.Run("without the server", func(t *testing.T) { withoutServer(t, app("outage"), s) })
+	if !testing.Short() {
+		t.Run("without the server", func(t *testing.T) { withoutServer(t, app("outage"), s) })
+	}
 }
 
 // plain is an application without a kind of ours.

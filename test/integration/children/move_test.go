@@ -58,7 +58,7 @@ func (s *scene) use(t *testing.T, way strategy) {
 	resolver := &reconciler.Resolver{Shared: &reconciler.Shared{Options: options, Cluster: &cluster.Cluster{Discovery: s.discovery}}}
 	for i := range s.rules {
 		declared := v1alpha1.ResourceRule{APIVersion: s.rules[i].Resource.GroupVersion().String(), Resource: s.rules[i].Resource.Resource}
-		resolved, found, err := resolver.Child(t.Context(), declared, s.rules[i].Method, field, nil)
+		resolved, found, err := resolver.Child(t.Context(), declared, s.rules[i].Method, field, nil, "")
 		if err != nil || !found || resolved.ServerSide != way.serverSide {
 			t.Fatalf("resolving the rule of %v: found %t, server-side %t, %v", declared, found, resolved.ServerSide, err)
 		}
