@@ -23,6 +23,7 @@ import (
 	"io"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -89,7 +90,7 @@ func applyTwice(ctx context.Context, client typed.CompositeControllerInterface, 
 	if got := applied.Spec.ResyncPeriodSeconds; got == nil || *got != 30 {
 		return fmt.Errorf("applying resyncPeriodSeconds 30 gave %v", got)
 	}
-	if applied.Spec.ParentResource != definition().Spec.ParentResource {
+	if !equality.Semantic.DeepEqual(applied.Spec.ParentResource, definition().Spec.ParentResource) {
 		return fmt.Errorf("applying one field changed another: parentResource is %v", applied.Spec.ParentResource)
 	}
 	err = await(ctx, watcher, watch.Modified, func(c *v1alpha1.CompositeController) bool { return c.Spec.ResyncPeriodSeconds != nil })

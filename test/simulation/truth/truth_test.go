@@ -61,7 +61,9 @@ type row struct {
 // TestTheSimulationAgreesWithTheServers runs all rows against the simulation and against kube-apiserver, with the product's server
 // behind it.
 func TestTheSimulationAgreesWithTheServers(t *testing.T) {
-	server.Start(t, cluster.Shared(t), server.Options{Tolerate: []string{"Controller does not run"}})
+	server.Start(t, cluster.Shared(t), server.Options{
+		Tolerate: []string{"Controller does not run"}, Args: []string{"--plan-warnings=false"}, // The simulated server has no engine.
+	})
 	run(t, connect(t), slices.Concat(
 		// Those that wait for controllers of the cluster come first.
 		deletionRows, definitionRows, versionRows, customRows, objectRows, admissionRows, patchRows, applyRows, readRows, watchRows, discoveryRows,

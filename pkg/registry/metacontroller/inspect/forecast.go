@@ -90,8 +90,8 @@ func (f *forecaster) forecast(ctx context.Context, o, was runtime.Object, dryRun
 	}
 	_, paused := definitionOf(object)
 	if !dryRun {
-		// A pause deletes nothing, and its end is no other definition.
-		if same, err := f.samePaused(object, was); paused || same || err != nil {
+		// A pause deletes nothing, and neither it nor the pace of syncs is another definition of what they do.
+		if same, err := f.same(object, was); paused || same || err != nil {
 			return "", err
 		}
 	}
@@ -105,23 +105,23 @@ func (f *forecaster) forecast(ctx context.Context, o, was runtime.Object, dryRun
 	return ofDeletions(&status, map[string]string{v1alpha1.KindComposite: "cc/", v1alpha1.KindDecorator: "dc/"}[f.kind]+m.GetName()), nil
 }
 
-// definitionOf returns the spec of a controller without its pause, and whether it is paused.
+// definitionOf returns the spec of a controller without what says when and how fast it syncs, and whether it is paused.
 func definitionOf(object runtime.Object) (spec any, paused bool) {
 	switch o := object.(type) {
 	case *v1alpha1.CompositeController:
 		running := o.Spec
-		running.Paused = nil
+		running.Paused, running.Workers, running.ResyncPeriodSeconds = nil, nil, nil
 		return &running, ptr.Deref(o.Spec.Paused, false)
 	case *v1alpha1.DecoratorController:
 		running := o.Spec
-		running.Paused = nil
+		running.Paused, running.Workers, running.ResyncPeriodSeconds = nil, nil, nil
 		return &running, ptr.Deref(o.Spec.Paused, false)
 	}
 	return nil, false
 }
 
-// samePaused reports whether the definition was the same, but for its pause.
-func (f *forecaster) samePaused(object, was runtime.Object) (bool, error) {
+// same reports whether the definition was the same, but for when and how fast it syncs.
+func (f *forecaster) same(object, was runtime.Object) (bool, error) {
 	if was == nil {
 		return false, nil
 	}

@@ -178,8 +178,14 @@ func TestWritesAreWarnedOfWhatSyncsWouldDo(t *testing.T) {
 			parents: []string{"Delete"}, was: &metacontroller.CompositeController{Spec: v1alpha1.CompositeControllerSpec{Paused: new(true)}},
 			dry: "1 of 1 parent would change: 1 child deleted" + see,
 		},
+		"another pace": {
+			parents: []string{"Delete"}, was: &metacontroller.CompositeController{Spec: v1alpha1.CompositeControllerSpec{
+				Workers: new(int32(3)), ResyncPeriodSeconds: new(int32(30)),
+			}},
+			dry: "1 of 1 parent would change: 1 child deleted" + see,
+		},
 		"another definition": {
-			parents: []string{"Delete"}, was: &metacontroller.CompositeController{Spec: v1alpha1.CompositeControllerSpec{Workers: new(int32(3))}},
+			parents: []string{"Delete"}, was: &metacontroller.CompositeController{Spec: v1alpha1.CompositeControllerSpec{GenerateSelector: new(true)}},
 			dry: "1 of 1 parent would change: 1 child deleted" + see, live: "syncs with this definition: 1 child deleted" + stop,
 		},
 		"the candidate of a plan": {parents: []string{"Delete"}, manager: candidateManager},
