@@ -218,7 +218,7 @@ func writesOf(plans []v1alpha1.ParentPlan) []string {
 				list = append(list, create+" "+resource+" "+c.Name)
 			case v1alpha1.ChildUpdate:
 				list = append(list, update+" "+resource+" "+c.Name)
-			case v1alpha1.ChildAdopt, v1alpha1.ChildRelease:
+			case v1alpha1.ChildAdopt, v1alpha1.ChildRelease, v1alpha1.ChildRetain:
 				list = append(list, "patch "+resource+" "+c.Name)
 			case v1alpha1.ChildDelete:
 				list = append(list, "delete "+resource+" "+c.Name)
