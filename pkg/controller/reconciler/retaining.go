@@ -68,17 +68,11 @@ func (s *Sync) retainFirst(ctx context.Context) error {
 	if all, err := s.retain(ctx, nil); err != nil || !all || !s.controller.finalizer.On(s.Parent) {
 		return err
 	}
-	if err := s.RemoveFinalizer(ctx); err != nil {
-		if client.IsGone(err) {
-			s.Parent = nil
-			return nil
-		}
-		return err
-	}
-	if parent.Ended(s.Parent) {
+	err := s.RemoveFinalizer(ctx)
+	if client.IsGone(err) || err == nil && parent.Ended(s.Parent) {
 		s.Parent = nil
 	}
-	return nil
+	return parent.IgnoreGone(err)
 }
 
 // retainLast lets the children of a parent that is finalized go that stay without it: those that the finalize hook does not want any more, in place of
@@ -214,12 +208,11 @@ func (s *Sync) retainOne(ctx context.Context, o *object.Object) (done bool, err 
 // reportRetained names the children that stay, and those that somebody has deleted already: the garbage collector where the parent was deleted in the
 // foreground before the controller had made them ready for that.
 func (s *Sync) reportRetained(gone, going []string) {
-	var related *corev1.ObjectReference
 	if len(gone) > 0 {
-		s.normal(related, reasonRetained, fmt.Sprintf("This object is being deleted. Without it stays, by onParentDeletion: Retain: %s", children.Enumerate(gone)))
+		s.normal(nil, reasonRetained, fmt.Sprintf("This object is being deleted. Without it stays, by onParentDeletion: Retain: %s", children.Enumerate(gone)))
 	}
 	if topic := reasonNotRetained + children.Enumerate(going); len(going) > 0 && s.record.children.report(topic, 1) {
-		s.warn(related, reasonNotRetained, fmt.Sprintf("%s cannot stay without this object, because it is being deleted itself. After a deletion "+
+		s.warn(nil, reasonNotRetained, fmt.Sprintf("%s cannot stay without this object, because it is being deleted itself. After a deletion "+
 			"with --cascade=foreground the garbage collector did that, if the child was not made by this controller since onParentDeletion was set",
 			children.Enumerate(going)))
 	}
