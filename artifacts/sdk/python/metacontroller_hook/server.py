@@ -136,18 +136,26 @@ def serve(hooks: Hooks, environment: Optional[Dict[str, str]] = None) -> None:
     """
     values = os.environ if environment is None else environment
     server = make_server(hooks, values.get("HOST", ""), int(values.get("PORT") or "8080"))
+    said = threading.Event()
+
+    def take_connections() -> None:
+        said.wait()  # What a hook prints follows the line that it listens, and so does what its caller prints.
+        server.serve_forever(0.1)
+
     # A signal raises in this thread, wherever it is; in the thread that takes connections it would cut the one just taken.
-    serving = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
+    serving = threading.Thread(target=take_connections, daemon=True)
     serving.start()
     try:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # Before anybody is told that the hook runs.
         print("hook listens on port %d" % server.server_address[1], flush=True)
+        said.set()
         while serving.is_alive():
             serving.join(0.5)  # On Windows, Ctrl-C waits for a join to return.
     except KeyboardInterrupt:
         pass
     finally:
         server.ending = True
+        said.set()  # Otherwise shutdown would wait for ever, if a signal came before the line.
         server.shutdown()
         server.server_close()
         server.finish(GRACE)

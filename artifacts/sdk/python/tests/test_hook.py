@@ -136,6 +136,26 @@ class Serve(unittest.TestCase):
             process.send_signal(signal.SIGTERM)
             self.assertEqual(0, process.wait(60))
 
+    def test_says_that_it_listens_before_it_answers(self):
+        program = (
+            "import os\n"
+            "from metacontroller_hook import serve, server\n"
+            "forever = server.HookServer.serve_forever\n"
+            "def serve_forever(*arguments):\n"
+            "    os.write(1, b'it answers\\n')\n"
+            "    forever(*arguments)\n"
+            "server.HookServer.serve_forever = serve_forever\n"
+            "serve({})\n"
+        )
+        # Every write is one of its own, as in a program that the plugin starts.
+        environment = dict(os.environ, PORT="0", HOST="127.0.0.1", PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="1")
+        with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True) as process:
+            lines = [process.stdout.readline(), process.stdout.readline()]
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(0, process.wait(60))
+        self.assertRegex(lines[0], r"^hook listens on port [1-9][0-9]*$")
+        self.assertEqual("it answers\n", lines[1])
+
     def test_answers_calls_in_flight_when_it_ends(self):
         program = (
             "import os, signal, time\n"
