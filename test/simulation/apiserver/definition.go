@@ -50,7 +50,7 @@ func (s *Server) define(o *store.Object) {
 		panic(fmt.Sprintf("a definition was admitted that cannot be served: %v", err)) //nolint:forbidigo // It is an error of the program.
 	}
 	gr := kind.GroupResource()
-	if deleting(o) {
+	if o.Deleting {
 		s.published = nil
 	}
 	if s.kinds[gr] != kind {

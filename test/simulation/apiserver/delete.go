@@ -273,10 +273,6 @@ func without(o value.Object, finalizer string) {
 	}
 }
 
-func deleting(o *store.Object) bool {
-	return value.At(o.Content, "metadata", "deletionTimestamp") != nil
-}
-
 func hasFinalizer(o *store.Object, finalizer string) bool {
 	return slices.Contains(value.Strings(o.Content, "metadata", "finalizers"), finalizer)
 }
@@ -285,13 +281,13 @@ func hasFinalizer(o *store.Object, finalizer string) bool {
 func (s *Server) emptyDefinitions() bool {
 	definition := s.kinds[definitions]
 	for _, o := range s.table(definition).All() {
-		if !deleting(o) || !hasFinalizer(o, cleanupFinalizer) {
+		if !o.Deleting || !hasFinalizer(o, cleanupFinalizer) {
 			continue
 		}
 		k := s.kinds[schema.GroupResource{Group: value.String(o.Content, "spec", "group"), Resource: value.String(o.Content, "spec", "names", "plural")}]
 		if k != nil {
 			for _, instance := range s.table(k).All() {
-				if !deleting(instance) && s.deletes(definitionFinalizer, k, instance, metav1.DeletePropagationBackground) {
+				if !instance.Deleting && s.deletes(definitionFinalizer, k, instance, metav1.DeletePropagationBackground) {
 					return true
 				}
 			}
@@ -306,7 +302,7 @@ func (s *Server) emptyDefinitions() bool {
 // collectGarbage does one step of the garbage collector.
 func (s *Server) collectGarbage() bool {
 	return s.everyObject(func(k *kinds.Kind, o *store.Object) bool {
-		if deleting(o) {
+		if o.Deleting {
 			if hasFinalizer(o, metav1.FinalizerOrphanDependents) {
 				return s.orphan(k, o)
 			}
@@ -317,7 +313,7 @@ func (s *Server) collectGarbage() bool {
 				return s.changes(garbageCollector, k, o, func(o value.Object) { without(o, metav1.FinalizerDeleteDependents) })
 			}
 		}
-		if deleting(o) || value.At(o.Content, "metadata", "ownerReferences") == nil {
+		if o.Deleting || !o.Owned {
 			return false
 		}
 		return s.collectOne(k, o)
@@ -383,7 +379,7 @@ func (s *Server) collectOne(k *kinds.Kind, o *store.Object) bool {
 			return false
 		case owner == nil:
 			gone = append(gone, value.String(r, "uid"))
-		case deleting(owner) && hasFinalizer(owner, metav1.FinalizerDeleteDependents):
+		case owner.Deleting && hasFinalizer(owner, metav1.FinalizerDeleteDependents):
 			waiting = append(waiting, owner.UID)
 		default:
 			solid++

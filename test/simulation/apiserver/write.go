@@ -199,7 +199,7 @@ func (w *write) insert(o, managed value.Object) (value.Object, int, error) {
 func (w *write) alreadyExists(o value.Object, present *store.Object) error {
 	name := value.String(o, "metadata", "name")
 	exists := apierrors.NewAlreadyExists(w.target.kind().GroupResource(), name)
-	if deleting(present) {
+	if present.Deleting {
 		exists.ErrStatus.Message = "object is being deleted: " + exists.ErrStatus.Message
 	}
 	return exists
@@ -372,6 +372,7 @@ func newObject(content value.Object, revision int64) *store.Object {
 	o := &store.Object{
 		Key:      store.Key{Namespace: value.String(meta, "namespace"), Name: value.String(meta, "name")},
 		UID:      value.String(meta, "uid"),
+		Deleting: meta["deletionTimestamp"] != nil, Owned: meta["ownerReferences"] != nil,
 		Revision: revision, Content: content,
 	}
 	if labels := value.Map(meta, "labels"); len(labels) > 0 {

@@ -55,6 +55,8 @@ type Object struct {
 	Revision int64
 	// Labels are those of its metadata.
 	Labels map[string]string
+	// Deleting is true while the object is being deleted, and Owned if it has owner references.
+	Deleting, Owned bool
 	// Content is the object in the version in which it was written, with the revision. It must not be modified.
 	Content value.Object
 
