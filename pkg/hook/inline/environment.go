@@ -52,7 +52,7 @@ func libraries() []cel.EnvOption {
 		ext.Lists(ext.ListsVersion(3), ext.ListsMaxRangeSize(maxElements)),
 		ext.Encoders(),
 		cel.Function("merge", cel.MemberOverload("map_merge", []*cel.Type{mapOfAny, mapOfAny}, mapOfAny, cel.BinaryBinding(merge))),
-		cel.CostEstimatorOptions(checker.OverloadCostEstimate("lists_range", estimateRange)),
+		cel.CostEstimatorOptions(append(estimatePairs(), checker.OverloadCostEstimate("lists_range", estimateRange))...),
 	}
 }
 

@@ -18,6 +18,7 @@ package inline
 
 import (
 	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 )
@@ -67,6 +68,37 @@ func estimateRange(_ checker.CostEstimator, _ *checker.AstNode, args []checker.A
 		}
 	}
 	return &checker.CallEstimate{CostEstimate: size.AsCost(), ResultSize: &size}
+}
+
+// estimatePairs are those of functions that compare each two elements of a list, and return a list that is as long. CEL takes the number of pairs
+// for the length of the result, so that nothing can be done with it.
+func estimatePairs() []checker.CostOption {
+	estimate := func(e checker.CostEstimator, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate { //nolint:gocritic // CEL has it.
+		switch {
+		case len(args) > 0: // What a list is sorted by.
+			target = &args[0]
+		case target == nil:
+			return nil
+		}
+		size := (*target).ComputedSize()
+		if size == nil {
+			size = e.EstimateSize(*target)
+		}
+		if size == nil {
+			return nil
+		}
+		const comparison = 2 + common.StringTraversalCostFactor
+		return &checker.CallEstimate{CostEstimate: size.Multiply(*size).MultiplyByCostFactor(comparison), ResultSize: size}
+	}
+	options := []checker.CostOption{checker.OverloadCostEstimate("list_distinct", estimate)}
+	for _, t := range []*types.Type{
+		types.IntType, types.UintType, types.DoubleType, types.BoolType, types.DurationType, types.TimestampType, types.StringType, types.BytesType,
+	} {
+		for _, function := range []string{"sort", "sortByAssociatedKeys"} {
+			options = append(options, checker.OverloadCostEstimate("list_"+t.TypeName()+"_"+function, estimate))
+		}
+	}
+	return options
 }
 
 // walk follows a path of fields and elements in a schema.
