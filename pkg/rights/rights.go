@@ -18,6 +18,7 @@ package rights
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -54,9 +55,9 @@ func (r Right) Compare(other Right) int {
 
 // Needs are the rights that a controller uses by its definition, each once, in the order of the definition.
 type Needs struct {
-	// Kinds are those on parents, children, attachments and targets.
+	// Kinds are those on parents, children, attachments and targets, and on what an inline customize hook selects.
 	Kinds []Right
-	// Related are those on objects that a customize hook may name, which are all; nil without such a hook.
+	// Related are those on objects that a customize webhook may name, which are all; nil without such a webhook.
 	Related []Right
 	// Requester are those that the cluster looks for at whoever wrote an object, because of what the object says, and that no service account
 	// is given for its kind alone: who may have node certificates approved, and read what admission policies refer to. nil without such kinds.
@@ -140,6 +141,7 @@ func OfComposite(spec *v1alpha1.CompositeControllerSpec) Needs {
 		r.add(parent.sub(SubresourceFinalizers), Update)
 	}
 	r.addKeepers(spec.Retains())
+	r.addSelected(hooks.Customize)
 	var requester collection
 	for i := range spec.ChildResources {
 		method := v1alpha1.ChildUpdateMethod("")
@@ -171,6 +173,11 @@ func OfDecorator(spec *v1alpha1.DecoratorControllerSpec) Needs {
 		}
 	}
 	r.addKeepers(spec.Retains())
+	var hooks v1alpha1.DecoratorControllerHooks
+	if spec.Hooks != nil {
+		hooks = *spec.Hooks
+	}
+	r.addSelected(hooks.Customize)
 	var requester collection
 	for i := range spec.Attachments {
 		method := v1alpha1.ChildUpdateMethod("")
@@ -178,10 +185,6 @@ func OfDecorator(spec *v1alpha1.DecoratorControllerSpec) Needs {
 			method = strategy.Method
 		}
 		r.addChild(spec.Attachments[i].ResourceRule, method, &requester)
-	}
-	var hooks v1alpha1.DecoratorControllerHooks
-	if spec.Hooks != nil {
-		hooks = *spec.Hooks
 	}
 	return Needs{
 		Kinds: r.list, Related: related(hooks.Customize), Requester: requester.list,
@@ -215,10 +218,30 @@ func (r *collection) addStatus(of Right) {
 	r.addAll(guardedStatuses[resourceOf(of)])
 }
 
-// related returns the rights on what a customize hook may name, which is any kind.
+// addSelected adds reading what an inline customize hook selects. The kinds are literal, and which objects are selected is not. A template that
+// cannot be read is refused for that.
+func (r *collection) addSelected(customize *v1alpha1.Hook) {
+	if customize == nil || customize.Inline == nil {
+		return
+	}
+	for i := range customize.Inline.RelatedResources {
+		var selected map[string]any // As the hook is read: a struct would take its fields in any case of their letters.
+		if err := json.Unmarshal(customize.Inline.RelatedResources[i].Template.Raw, &selected); err != nil {
+			continue
+		}
+		apiVersion, _ := selected["apiVersion"].(string)
+		resource, _ := selected["resource"].(string)
+		r.add(on(v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: resource}), Get, List, Watch)
+		if selected["namespaceSelector"] != nil {
+			r.add(Right{Resource: "namespaces"}, Get, List, Watch)
+		}
+	}
+}
+
+// related returns the rights on what a customize webhook may name, which is any kind.
 func related(customize *v1alpha1.Hook) []Right {
 	var r collection
-	if customize != nil {
+	if customize != nil && customize.Inline == nil {
 		r.add(Right{Group: "*", Resource: "*"}, Get, List, Watch)
 	}
 	return r.list

@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
@@ -35,6 +36,31 @@ func hook() *v1alpha1.Hook {
 		ClientTLS: &v1alpha1.ClientTLS{SecretRef: v1alpha1.SecretReference{Namespace: "ns", Name: "pair"}},
 		CABundle:  &v1alpha1.CABundle{ConfigMapRef: &v1alpha1.CABundleReference{Namespace: "ns", Name: "authority"}},
 	}}}
+}
+
+// Its kinds are literal, so that no rights on all kinds are needed.
+func TestNeedsOfAnInlineCustomizeHook(t *testing.T) {
+	template := func(text string) v1alpha1.InlineTemplate {
+		return v1alpha1.InlineTemplate{Template: runtime.RawExtension{Raw: []byte(text)}}
+	}
+	customize := &v1alpha1.Hook{Inline: &v1alpha1.InlineHook{RelatedResources: []v1alpha1.InlineTemplate{
+		template(`{"apiVersion":"v1","resource":"secrets","Resource":"pods","names":["${parent.spec.secret}"]}`),
+		template(`{"apiVersion":"apps/v1","resource":"deployments","namespaceSelector":"${parent.spec.where}"}`),
+		template(`["not", "a rule"]`),
+	}}}
+	composite := &v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Customize: customize}}
+	composite.ParentResource.ResourceRule = rule("example.com/v1", "foos")
+	decorator := &v1alpha1.DecoratorControllerSpec{
+		Resources: []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: rule("example.com/v1", "foos")}},
+		Hooks:     &v1alpha1.DecoratorControllerHooks{Customize: customize},
+	}
+	want := []string{"get, list, watch secrets", "get, list, watch deployments.apps", "get, list, watch namespaces"}
+	for name, needs := range map[string]rights.Needs{"composite": rights.OfComposite(composite), "decorator": rights.OfDecorator(decorator)} {
+		lines := rights.Lines(needs.Kinds)
+		if len(lines) != 5 || !slices.Equal(lines[2:], want) || needs.Related != nil {
+			t.Errorf("a %s needs %q, and as related %v", name, lines, needs.Related)
+		}
+	}
 }
 
 // The order is that of the definition, and nothing is there twice.
