@@ -542,3 +542,29 @@ func TestLookupsAreMeasured(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// failing is a transport that calls a function of the program, which fails.
+type failing struct{ err error }
+
+// RoundTrip implements http.RoundTripper.
+func (f failing) RoundTrip(r *http.Request) (*http.Response, error) {
+	return nil, errors.Join(r.Body.Close(), f.err)
+}
+
+func TestTheErrorOfAFunctionIsThatOfTheCall(t *testing.T) {
+	cause := errors.New("no quota\x1b[2J for " + strings.Repeat("x", 1000))
+	transport := failing{&webhook.FunctionError{Err: cause}}
+	client := newClient(t, configure("http://function.invalid/sync", func(c *webhook.Config) { c.Transport = transport }))
+	_, err := client.Call(t.Context(), fleet, []byte("{}"))
+	if _, ok := errors.AsType[*webhook.FunctionError](err); !ok || !errors.Is(err, cause) {
+		t.Fatalf("got %v", err)
+	}
+	if text := err.Error(); !strings.HasPrefix(text, "no quota [2J for xxx") || len(text) > 600 {
+		t.Errorf("the text has %d bytes: %q", len(text), text)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := client.Call(stopped, fleet, []byte("{}")); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call that is stopped: %v", err)
+	}
+}

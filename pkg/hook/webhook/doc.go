@@ -21,6 +21,6 @@ limitations under the License.
 // bodies mean, see package wire; it never retries a call that the hook may have received, since the workqueue does that; and
 // it reads Secrets and ConfigMaps only through the [Credentials] that it is given.
 //
-// Errors are [RetryLaterError], [StatusError], [CredentialsError], [CallError] and, for a response over the size limit,
+// Errors are [RetryLaterError], [StatusError], [CredentialsError], [CallError], [FunctionError] and, for a response over the size limit,
 // hook.RejectedError. Their messages go into events: short, without credentials, and with the same text for the same cause.
 package webhook

@@ -156,6 +156,21 @@ func (e *CallError) Unwrap() error { return e.Err }
 // FailureReason returns the reason by which metrics count the error.
 func (*CallError) FailureReason() string { return metrics.ReasonHook }
 
+// A FunctionError says that a [Config.Transport] has called a function of this program in place of a webhook, and that the function failed.
+type FunctionError struct {
+	// Err is what the function returned.
+	Err error
+}
+
+// Error returns the cause, of a length that an event can hold.
+func (e *FunctionError) Error() string { return Shorten(printable(e.Err.Error()), maxCause) }
+
+// Unwrap returns the cause.
+func (e *FunctionError) Unwrap() error { return e.Err }
+
+// FailureReason returns the reason by which metrics count the error.
+func (*FunctionError) FailureReason() string { return metrics.ReasonHook }
+
 const (
 	// maxErrorBody is how many bytes of the body of an unsupported status are shown.
 	maxErrorBody = 200
@@ -380,6 +395,9 @@ const maxCause = 500
 // failure makes the error of a call that ended without a response. The call's context is ctx, and outer is the caller's. The error does not
 // show what is hidden.
 func (c *Client) failure(outer, ctx context.Context, reached stage, err error, hidden hidden) error {
+	if e, ok := errors.AsType[*FunctionError](err); ok && outer.Err() == nil {
+		return e
+	}
 	e := &CallError{Hook: c.config.Hook, Endpoint: c.endpoint, Connected: reached != connecting && reached != queued, Err: err}
 	switch {
 	case outer.Err() != nil:
