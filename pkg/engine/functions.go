@@ -1,0 +1,96 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
+)
+
+// function is a hook: it takes the body of a request, and returns that of a response.
+type function func(ctx context.Context, request []byte) (response []byte, err error)
+
+// functionOf returns a function that decodes and encodes for f: what f is given shares nothing with the engine.
+func functionOf[Request, Response any](f func(context.Context, *Request) (*Response, error)) function {
+	return func(ctx context.Context, body []byte) ([]byte, error) {
+		var request Request
+		if err := json.Unmarshal(body, &request); err != nil {
+			return nil, fmt.Errorf("decoding the request: %w", err)
+		}
+		response, err := f(ctx, &request)
+		if err != nil {
+			return nil, err
+		}
+		if response == nil {
+			return nil, errors.New("the function returned neither a response nor an error; an empty response says that nothing is desired")
+		}
+		encoded, err := json.Marshal(response)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the response: %w", err)
+		}
+		return encoded, nil
+	}
+}
+
+// host is that of the URLs that controllers have in place of functions: no host can have the name.
+const host = "function.invalid"
+
+// functions are the hooks of all controllers by the paths of their URLs. They carry the calls of webhooks, so that the calls have the limits,
+// the statistics and the metrics of webhooks.
+type functions map[string]function
+
+// RoundTrip implements http.RoundTripper.
+func (f functions) RoundTrip(r *http.Request) (*http.Response, error) {
+	defer r.Body.Close() //nolint:errcheck // It is in memory.
+	ctx := r.Context()
+	call, ok := f[r.URL.Path]
+	if !ok || r.URL.Host != host {
+		return nil, &webhook.FunctionError{Err: fmt.Errorf("there is no function for %s", r.URL.Redacted())}
+	}
+	request, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the request: %w", err)
+	}
+	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.WroteRequest != nil {
+		trace.WroteRequest(httptrace.WroteRequestInfo{}) // The request is of this side from now on, and counts in no budget.
+	}
+	var response []byte
+	err = recovery.Call(ctx, "running the function", func() (err error) {
+		response, err = call(ctx, request)
+		return err
+	})
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("the function did not return within its timeout; raise it, or let the function do less: %w", context.DeadlineExceeded)
+	}
+	if err != nil {
+		return nil, &webhook.FunctionError{Err: err}
+	}
+	return &http.Response{
+		Status: http.StatusText(http.StatusOK), StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(response)),
+		ContentLength: int64(len(response)), Request: r,
+	}, nil
+}
