@@ -60,7 +60,7 @@ check() {
     fi
 }
 
-# Links of Markdown: [text](path#place) and [text](#place).
+# Links of Markdown: [text](path#place) and [text](#place). Code may look like one.
 while IFS=: read -r file target; do
     target="${target#']('}"
     target="${target%)}"
@@ -72,7 +72,11 @@ while IFS=: read -r file target; do
         path="$(realpath --canonicalize-missing --relative-to=. "$(dirname "${file}")/${target%%#*}")"
         check "${file}" "${path}${place}" "link to ${target}"
     fi
-done < <(grep -oHE '\]\([^):]+\)' "${pages[@]}" || true)
+done < <(awk '
+    FNR == 1 { fenced = 0 }
+    /^```/ { fenced = !fenced }
+    !fenced { while (match($0, /\]\([^):]+\)/)) { print FILENAME ":" substr($0, RSTART, RLENGTH); $0 = substr($0, RSTART + RLENGTH) } }
+' "${pages[@]}")
 
 # Links to tests: [`TestName`](path of the file that has it).
 while IFS=: read -r file match; do

@@ -170,3 +170,27 @@ func TestNothingOfAServerIsLinked(t *testing.T) {
 		}
 	}
 }
+
+// TestTheExampleIsThatOfThePage lets the page and the documentation of the package have the same program, which a test of the page runs.
+func TestTheExampleIsThatOfThePage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "how-to", "in-go.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, _ := strings.Cut(string(page), "cat > main.go <<'END'\n")
+	program, _, _ = strings.Cut(program, "\nEND\n")
+	_, declared, _ := strings.Cut(program, "\n)\n")
+	declared, body, _ := strings.Cut(declared, "func main() {\n")
+	if declared = strings.TrimSpace(declared); declared == "" || !strings.Contains(string(example), declared) {
+		t.Errorf("the example does not have what the page has:\n%s", declared)
+	}
+	_, done, _ := strings.Cut(string(example), "func Example() {")
+	_, done, _ = strings.Cut(done, "\n")
+	if body == "" || !strings.HasPrefix(done, body+"\n") {
+		t.Errorf("the example does not do what the page does:\n%s", body)
+	}
+}

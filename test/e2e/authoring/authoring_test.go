@@ -22,6 +22,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -72,6 +73,9 @@ func TestPages(t *testing.T) {
 			s := terminal.New(t, c)
 			s.Prefer(scripts)
 			least := 8
+			if filepath.Base(page) == "in-go.md" {
+				s.Prefer(goRun(t))
+			}
 			if filepath.Base(page) == "gitops.md" {
 				least = 1 // It is about what other programs do.
 				linkArtifacts(t, s)
@@ -85,6 +89,30 @@ func TestPages(t *testing.T) {
 		linkArtifacts(t, s)
 		s.Play(t, "README.md", 3, *update)
 	})
+}
+
+// goScript stands for go: it builds the program of a page as a part of this module, which the page's own module depends on, and runs it. It says what
+// a program in the background is waited for by. What it is built of is that of make build.
+const goScript = `#!/usr/bin/env bash
+[[ "$*" == "run main.go" ]] || exit 2
+folder="${PWD}"
+(cd %q && CGO_ENABLED=0 %q build -trimpath -buildvcs=false -o "${folder}/program" "${folder}/main.go") || exit
+echo "The logs are in ${folder}"
+exec "${folder}/program"
+`
+
+// goRun returns a folder with the script.
+func goRun(t *testing.T) string {
+	t.Helper()
+	program, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "go"), fmt.Appendf(nil, goScript, cluster.Root(), program), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return folder
 }
 
 // linkArtifacts has the commands of a page see the artifacts of the repository, as in its root folder.
