@@ -131,7 +131,7 @@ func (p program) build(ctx context.Context, module, folder string) error {
 
 // KubernetesVersion is the version of kube-apiserver, kube-controller-manager, kube-scheduler and kubectl. It is that of
 // the module k8s.io/kubernetes in go.mod.
-const KubernetesVersion = "v1.36.3"
+const KubernetesVersion = "v1.37.2"
 
 // buildDate is stamped into the programs. It is a constant, so that the same versions give the same bytes.
 const buildDate = "1970-01-01T00:00:00Z"

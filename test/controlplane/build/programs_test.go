@@ -157,3 +157,37 @@ func TestVersionIsThatOfTheModule(t *testing.T) {
 		}
 	}
 }
+
+// Go compiles a package once for all that are built from the same sources with the same flags. kustomize alone is compiled twice: what kubectl needs of
+// go-errors is newer than what the plugin needs.
+func TestModulesThatTheProductHasTooAreOfOneVersion(t *testing.T) {
+	versions := func(file string) map[string]string {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]string{}
+		for _, match := range regexp.MustCompile(`(?m)^\s+(\S+) (v\S+)`).FindAllStringSubmatch(string(content), -1) {
+			found[match[1]] = match[2]
+		}
+		for _, match := range regexp.MustCompile(`(?m)^replace (\S+) => \S+ (v\S+)`).FindAllStringSubmatch(string(content), -1) {
+			found[match[1]] = match[2]
+		}
+		return found
+	}
+	product, here := versions(filepath.Join(module, "..", "..", "go.mod")), versions(filepath.Join(module, "go.mod"))
+	compared := 0
+	for path, version := range product {
+		other, ok := here[path]
+		if !ok || path == "github.com/go-errors/errors" {
+			continue
+		}
+		compared++
+		if other != version {
+			t.Errorf("%s is of version %s in the product, and of %s here", path, version, other)
+		}
+	}
+	if compared < 50 {
+		t.Errorf("only %d modules are in both", compared)
+	}
+}
