@@ -217,9 +217,9 @@ type component struct {
 // apiServerName is the program that has most to do.
 const apiServerName = "kube-apiserver"
 
-// withoutControllers are those that need a cloud, a network, a real node, a volume that is made for a claim, a device or tokens of former
+// withoutControllers are those that need a network, a real node, a volume that is made for a claim, a device or tokens of former
 // versions: they have nothing to do here, but look for it all the time.
-const withoutControllers = "-node-ipam-controller,-node-route-controller,-service-lb-controller,-cloud-node-lifecycle-controller," +
+const withoutControllers = "-node-ipam-controller," +
 	"-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller,-certificatesigningrequest-cleaner-controller," +
 	"-bootstrap-signer-controller,-token-cleaner-controller,-legacy-serviceaccount-token-cleaner-controller,-ttl-controller," +
 	"-persistentvolume-attach-detach-controller,-persistentvolume-expander-controller,-ephemeral-volume-controller," +
