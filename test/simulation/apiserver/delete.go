@@ -74,10 +74,10 @@ func (w *write) checkPreconditions(existing *store.Object) error {
 		return nil
 	}
 	if p.UID != nil && *p.UID != types.UID(existing.UID) {
-		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, existing.UID)) //nolint:staticcheck // It is kube-apiserver's.
+		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, existing.UID))
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != text(existing.Revision) {
-		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, text(existing.Revision))) //nolint:staticcheck // The same.
+		return apierrors.NewConflict(resource, existing.Name, fmt.Errorf("precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, text(existing.Revision)))
 	}
 	return nil
 }

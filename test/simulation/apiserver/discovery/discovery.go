@@ -42,7 +42,7 @@ func (c Catalog) content(path string) (body any, found bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
 	case path == "/version":
-		return version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.3"}, true
+		return version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.2"}, true
 	case path == "/api":
 		return &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}, true
 	case path == "/apis":
@@ -167,7 +167,7 @@ func (c Catalog) openAPI(path []string) (any, bool) {
 		return nil, false
 	}
 	return map[string]any{
-		"openapi": "3.0.0", "info": map[string]any{"title": "Kubernetes", "version": "v1.36.3"}, "paths": map[string]any{},
+		"openapi": "3.0.0", "info": map[string]any{"title": "Kubernetes", "version": "v1.37.2"}, "paths": map[string]any{},
 		"components": map[string]any{"schemas": schemas},
 	}, true
 }

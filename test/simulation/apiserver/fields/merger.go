@@ -164,7 +164,7 @@ func (m *Manager) Update(live, o value.Object, manager, now string) {
 		return
 	}
 	if err := m.update(live, o, entries, manager, now); err != nil {
-		set(o, nil) // kube-apiserver 1.36 loses them, as when a field of one version is unknown to another.
+		set(o, value.List(live, "metadata", "managedFields")) // As when a field of one version is unknown to another.
 		return
 	}
 	set(o, entries.encode(m.converter.Types))

@@ -123,15 +123,13 @@ func (t *typed) nameCheck() validation.ValidateNameFunc {
 	return validation.NameIsDNSSubdomain
 }
 
-// update reports what is wrong with the metadata twice, as kube-apiserver does: for all kinds and for this one.
 func (t *typed) update(v *Version, subresource string, o, old value.Object) ([]string, field.ErrorList) {
 	if t.prepare != nil {
 		t.prepare(subresource, o, old)
 	}
 	path, meta, was := field.NewPath("metadata"), &unstructured.Unstructured{Object: o}, &unstructured.Unstructured{Object: old}
 	errs := validation.ValidateObjectMetaAccessor(meta, v.Kind.Namespaced, anyName, path)
-	changes := validation.ValidateObjectMetaAccessorUpdate(meta, was, path)
-	errs = append(append(errs, changes...), changes...)
+	errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(meta, was, path)...)
 	if t.check != nil {
 		errs = append(errs, t.check(o, old)...)
 	}
