@@ -235,7 +235,7 @@ type exclusion struct {
 // excluder is what all exclusions of a server have in common.
 type excluder struct {
 	selector string
-	publish  func(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error
+	publish  func(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) (kept bool, err error)
 	// await waits until a controller that ran has ended.
 	await func(ctx context.Context, id identity) bool
 	// writing is full while a status is written: there may be many.
@@ -296,7 +296,7 @@ func (x *exclusion) write(ctx context.Context, d reconciler.Definition) error {
 		changed = meta.SetStatusCondition(&status.Conditions, c) || changed
 	}
 	if changed {
-		if err := x.publish(ctx, d, d.Meta.ResourceVersion, status); err != nil {
+		if _, err := x.publish(ctx, d, d.Meta.ResourceVersion, status); err != nil {
 			return err
 		}
 	}

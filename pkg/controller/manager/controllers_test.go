@@ -89,8 +89,8 @@ func (s *store) serve(name, selector string) *server {
 	v := &server{store: s, name: name}
 	v.Manager = &Manager{selector: parsed, controllers: v.supervised()}
 	excluder := &excluder{selector: selector, await: v.controllers.await, writing: make(chan struct{}, 1)}
-	excluder.publish = func(_ context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
-		return s.publish(name+" excludes", d, version, status)
+	excluder.publish = func(_ context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) (bool, error) {
+		return true, s.publish(name+" excludes", d, version, status)
 	}
 	v.exclusions = newControllers(excluder.start)
 	ctx, stop := context.WithCancel(s.t.Context())
@@ -220,8 +220,8 @@ func (*server) WarningOfParent(_, _ *corev1.ObjectReference, _, _ string) {}
 
 func (*server) Lifecycle(*corev1.ObjectReference, string, string) {}
 
-func (v *server) PublishStatus(_ context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
-	return v.publish(v.name+" runs", d, version, status)
+func (v *server) PublishStatus(_ context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) (bool, error) {
+	return true, v.publish(v.name+" runs", d, version, status)
 }
 
 func (*server) SetFinalizers(context.Context, reconciler.Definition, []string) error { return nil }

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -43,6 +44,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/fairqueue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/scheme"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -66,7 +68,7 @@ type Manager struct {
 
 // Config is what a manager needs.
 type Config struct {
-	// Loopback reaches the API server of this process. Required.
+	// Loopback reaches who serves controller objects and their revisions: the API server of this process, or the cluster. Required.
 	Loopback *rest.Config
 	// Cluster reaches the cluster: parents, children, related objects, events. Required.
 	Cluster *rest.Config
@@ -105,7 +107,8 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		return nil, err
 	}
 	waiting, shuttingDown := &expectations.Registry{}, make(chan struct{})
-	m := &Manager{elected: c.Elected, shuttingDown: shuttingDown, informers: externalversions.NewSharedInformerFactory(own.Client, 0), selector: selector, shared: &reconciler.Shared{
+	m := &Manager{elected: c.Elected, shuttingDown: shuttingDown, selector: selector,
+		informers: externalversions.NewSharedInformerFactoryWithOptions(own.Client, 0, externalversions.WithTransform(defaulted)), shared: &reconciler.Shared{
 		Options: options, Cluster: reached, Own: own, Expectations: waiting,
 		Applier: apply.New(apply.Options{
 			Client: reached.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness },
@@ -120,7 +123,7 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		Compiling:      make(chan struct{}, 1),
 		ShuttingDown:   shuttingDown,
 	}}
-	writer := objects{client: own.Client.MetacontrollerV1alpha1()}
+	writer := objects{client: own.Client.MetacontrollerV1alpha1(), pruned: &sync.Once{}}
 	supervised := supervisorConfig{
 		Builder: builder{m.shared}, Recorder: recorder, Objects: writer, Changes: reached.Discovery.Subscribe,
 		Finalized: func(ctx context.Context, resource schema.GroupResource, d reconciler.Definition) ([]FinalizedParent, error) {
@@ -137,7 +140,15 @@ func New(_ context.Context, c Config) (*Manager, error) {
 	return m, nil
 }
 
-// reachOwn returns what reaches the objects that this process serves.
+// defaulted fills in the defaults of a controller object: an API server that serves it by other definitions may not have.
+func defaulted(o any) (any, error) {
+	if object, ok := o.(runtime.Object); ok {
+		scheme.Scheme.Default(object)
+	}
+	return o, nil
+}
+
+// reachOwn returns what reaches controller objects and their revisions.
 func reachOwn(loopback *rest.Config) (own reconciler.Own, err error) {
 	config := rest.CopyConfig(loopback)
 	config.QPS = -1

@@ -60,6 +60,8 @@ type report struct {
 	// overwritten says that the object shows another status, and differs is since when it does, or numbers differ from the published ones; zero: neither.
 	overwritten bool
 	differs     time.Time
+	// pruned says that the API server did not keep what was published last.
+	pruned bool
 }
 
 func newReport(o Objects, d reconciler.Definition) *report {
@@ -287,12 +289,13 @@ func (r *report) publish(ctx context.Context) (wait time.Duration, err error) {
 	if !now {
 		return wait, nil
 	}
-	if err := r.objects.PublishStatus(ctx, r.object, "", status); err != nil {
+	kept, err := r.objects.PublishStatus(ctx, r.object, "", status)
+	if err != nil {
 		return 0, fmt.Errorf("publishing the status of %s %s: %w", r.object.Kind, r.object.Meta.Name, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.published, r.publishedAt, r.overwritten, r.differs = status, time.Now(), false, time.Time{}
+	r.published, r.publishedAt, r.overwritten, r.differs, r.pruned = status, time.Now(), false, time.Time{}, !kept
 	return 0, nil
 }
 
@@ -313,7 +316,7 @@ func (r *report) due() (status *v1alpha1.ControllerStatus, now bool, wait time.D
 		return status, true, 0
 	}
 	switch {
-	case !r.overwritten && sameNumbers(r.published, status):
+	case !r.overwritten && (r.pruned || sameNumbers(r.published, status)): // What is pruned is tried again when the object or a condition changes.
 		r.differs = time.Time{}
 		return nil, false, 0
 	case r.differs.IsZero():

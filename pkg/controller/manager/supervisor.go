@@ -80,8 +80,9 @@ type supervisorConfig struct {
 // Objects writes controller objects. Each write is for the object with the UID of the definition; a conflict says that there
 // is another one, or a newer version where that counts.
 type Objects interface {
-	// PublishStatus makes status the status of the object if that is in a version still, in any if it is empty.
-	PublishStatus(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error
+	// PublishStatus makes status the status of the object if that is in a version still, in any if it is empty. It reports whether the API
+	// server kept it: a definition of the kind prunes what it does not know.
+	PublishStatus(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) (kept bool, err error)
 	// SetFinalizers replaces the finalizers of the object if it is still in the version of d.
 	SetFinalizers(ctx context.Context, d reconciler.Definition, finalizers []string) error
 }
@@ -500,29 +501,42 @@ const fieldManager = "metacontroller-apiserver"
 // objects writes controller objects. It implements Objects.
 type objects struct {
 	client typedv1alpha1.MetacontrollerV1alpha1Interface
+	// pruned is done when a status was not kept, so that one line in the log says it of all.
+	pruned *sync.Once
 }
 
 // PublishStatus implements Objects by server-side apply, which needs no read before and writes nothing when
 // nothing changed.
-func (o objects) PublishStatus(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) error {
+func (o objects) PublishStatus(ctx context.Context, d reconciler.Definition, version string, status *v1alpha1.ControllerStatus) (kept bool, err error) {
 	metadata := map[string]any{}
 	if version != "" {
 		metadata["resourceVersion"] = version
 	}
-	return o.patch(ctx, d, types.ApplyPatchType, metadata, status, metav1.PatchOptions{Force: new(true)}, "status")
+	stored, err := o.patch(ctx, d, types.ApplyPatchType, metadata, status, metav1.PatchOptions{Force: new(true)}, "status")
+	if err != nil {
+		return false, err
+	}
+	if kept = showsAll(stored, status); !kept {
+		o.pruned.Do(func() {
+			klog.FromContext(ctx).Info("The cluster's definitions of metacontroller.k8s.io prune the status of controllers: events, metrics and this "+
+				"log say what it would, and it is kept once the definitions are those of this program", "controller", d.Meta.Name, "controllerKind", d.Kind)
+		})
+	}
+	return kept, nil
 }
 
 // SetFinalizers implements Objects.
 func (o objects) SetFinalizers(ctx context.Context, d reconciler.Definition, finalizers []string) error {
 	metadata := map[string]any{"resourceVersion": d.Meta.ResourceVersion, "finalizers": append([]string{}, finalizers...)}
-	return o.patch(ctx, d, types.MergePatchType, metadata, nil, metav1.PatchOptions{})
+	_, err := o.patch(ctx, d, types.MergePatchType, metadata, nil, metav1.PatchOptions{})
+	return err
 }
 
-// patch writes metadata of a controller object, and its status unless that is nil.
+// patch writes metadata of a controller object, and its status unless that is nil. It returns the status that the object has then.
 func (o objects) patch(
 	ctx context.Context, d reconciler.Definition, patchType types.PatchType, metadata map[string]any, status *v1alpha1.ControllerStatus,
 	options metav1.PatchOptions, subresources ...string,
-) error {
+) (stored *v1alpha1.ControllerStatus, err error) {
 	metadata["name"], metadata["uid"] = d.Meta.Name, d.Meta.UID
 	parts := map[string]any{"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": d.Kind, "metadata": metadata}
 	if status != nil {
@@ -530,16 +544,19 @@ func (o objects) patch(
 	}
 	body, err := json.Marshal(parts)
 	if err != nil {
-		return fmt.Errorf("encoding %s %s: %w", d.Kind, d.Meta.Name, err)
+		return nil, fmt.Errorf("encoding %s %s: %w", d.Kind, d.Meta.Name, err)
 	}
 	options.FieldManager = fieldManager
 	if d.Kind == v1alpha1.KindDecorator {
-		_, err = o.client.DecoratorControllers().Patch(ctx, d.Meta.Name, patchType, body, options, subresources...)
+		var written *v1alpha1.DecoratorController
+		if written, err = o.client.DecoratorControllers().Patch(ctx, d.Meta.Name, patchType, body, options, subresources...); err == nil {
+			return &written.Status.ControllerStatus, nil
+		}
 	} else {
-		_, err = o.client.CompositeControllers().Patch(ctx, d.Meta.Name, patchType, body, options, subresources...)
+		var written *v1alpha1.CompositeController
+		if written, err = o.client.CompositeControllers().Patch(ctx, d.Meta.Name, patchType, body, options, subresources...); err == nil {
+			return &written.Status.ControllerStatus, nil
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("writing %s %s: %w", d.Kind, d.Meta.Name, err)
-	}
-	return nil
+	return nil, fmt.Errorf("writing %s %s: %w", d.Kind, d.Meta.Name, err)
 }

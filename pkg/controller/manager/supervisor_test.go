@@ -22,6 +22,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,6 +241,36 @@ func TestCountersArePublishedAtMostEvery30Seconds(t *testing.T) {
 	})
 }
 
+func TestAStatusThatIsPrunedIsNotWrittenAgainAndAgain(t *testing.T) {
+	play(t, func(t *testing.T) *world {
+		t.Helper()
+		w := newWorld(t, "services")
+		w.pruning, w.controller.Spec.Hooks.Finalize = true, nil
+		return w
+	}, func(t *testing.T, w *world) {
+		after(time.Minute)
+		before := w.published()
+		if before == 0 {
+			t.Error("no status was tried")
+		}
+		for range 300 {
+			w.counted(func(n *v1alpha1.ControllerCounters) { n.Syncs++ })
+			after(time.Second)
+		}
+		if n := w.published() - before; n != 0 {
+			t.Errorf("%d publications of numbers that are pruned", n)
+		}
+		// The definition of the kind is replaced, by which the informer lists its objects anew.
+		w.locked(func() { w.pruning = false })
+		w.write(func(*v1alpha1.DecoratorController) {})
+		after(time.Minute)
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+		if got := w.controller.Status.Counters.Syncs; got != 300 {
+			t.Errorf("%d syncs are published, want 300", got)
+		}
+	})
+}
+
 func TestAPanicOfCountersEndsNothing(t *testing.T) {
 	play(t, finalizing("services"), func(t *testing.T, w *world) {
 		w.mu.Lock()
@@ -329,12 +360,18 @@ func TestObjectsAreWrittenByPatches(t *testing.T) {
 		patchType, body       string
 	}{
 		"the status of a composite": {
-			func(ctx context.Context, o objects) error { return o.PublishStatus(ctx, composite, "", status) },
+			func(ctx context.Context, o objects) error {
+				_, err := o.PublishStatus(ctx, composite, "", status)
+				return err
+			},
 			"compositecontrollers", "status", "application/apply-patch+yaml",
 			`{` + group + `,"kind":"CompositeController","metadata":{"name":"c","uid":"u"},` + observed + `}`,
 		},
 		"the status of a decorator in a version": {
-			func(ctx context.Context, o objects) error { return o.PublishStatus(ctx, decorator, "7", status) },
+			func(ctx context.Context, o objects) error {
+				_, err := o.PublishStatus(ctx, decorator, "7", status)
+				return err
+			},
 			"decoratorcontrollers", "status", "application/apply-patch+yaml",
 			`{` + group + `,"kind":"DecoratorController","metadata":{"name":"c","resourceVersion":"7","uid":"u"},` + observed + `}`,
 		},
@@ -351,7 +388,7 @@ func TestObjectsAreWrittenByPatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := &fake.Clientset{}
-			if err := tc.write(t.Context(), objects{client: client.MetacontrollerV1alpha1()}); err != nil {
+			if err := tc.write(t.Context(), objects{client: client.MetacontrollerV1alpha1(), pruned: &sync.Once{}}); err != nil {
 				t.Fatal(err)
 			}
 			patch, ok := client.Actions()[0].(clienttesting.PatchActionImpl)

@@ -77,6 +77,8 @@ type world struct {
 	version  int
 	// statuses counts publications.
 	statuses int
+	// pruning says that the API server keeps no status.
+	pruning bool
 }
 
 func newWorld(t *testing.T, resources ...string) *world {
@@ -251,21 +253,27 @@ func (w *world) WarningOfParent(subject, object *corev1.ObjectReference, reason,
 
 func (w *world) Lifecycle(*corev1.ObjectReference, string, string) {}
 
-func (w *world) PublishStatus(_ context.Context, d reconciler.Definition, _ string, status *v1alpha1.ControllerStatus) error {
+func (w *world) PublishStatus(_ context.Context, d reconciler.Definition, _ string, status *v1alpha1.ControllerStatus) (bool, error) {
 	w.mu.Lock()
-	err := w.refused
+	err, pruning := w.refused, w.pruning
 	if w.gone || d.Meta.UID != w.controller.UID {
 		err = apierrors.NewNotFound(schema.GroupResource{}, "d")
 	}
 	w.mu.Unlock()
 	if err != nil {
-		return err
+		return false, err
+	}
+	if pruning {
+		w.mu.Lock()
+		w.statuses++
+		w.mu.Unlock()
+		return false, nil // The object does not change.
 	}
 	w.write(func(c *v1alpha1.DecoratorController) {
 		w.statuses++
 		c.Status.ControllerStatus = *status.DeepCopy()
 	})
-	return nil
+	return true, nil
 }
 
 func (w *world) SetFinalizers(_ context.Context, d reconciler.Definition, finalizers []string) error {
