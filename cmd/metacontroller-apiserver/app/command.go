@@ -18,10 +18,13 @@ package app
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 	basecompatibility "k8s.io/component-base/compatibility"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -71,7 +74,22 @@ func NewCommand() (*cobra.Command, error) {
 		snapshot.NewCommand(o.Storage.DataDir, options.EtcdDir), releasefinalizers.NewCommand(),
 		transfer.NewExportCommand(), transfer.NewImportCommand())
 	explainArguments(cmd)
+	if options.CalledAsMetacontroller() {
+		cmd.SetArgs(twoDashes(cmd.Flags(), os.Args[1:]))
+	}
 	return cmd, nil
+}
+
+// twoDashes returns arguments with two dashes before the names of flags that are given with one, as Metacontroller takes them.
+func twoDashes(flags *pflag.FlagSet, args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") && len(name) > 1 && flags.Lookup(name) != nil {
+			args[i] = "-" + arg
+		}
+	}
+	return args
 }
 
 // explainArguments has the errors about arguments of a command and those below it say where they are described.
@@ -153,6 +171,12 @@ func serve(cmd *cobra.Command, o *options.Options) error {
 		return err
 	}
 	logger := klog.FromContext(cmd.Context())
-	logger.Info("Starting", "name", apiserver.Name, "version", version.Get().GitVersion)
+	logger.Info("Starting", "name", apiserver.Name, "version", version.Get().GitVersion, "api", c.API.By)
+	if flags := c.API.Ineffective(); len(flags) > 0 {
+		logger.Info("Flags have no effect: --secure-port serves /metrics, /livez, /readyz and /debug/pprof", "flags", flags)
+	}
+	if c.API.By == options.Definitions {
+		return runOnDefinitions(cmd.Context(), c, newEngine)
+	}
 	return Run(cmd.Context(), c, newEngine)
 }

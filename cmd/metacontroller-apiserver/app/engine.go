@@ -64,8 +64,8 @@ type Engine interface {
 
 // EngineConfig configures an engine.
 type EngineConfig struct {
-	// Loopback is for requests to the API server of this process, about controller objects and their revisions. It has all
-	// rights.
+	// Loopback is for requests about controller objects and their revisions: to the API server of this process, where it has all rights, or
+	// to the cluster if that serves them.
 	Loopback *rest.Config
 	// Cluster is for requests to the cluster, about all other objects.
 	Cluster *rest.Config
@@ -116,8 +116,12 @@ type elector interface {
 // add has the API server start and stop the runner. The signal to the process cancels ctx; the engine is stopped by the pre-shutdown hook
 // instead, which waits for it.
 func (h *engineRunner) add(ctx context.Context, s *genericapiserver.GenericAPIServer) error {
-	h.ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx))
-	if err := s.AddPostStartHook("start-controllers", h.start); err != nil {
+	h.prepare(ctx)
+	start := func(hook genericapiserver.PostStartHookContext) error {
+		h.start(unlimited(hook.LoopbackClientConfig))
+		return nil
+	}
+	if err := s.AddPostStartHook("start-controllers", start); err != nil {
 		return fmt.Errorf("adding the start of controllers: %w", err)
 	}
 	if err := s.AddPreShutdownHook("stop-controllers", h.shutdown); err != nil {
@@ -126,13 +130,19 @@ func (h *engineRunner) add(ctx context.Context, s *genericapiserver.GenericAPISe
 	return nil
 }
 
-func (h *engineRunner) start(hook genericapiserver.PostStartHookContext) error {
+// prepare has the engines outlive ctx until shutdown is called.
+func (h *engineRunner) prepare(ctx context.Context) {
+	h.ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx))
+}
+
+// start runs engines. Own reaches who serves controller objects.
+func (h *engineRunner) start(own *rest.Config) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ctx.Err() != nil {
-		return nil
+		return
 	}
-	h.config.Loopback = unlimited(hook.LoopbackClientConfig)
+	h.config.Loopback = own
 	if h.elector != nil {
 		h.config.Loopback.Wrap(h.elector.Fence().Wrap)
 		h.config.Cluster = rest.CopyConfig(h.config.Cluster)
@@ -143,7 +153,6 @@ func (h *engineRunner) start(hook genericapiserver.PostStartHookContext) error {
 			klog.FromContext(h.ctx).Info("Controllers have stopped here, and run again when this server is elected")
 		}
 	})
-	return nil
 }
 
 // runOne runs an engine until it is not elected any more. It returns false when the process is to end.

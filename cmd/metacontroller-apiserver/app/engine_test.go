@@ -35,7 +35,6 @@ import (
 	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -175,9 +174,9 @@ func newRunner(t *testing.T, create NewEngine) (*engineRunner, chan error) {
 	return h, failures
 }
 
-func hook(t *testing.T) genericapiserver.PostStartHookContext {
+func own(t *testing.T) *rest.Config {
 	t.Helper()
-	return genericapiserver.PostStartHookContext{Context: t.Context(), LoopbackClientConfig: &rest.Config{Host: "loopback", QPS: 50}}
+	return unlimited(&rest.Config{Host: "loopback", QPS: 50})
 }
 
 func TestClientDisablesCompression(t *testing.T) {
@@ -209,9 +208,7 @@ func TestTheEngineEndsBeforeTheServer(t *testing.T) {
 			return ctx.Err()
 		}), nil
 	})
-	if err := h.start(hook(t)); err != nil {
-		t.Fatal(err)
-	}
+	h.start(own(t))
 	if c := <-started; c.Loopback.Host != "loopback" || c.Loopback.QPS != -1 || !strings.HasPrefix(c.Loopback.UserAgent, "metacontroller-apiserver/") {
 		t.Errorf("the engine got %v", c.Loopback)
 	}
@@ -247,9 +244,7 @@ func TestAnEngineThatEndsByItselfEndsTheServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, failures := newRunner(t, test.create)
-			if err := h.start(hook(t)); err != nil {
-				t.Fatal(err)
-			}
+			h.start(own(t))
 			if err := <-failures; err.Error() != test.want {
 				t.Errorf("got %q, want %q", err, test.want)
 			}
@@ -268,8 +263,8 @@ func TestNoEngineStartsAfterTheShutdown(t *testing.T) {
 	if err := h.shutdown(); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.start(hook(t)); err != nil || len(failures) > 0 {
-		t.Errorf("starting after the shutdown: %v", err)
+	if h.start(own(t)); len(failures) > 0 {
+		t.Errorf("starting after the shutdown: %v", <-failures)
 	}
 }
 
@@ -319,9 +314,7 @@ func TestEachTermHasAnEngineOfItsOwn(t *testing.T) {
 	})
 	x := &terms{left: 2, end: make(chan struct{})}
 	h.elector, h.config.Cluster = x, &rest.Config{}
-	if err := h.start(hook(t)); err != nil {
-		t.Fatal(err)
-	}
+	h.start(own(t))
 	for number := 1; number <= 2; number++ {
 		if got := <-elected; got != number {
 			t.Errorf("engine %d was elected, not %d", got, number)
@@ -356,9 +349,7 @@ func TestAnEngineThatOutlivesItsTermEndsTheServer(t *testing.T) {
 		})
 		x := &terms{left: 1, end: make(chan struct{})}
 		h.elector, h.config.Cluster = x, &rest.Config{}
-		if err := h.start(hook(t)); err != nil {
-			t.Fatal(err)
-		}
+		h.start(own(t))
 		lost := time.Now()
 		x.end <- struct{}{}
 		if err := <-failures; !errors.Is(err, leaderelection.ErrLost) || time.Since(lost) != engineGrace {
@@ -382,9 +373,7 @@ func TestEnginesAskTheFence(t *testing.T) {
 		}), nil
 	})
 	h.elector, h.config.Cluster = &terms{}, &rest.Config{Host: "https://cluster.test"}
-	if err := h.start(hook(t)); err != nil {
-		t.Fatal(err)
-	}
+	h.start(own(t))
 	c := <-configs
 	for name, config := range map[string]*rest.Config{"the cluster": c.Cluster, "its own API": c.Loopback} {
 		client, err := rest.HTTPClientFor(config)

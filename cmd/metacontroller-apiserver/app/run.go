@@ -27,6 +27,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/server/healthz"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -41,14 +42,7 @@ const lostStorageGrace = 2 * time.Second
 // Run waits until the cluster responds, serves until ctx ends, and then returns nil. With an embedded etcd, that is started before and
 // closed after everything else; when it ends without being closed, Run returns its error.
 func Run(ctx context.Context, o options.Completed, create NewEngine) (err error) {
-	cluster, err := clusterConfig(o.Recommended.CoreAPI)
-	if err != nil {
-		return err
-	}
-	if path := os.Getenv("KUBECONFIG"); path != "" && o.Recommended.CoreAPI.CoreAPIKubeconfigPath == "" {
-		klog.FromContext(ctx).Info("KUBECONFIG is not read: the cluster of the Pod is meant. --kubeconfig means another one", "KUBECONFIG", path)
-	}
-	if err := awaitCluster(ctx, cluster); err != nil {
+	if _, err := reachCluster(ctx, o.Recommended.CoreAPI); err != nil {
 		return unlessEnded(ctx, err)
 	}
 	if !o.Embedded() {
@@ -67,6 +61,18 @@ func Run(ctx context.Context, o options.Completed, create NewEngine) (err error)
 	transport.ServerList = []string{etcd.Endpoint()}
 	defer func() { transport.ServerList = nil }()
 	return run(ctx, o, etcd, create)
+}
+
+// reachCluster returns the configuration of requests to the cluster when that responds.
+func reachCluster(ctx context.Context, o *genericoptions.CoreAPIOptions) (*rest.Config, error) {
+	cluster, err := clusterConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	if path := os.Getenv("KUBECONFIG"); path != "" && o.CoreAPIKubeconfigPath == "" {
+		klog.FromContext(ctx).Info("KUBECONFIG is not read: the cluster of the Pod is meant. --kubeconfig means another one", "KUBECONFIG", path)
+	}
+	return cluster, awaitCluster(ctx, cluster)
 }
 
 // run serves. etcd is nil when the storage is an external etcd.
@@ -167,15 +173,25 @@ func awaitCluster(ctx context.Context, cluster *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("creating a client for the cluster: %w", err)
 	}
+	return ask(ctx, func() error {
+		if err := client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error(); !responded(err) {
+			return err
+		}
+		return nil
+	}, "The cluster does not respond; waiting for it", "host", cluster.Host)
+}
+
+// ask waits until a question is answered without an error. The error that it returns is the cause of ctx. It logs the message at times.
+func ask(ctx context.Context, question func() error, message string, keysAndValues ...any) error {
 	ticker := time.NewTicker(askInterval)
 	defer ticker.Stop()
 	for attempt := 0; ; attempt++ {
-		err := client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
-		if responded(err) {
+		err := question()
+		if err == nil {
 			return nil
 		}
 		if attempt%complainEvery == 0 && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The cluster does not respond; waiting for it", "host", cluster.Host)
+			klog.FromContext(ctx).Error(err, message, keysAndValues...)
 		}
 		select {
 		case <-ctx.Done():

@@ -88,6 +88,13 @@ func (l *LeaderElection) addFlags(fs *pflag.FlagSet) {
 	}
 }
 
+// completeAs sets the name of the Lease, unless a flag does. It may be called again.
+func (l *LeaderElection) completeAs(name string) {
+	if l.given("leader-elect-resource-name") == nil {
+		l.ResourceName = name
+	}
+}
+
 // complete takes over what Metacontroller's flags say. The namespace is that of the server. It may be called again.
 func (l *LeaderElection) complete(namespace string) {
 	for former, present := range formerFlags {

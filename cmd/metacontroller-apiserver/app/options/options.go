@@ -40,6 +40,8 @@ import (
 
 // Options are all settings of the server. Create them with NewOptions.
 type Options struct {
+	// API says who serves controller objects.
+	API *API
 	// ServerRun are the limits and time-outs of the generic server.
 	ServerRun *genericoptions.ServerRunOptions
 	// Recommended are etcd, serving, authentication, authorization, audit, admission, and the connection to the cluster.
@@ -79,6 +81,7 @@ func NewOptions() (*Options, error) {
 		return nil, err
 	}
 	o := &Options{
+		API:            newAPI(),
 		ServerRun:      newServerRun(registry),
 		Recommended:    genericoptions.NewRecommendedOptions(metacontroller.KeyRoot, apiserver.Codecs.LegacyCodec(v1alpha1.SchemeGroupVersion)),
 		Storage:        newStorage(),
@@ -102,6 +105,7 @@ func NewOptions() (*Options, error) {
 func (o *Options) Flags() cliflag.NamedFlagSets {
 	var sets cliflag.NamedFlagSets
 	r := o.Recommended
+	o.API.addFlags(sets.FlagSet("api"))
 	r.CoreAPI.AddFlags(sets.FlagSet("cluster"))
 	o.Storage.addFlags(sets.FlagSet("storage"))
 	r.Etcd.AddFlags(sets.FlagSet("storage"))
@@ -124,6 +128,7 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 	r.Traces.AddFlags(sets.FlagSet("traces"))
 	o.Registry.AddFlags(sets.FlagSet("features"))
 	logsapi.AddFlags(o.Logs, sets.FlagSet("logs"))
+	o.API.sets = sets
 	return sets
 }
 
@@ -137,6 +142,9 @@ func (o *Options) Complete() Completed {
 		o.Recommended.Authorization.RemoteKubeConfigFile = kubeconfig
 	}
 	o.Admission.complete(o.Recommended.Admission)
+	if o.API.By == Definitions {
+		o.LeaderElection.completeAs(Former)
+	}
 	o.LeaderElection.complete(o.Controllers.Namespace)
 	if o.ServerRun.ExternalHost == "" {
 		o.ServerRun.ExternalHost = "localhost"
@@ -146,8 +154,21 @@ func (o *Options) Complete() Completed {
 
 // Validate returns every setting that is wrong.
 func (c Completed) Validate() error {
-	var errs []error
-	errs = append(errs, c.ServerRun.Validate()...)
+	errs := c.API.validate(c.Controllers)
+	if c.API.By != Definitions {
+		errs = append(errs, c.validateServer()...)
+	}
+	errs = append(errs, c.Controllers.validate()...)
+	errs = append(errs, c.LeaderElection.validate()...)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("the flags are not usable: %w", err)
+	}
+	return nil
+}
+
+// validateServer returns what is wrong with the settings of the API server.
+func (c Completed) validateServer() []error {
+	errs := c.ServerRun.Validate()
 	errs = append(errs, validateServing(c.Recommended.SecureServing)...)
 	errs = append(errs, c.Storage.validate(c.Recommended.Etcd)...)
 	errs = append(errs, c.Certificates.validate(c.Recommended.SecureServing)...)
@@ -159,13 +180,7 @@ func (c Completed) Validate() error {
 		r.Etcd = &etcd
 	}
 	errs = append(errs, r.Validate()...)
-	errs = append(errs, c.Registration.validate(c.MakesCertificate())...)
-	errs = append(errs, c.Controllers.validate()...)
-	errs = append(errs, c.LeaderElection.validate()...)
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("the flags are not usable: %w", err)
-	}
-	return nil
+	return append(errs, c.Registration.validate(c.MakesCertificate())...)
 }
 
 // Embedded reports whether the server runs its own etcd.
@@ -178,9 +193,6 @@ func (c Completed) Embedded() bool {
 func addRetiredFlags(fs *pflag.FlagSet) {
 	const logging = "has no effect; see -v and --logging-format"
 	for _, flag := range []struct{ name, instead string }{
-		{"metrics-address", "has no effect; metrics are served at /metrics of --secure-port"},
-		{"health-probe-bind-address", "has no effect; probes are served at /livez and /readyz of --secure-port"},
-		{"pprof-address", "has no effect; profiles are served at /debug/pprof of --secure-port"},
 		{"zap-encoder", logging},
 		{"zap-log-level", logging},
 		{"zap-stacktrace-level", logging},

@@ -95,6 +95,36 @@ func parsed(t *testing.T, flags ...string) *LeaderElection {
 	return l
 }
 
+func TestTheLeaseOfDefinitionsIsMetacontrollers(t *testing.T) {
+	for name, test := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"an API of this server":       {nil, "metacontroller-apiserver"},
+		"definitions":                 {[]string{"--api=definitions"}, "metacontroller"},
+		"a name of Metacontroller's":  {[]string{"--api=definitions", "--leader-election-id=x"}, "x"},
+		"a name":                      {[]string{"--api=definitions", "--leader-elect-resource-name=x"}, "x"},
+		"the name of the other Lease": {[]string{"--api=definitions", "--leader-elect-resource-name=metacontroller-apiserver"}, "metacontroller-apiserver"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := NewOptions()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := pflag.NewFlagSet("", pflag.ContinueOnError)
+			for _, set := range o.Flags().FlagSets {
+				all.AddFlagSet(set)
+			}
+			if err := all.Parse(test.flags); err != nil {
+				t.Fatal(err)
+			}
+			if got := o.Complete().LeaderElection.ResourceName; got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
 func TestFlagsOfLeaderElection(t *testing.T) {
 	type values struct {
 		elect           bool
