@@ -114,7 +114,13 @@ func (s *Server) fetch(ctx context.Context, path string) (io.ReadCloser, error) 
 }
 
 // URL is where the server itself serves a path, past the cluster.
-func (s *Server) URL(path string) string { return fmt.Sprintf("https://127.0.0.1:%d%s", s.port, path) }
+func (s *Server) URL(path string) string {
+	scheme := "https"
+	if s.options.Definitions != "" {
+		scheme = "http"
+	}
+	return fmt.Sprintf("%s://127.0.0.1:%d%s", scheme, s.port, path)
+}
 
 // Transport is for requests to the server itself, past the cluster, with an administrator's certificate. Whether it is the right server does
 // not matter to it.

@@ -65,6 +65,9 @@ const (
 
 // Options say how the server is started.
 type Options struct {
+	// Definitions are CustomResourceDefinitions, in YAML, by which the cluster serves the API. Empty: the server serves it, unless
+	// METACONTROLLER_TEST_API says otherwise.
+	Definitions string
 	// Kubeconfig is the file with which the server reaches the cluster. Empty: an administrator's access.
 	Kubeconfig string
 	// DataDir is the server's data directory. Empty: a new one that the test removes.
@@ -104,12 +107,15 @@ type Server struct {
 	scraped  map[string]scrape
 }
 
-// Start starts the server, registers it at the cluster c, and returns when its API is available there, to kubectl too. The server ends
+// Start starts the server, registers it at the cluster c unless that serves the API by definitions, and returns when its API is available there, to kubectl too. The server ends
 // with the test.
 func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
 	t.Helper()
 	if o.Kubeconfig == "" {
 		o.Kubeconfig = c.Kubeconfig
+	}
+	if o.Definitions == "" {
+		o.Definitions = definitions(t)
 	}
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
@@ -125,6 +131,9 @@ func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
 	}
 	s := &Server{t: t, cluster: c, options: o, binary: o.Binary, port: o.Port, log: filepath.Join(t.TempDir(), "server.log")}
 	t.Cleanup(s.end)
+	if o.Definitions != "" {
+		c.DefineManifests(t, o.Definitions)
+	}
 	s.RestartAndRegister()
 	return s
 }
@@ -175,6 +184,9 @@ func (s *Server) run() {
 		"--bind-address", "127.0.0.1",
 		"--secure-port", strconv.Itoa(s.port),
 	}, s.options.Args...)
+	if s.options.Definitions != "" {
+		args = append(onDefinitions(s.options.Kubeconfig, s.port), s.options.Args...)
+	}
 	var err error
 	command := s.command(context.WithoutCancel(s.t.Context()), args...)
 	command.Env = append(append(command.Environ(), verification), s.options.Env...)
@@ -195,6 +207,10 @@ func (s *Server) run() {
 func (s *Server) RestartAndRegister() {
 	s.t.Helper()
 	s.run()
+	if s.options.Definitions != "" {
+		s.awaitAvailable()
+		return
+	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), startTimeout)
 	defer cancel()
 	if _, err := process.OutputOf(ctx, s.command(ctx, append([]string{
@@ -292,7 +308,7 @@ func (s *Server) Get(ctx context.Context, path string) (int, error) {
 	// Whether the answer comes from the right server does not matter to a probe.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", s.port, path), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL(path), http.NoBody)
 	if err != nil {
 		return 0, fmt.Errorf("asking for %s: %w", path, err)
 	}

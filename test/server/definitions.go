@@ -1,0 +1,64 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package server
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+)
+
+// apiVariable is the environment variable that has servers under test run on the definitions of artifacts/definitions, if it is "definitions".
+const apiVariable = "METACONTROLLER_TEST_API"
+
+// definitions returns those of artifacts/definitions if the environment wants them.
+func definitions(t testing.TB) string {
+	t.Helper()
+	if os.Getenv(apiVariable) != "definitions" {
+		return ""
+	}
+	return Definitions(t)
+}
+
+// Definitions returns the CustomResourceDefinitions of artifacts/definitions.
+func Definitions(t testing.TB) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(cluster.Root(), "artifacts", "definitions", "*k8s.io_*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no definitions: %v", err)
+	}
+	var manifests []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatalf("reading a definition: %v", err)
+		}
+		manifests = append(append(manifests, "---\n"...), text...)
+	}
+	return string(manifests)
+}
+
+// onDefinitions returns the arguments of a server that serves nothing but probes, metrics and profiles, all of them at one port.
+func onDefinitions(kubeconfig string, port int) []string {
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	return []string{
+		"--api=definitions", "--kubeconfig", kubeconfig, "--metrics-address", address, "--health-probe-bind-address", address, "--pprof-address", address,
+	}
+}
