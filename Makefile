@@ -239,6 +239,7 @@ lint: ## Run golangci-lint over every module.
 .PHONY: generate
 generate: ## Write all generated code and documents.
 	hack/update-codegen.sh
+	go run ./hack/definitions
 	go run ./hack/hook-schema
 	go run ./hack/sdk-types
 	go run ./hack/api-reference > docs/reference/api.md

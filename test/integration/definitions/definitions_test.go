@@ -37,6 +37,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
@@ -67,8 +68,9 @@ func asMetacontroller(t *testing.T) func(context.Context, ...string) *exec.Cmd {
 type rollout struct {
 	*fixture.Test
 
-	// object is the controller object.
-	object *cluster.Objects
+	// object is the controller object, and controller what is known of it.
+	object     *cluster.Objects
+	controller *controllers.Controller
 }
 
 func newRollout(t *testing.T, e *fixture.Environment) *rollout {
@@ -90,7 +92,7 @@ func newRollout(t *testing.T, e *fixture.Environment) *rollout {
 		return reply, err
 	})
 	r.Handle("/sync", script)
-	r.Declare(fixture.Definition{
+	r.controller = r.Declare(fixture.Definition{
 		Kind: fixture.Composite, Sync: r.At("/sync"), Finalize: r.At("/sync"),
 		EditComposite: func(spec *v1alpha1.CompositeControllerSpec) {
 			spec.Paused = new(false) // No definition of Metacontroller knows it.
@@ -201,5 +203,42 @@ func TestMetacontrollersDefinitionsAndCommandSuffice(t *testing.T) {
 	}
 	if n := strings.Count(string(printed), "prune the status of controllers"); n != 2 {
 		t.Errorf("the log says %d times that the status is pruned, want once for each start", n)
+	}
+	// Once the definitions are those of this program, the status is kept.
+	e.DefineManifests(t, server.Definitions(t))
+	r.controller.AwaitReady()
+}
+
+func TestOwnDefinitionsCheckAndShowControllers(t *testing.T) {
+	e := fixture.SetUp(t, fixture.Options{
+		Server:    server.Options{Definitions: server.Definitions(t)},
+		Resources: []cluster.CustomResource{{Resource: parts, Kind: "Part"}},
+	})
+	r := newRollout(t, e)
+	r.controller.AwaitReady()
+	r.begin()
+	r.end()
+	printed := r.Kubectl(t, "get", "cc", r.Name)
+	for _, want := range []string{"NAME", "PARENT", "READY", "REASON", "SYNCED", "FAILING", "AGE", "things", "True", "Running"} {
+		if !slices.Contains(strings.Fields(printed), want) {
+			t.Errorf("kubectl prints no %s:\n%s", want, printed)
+		}
+	}
+	for name, test := range map[string]struct{ spec, want string }{
+		"no address":      {`hooks: {sync: {webhook: {path: /sync}}}`, "a webhook needs url, or service and path"},
+		"two hooks":       {`hooks: {sync: {webhook: {url: "http://a"}, inline: {}}}`, "a hook has webhook or inline, and not both"},
+		"a duration":      {`hooks: {sync: {webhook: {url: "http://a", timeout: 1d}}}`, "spec.hooks.sync.webhook.timeout"},
+		"many workers":    {`workers: 1001`, "spec.workers"},
+		"no such method":  {`childResources: [{apiVersion: v1, resource: pods, updateStrategy: {method: Never}}]`, "updateStrategy.method"},
+		"no such field":   {`worker: 1`, `unknown field "spec.worker"`},
+		"two authorities": {`hooks: {sync: {webhook: {url: "https://a", caBundle: {inline: a, secretRef: {name: a, namespace: a}}}}}`, "exactly one of inline, secretRef and configMapRef"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			manifest := "apiVersion: metacontroller.k8s.io/v1alpha1\nkind: CompositeController\nmetadata: {name: refused}\n" +
+				"spec: {parentResource: {apiVersion: v1, resource: pods}, " + test.spec + "}\n"
+			if output, err := e.TryKubectl(t.Context(), manifest, "create", "--filename=-"); err == nil || !strings.Contains(output, test.want) {
+				t.Errorf("kubectl says %v: %s\nwant %s", err, output, test.want)
+			}
+		})
 	}
 }
