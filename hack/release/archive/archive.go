@@ -33,6 +33,8 @@ type File struct {
 	// Name has slashes. That of a folder ends with one, and archives for people need no folders.
 	Name string
 	Data []byte
+	// Link has the file be a symbolic link to this path, without data. Zip archives have none.
+	Link string
 	// Mode is the permissions and the sticky bit as Unix numbers them. 0: 0644.
 	Mode int64
 	// Owner is the number of the user and of the group. Zip archives have none.
@@ -83,6 +85,9 @@ func Tar(out io.Writer, files []File, date time.Time) error {
 		}
 		if strings.HasSuffix(f.Name, "/") {
 			header.Typeflag = tar.TypeDir
+		}
+		if f.Link != "" {
+			header.Typeflag, header.Linkname = tar.TypeSymlink, f.Link
 		}
 		if err := w.WriteHeader(header); err != nil {
 			return fmt.Errorf("archiving %s: %w", f.Name, err)

@@ -16,7 +16,8 @@ limitations under the License.
 
 // Package image makes container images of the server without a container engine: a base of its own, the program, and the papers of both.
 //
-// There is no distribution in an image. It has the static program at /usr/local/bin, certificate authorities (those that Mozilla trusts
+// There is no distribution in an image. It has the static program at /usr/local/bin, and a link to it where Metacontroller's images have
+// theirs, so that Metacontroller's manifests start it; certificate authorities (those that Mozilla trusts
 // and that a PEM file can express), time zones (policies of the cluster may compute with them), users (the program runs as nonroot,
 // 65532:65532), the folders that are written (/tmp, and the program's data at /var/lib/metacontroller-apiserver, both meant to be
 // volumes), and under /usr/share/doc the licenses of all of it and what the image is made of as SPDX. So its root file system can be

@@ -38,6 +38,8 @@ const (
 	// pathVariable lets those who attach to a container name the program alone.
 	pathVariable = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	binFolder    = "usr/local/bin/"
+	// former is where images of Metacontroller have its program: its manifests start this one there, with --api=definitions as the default.
+	former = "usr/bin/metacontroller"
 )
 
 // A Commit is what an image says of where it comes from.
@@ -72,7 +74,10 @@ func New(base *Base, p *program.Program, c *Commit, further ...archive.File) (v1
 		// What changes most is last: layers before it are shared by versions.
 		{"certificate authorities, time zones, users and folders", base.Files},
 		{"licenses of the program and what it is made of", inPapers(append(further, p.Licenses...))},
-		{"the program", []archive.File{{Name: binFolder + p.Binary(), Data: p.Data, Mode: folderMode}}},
+		{"the program", []archive.File{
+			{Name: binFolder + p.Binary(), Data: p.Data, Mode: folderMode},
+			{Name: former, Link: "/" + binFolder + p.Binary(), Mode: folderMode},
+		}},
 	} {
 		layer, err := newLayer(of.files, c.Date)
 		if err != nil {

@@ -82,6 +82,7 @@ type entry struct {
 	mode   int64
 	owner  int
 	folder bool
+	link   string
 }
 
 // content reads the files of an image as they are when its layers lie upon each other.
@@ -111,7 +112,7 @@ func content(t *testing.T, image v1.Image) map[string]entry {
 			t.Errorf("%s is of %s, not of the commit's date", header.Name, header.ModTime)
 		}
 		all[strings.TrimSuffix(header.Name, "/")] = entry{
-			text: string(text), mode: header.Mode, owner: header.Uid, folder: header.Typeflag == tar.TypeDir,
+			text: string(text), mode: header.Mode, owner: header.Uid, folder: header.Typeflag == tar.TypeDir, link: header.Linkname,
 		}
 	}
 }
@@ -122,6 +123,7 @@ func TestWhatIsInAnImage(t *testing.T) {
 		got := content(t, images[i])
 		for name, want := range map[string]entry{
 			"usr/local/bin/metacontroller-apiserver": {text: "program for " + platform.String(), mode: 0o755},
+			"usr/bin/metacontroller":                 {link: "/usr/local/bin/metacontroller-apiserver", mode: 0o755},
 			"etc/passwd": {mode: 0o644, text: "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n" +
 				"nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n"},
 			"etc/group":                        {mode: 0o644, text: "root:x:0:\nnobody:x:65534:\nnonroot:x:65532:\n"},
