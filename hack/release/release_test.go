@@ -170,7 +170,7 @@ func zipEntries(t *testing.T, data []byte) []entry {
 // published is what a release has beside SHA256SUMS.
 func published() []string {
 	return []string{
-		"RELEASE_NOTES.md", "example-1.2.3-rc.1.tgz", "install-least-privilege.yaml", "install-production.yaml", "install-single-node.yaml",
+		"RELEASE_NOTES.md", "example-1.2.3-rc.1.tgz", "install-definitions.yaml", "install-least-privilege.yaml", "install-production.yaml", "install-single-node.yaml",
 		"kubectl-metacontroller_v1.2.3-rc.1_darwin_amd64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_darwin_amd64.tar.gz",
 		"kubectl-metacontroller_v1.2.3-rc.1_darwin_arm64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_darwin_arm64.tar.gz",
 		"kubectl-metacontroller_v1.2.3-rc.1_linux_amd64.spdx.json", "kubectl-metacontroller_v1.2.3-rc.1_linux_amd64.tar.gz",
@@ -273,7 +273,7 @@ func TestTheManifestsOfARelease(t *testing.T) {
 		t.Fatalf("the image is %v: %v", manifest, err)
 	}
 	want := "image: registry.example.org/metacontroller-apiserver:v1.2.3-rc.1@" + manifest.Manifests[0].Digest.String()
-	for _, name := range []string{"install-least-privilege.yaml", "install-production.yaml", "install-single-node.yaml"} {
+	for _, name := range []string{"install-definitions.yaml", "install-least-privilege.yaml", "install-production.yaml", "install-single-node.yaml"} {
 		text, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			t.Fatal(err)

@@ -92,6 +92,9 @@ volumes: [{name: encryption, secret: {secretName: metacontroller-encryption}}]
 volumeMounts: [{name: encryption, mountPath: /etc/metacontroller/encryption, readOnly: true}]
 `,
 	},
+	"definitions": {
+		Kustomization{Resources: []string{"overlays/definitions"}}, "store: {type: definitions}\n",
+	},
 	"network policy": {
 		Kustomization{Resources: []string{"overlays/single-node"}, Components: []string{"components/network-policy"}}, "networkPolicy: {enabled: true}\n",
 	},

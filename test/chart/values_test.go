@@ -50,6 +50,8 @@ func TestMistakesInValuesAreRefused(t *testing.T) {
 		"another pull policy":         {"image: {pullPolicy: Sometimes}", "at '/image/pullPolicy': value must be one of '', 'Always', 'IfNotPresent', 'Never'"},
 		"the image of Metacontroller": {"image: {repository: example.org/metacontroller/metacontroller}", "is the image of Metacontroller itself; name that of metacontroller-apiserver"},
 		"another store":               {"store: {type: postgres}", "at '/store/type': value must be one of 'embedded', 'external'"},
+		"certificates of no API":      {"store: {type: definitions}\ncertManager: {enabled: true}", "certManager.enabled is for the API server, which there is none of with store.type definitions"},
+		"two at once":                 {"store: {type: definitions}\ncommandArgs: [--leader-elect=false]", "with store.type definitions two servers run at once"},
 		"no etcd":                     {"store: {type: external}", "at '/store/external/servers': minItems: got 0, want 1"},
 		"an etcd without a scheme":    {"store: {type: external, external: {servers: ['etcd:2379']}}", "at '/store/external/servers/0': 'etcd:2379' does not match pattern"},
 		"several in one":              {"store: {type: external, external: {servers: ['https://a:1,https://b:1']}}", "does not match pattern"},

@@ -84,7 +84,7 @@ func TestOneSettingNamesTheImage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := slices.Sorted(maps.Keys(rendered)), []string{"least-privilege", "production", "single-node"}; !slices.Equal(got, want) {
+			if got, want := slices.Sorted(maps.Keys(rendered)), []string{"definitions", "least-privilege", "production", "single-node"}; !slices.Equal(got, want) {
 				t.Errorf("the overlays are %v, want %v", got, want)
 			}
 			for overlay, text := range rendered {

@@ -98,6 +98,7 @@ func TestOverlaysAreAccepted(t *testing.T) {
 		"single-node":     {pods: 1, container: "apiserver"},
 		"production":      {pods: 2, container: "apiserver"},
 		"least-privilege": {pods: 1, container: "apiserver"},
+		"definitions":     {pods: 1, container: "apiserver"},
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			folder := filepath.Join(cluster.Root(), "artifacts", "overlays", overlay)

@@ -41,7 +41,7 @@ subjects:
 {{- end }}
 
 {{- define "server.isReplicated" -}}
-{{- if and (eq .Values.store.type "external") (gt (int .Values.replicas) 1) }}true{{ end -}}
+{{- if and (ne .Values.store.type "embedded") (gt (int .Values.replicas) 1) }}true{{ end -}}
 {{- end }}
 
 {{- /* Addresses that begin with http:// have no use for certificates; refusals.yaml has them all of one kind. */}}

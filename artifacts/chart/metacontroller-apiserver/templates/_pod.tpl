@@ -45,6 +45,29 @@ spec:
     {{- with .Values.env }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+    {{- if eq .Values.store.type "definitions" }}
+    ports:
+    - name: metrics
+      containerPort: 9999
+      protocol: TCP
+    - name: probes
+      containerPort: 8081
+      protocol: TCP
+    livenessProbe:
+      httpGet:
+        path: /livez
+        port: probes
+      periodSeconds: 10
+      timeoutSeconds: 5
+      failureThreshold: 6
+    readinessProbe:
+      httpGet:
+        path: /readyz
+        port: probes
+      periodSeconds: 5
+      timeoutSeconds: 5
+      failureThreshold: 3
+    {{- else }}
     ports:
     - name: https
       containerPort: {{ .Values.port }}
@@ -74,13 +97,16 @@ spec:
       periodSeconds: 5
       timeoutSeconds: 5
       failureThreshold: 3
+    {{- end }}
     resources:
       {{- toYaml .Values.resources | nindent 6 }}
     securityContext:
       {{- toYaml .Values.securityContext | nindent 6 }}
     volumeMounts:
+    {{- if ne .Values.store.type "definitions" }}
     - name: data
       mountPath: /var/lib/metacontroller-apiserver
+    {{- end }}
     - name: tmp
       mountPath: /tmp
     {{- if include "server.encryptsStore" . }}
@@ -128,6 +154,9 @@ spec:
 {{- end }}
 
 {{- define "server.arguments" -}}
+{{- if eq .Values.store.type "definitions" }}
+- --api=definitions
+{{- else }}
 - --secure-port={{ .Values.port }}
 - --data-dir=/var/lib/metacontroller-apiserver
 - --register
@@ -157,6 +186,7 @@ spec:
 # Serve on until every kube-apiserver knows that this replica goes away.
 - --shutdown-delay-duration=15s
 - --shutdown-watch-termination-grace-period=10s
+{{- end }}
 {{- end }}
 {{- range .Values.commandArgs }}
 - {{ . | quote }}
