@@ -19,6 +19,8 @@ limitations under the License.
 // It is the only package that knows both halves: the API server that stores controllers and the engine that runs them. Run
 // starts the embedded etcd if there is one, builds the API server, adds the engine to it, and serves.
 //
+// With --api=definitions there is the engine alone, on CustomResourceDefinitions of the cluster (definitions.go).
+//
 // What renews the serving certificate, and what keeps the server registered, ends at once when the context ends or a part fails, and is waited for
 // before the embedded etcd closes. The order of shutdown of the rest:
 //

@@ -205,7 +205,7 @@ func TestMetacontrollersDefinitionsAndCommandSuffice(t *testing.T) {
 		t.Errorf("the log says %d times that the status is pruned, want once for each start", n)
 	}
 	// Once the definitions are those of this program, the status is kept.
-	e.DefineManifests(t, server.Definitions(t))
+	e.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(cluster.Root(), "artifacts", "definitions"))
 	r.controller.AwaitReady()
 }
 
