@@ -21,6 +21,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"strconv"
@@ -118,9 +119,7 @@ func (l limits) embed() {
 	for _, fields := range l {
 		for name := range fields {
 			if of, ok := strings.CutSuffix(name, embedded); ok {
-				for field, declared := range l[of] {
-					fields[field] = declared
-				}
+				maps.Copy(fields, l[of])
 			}
 		}
 	}

@@ -39,6 +39,9 @@ const (
 	models       = "io.k8s.metacontroller.v1alpha1."
 )
 
+// typeField is the field of a schema with its type, which is object for most.
+const typeField, object = "type", "object"
+
 // A node is a part of a document, as JSON decodes it.
 type node = map[string]any
 
@@ -56,7 +59,7 @@ func run() error {
 	}
 	s := &schemas{
 		limits:      limits,
-		definitions: openapi.GetOpenAPIDefinitions(func(name string) spec.Ref { return spec.MustCreateRef(name) }),
+		definitions: openapi.GetOpenAPIDefinitions(spec.MustCreateRef),
 	}
 	for _, k := range kinds() {
 		definition, err := s.definition(k)
@@ -116,7 +119,7 @@ func kinds() []kind {
 }
 
 func column(name, of, path, description string) node {
-	return node{"name": name, "type": of, "jsonPath": path, "description": description}
+	return node{"name": name, typeField: of, "jsonPath": path, "description": description}
 }
 
 // wide has a column be shown by kubectl get -o wide only.
@@ -132,7 +135,7 @@ func (s *schemas) definition(k kind) (node, error) {
 		return nil, err
 	}
 	properties, _ := schema["properties"].(node)
-	properties["metadata"] = node{"type": "object"}
+	properties["metadata"] = node{typeField: object}
 	version := node{
 		"name": v1alpha1.SchemeGroupVersion.Version, "served": true, "storage": true,
 		"additionalPrinterColumns": k.columns, "schema": node{"openAPIV3Schema": schema},
@@ -164,5 +167,6 @@ func decoded(definition common.OpenAPIDefinition) (node, error) {
 		return nil, err
 	}
 	var schema node
-	return schema, json.Unmarshal(text, &schema)
+	err = json.Unmarshal(text, &schema)
+	return schema, err
 }

@@ -33,10 +33,10 @@ type schemas struct {
 
 // known are the models that have a form of their own in CustomResourceDefinitions.
 var known = map[string]node{
-	"io.k8s.apimachinery.pkg.runtime.RawExtension":    {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+	"io.k8s.apimachinery.pkg.runtime.RawExtension":    {typeField: object, "x-kubernetes-preserve-unknown-fields": true},
 	"io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"x-kubernetes-int-or-string": true},
 	// Go reads no other duration, and an object that a client cannot read hides all of its kind.
-	"io.k8s.apimachinery.pkg.apis.meta.v1.Duration": {"type": "string", "maxLength": 64, "pattern": `^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$`},
+	"io.k8s.apimachinery.pkg.apis.meta.v1.Duration": {typeField: "string", "maxLength": 64, "pattern": `^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^0$`},
 }
 
 // rules are those between the fields of a model.
@@ -75,7 +75,7 @@ func (s *schemas) of(model string) (node, error) {
 
 // kept are the fields of a schema that definitions have, too.
 var kept = []string{
-	"type", "format", "enum", "description", "required", "default", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type",
+	typeField, "format", "enum", "description", "required", "default", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type",
 }
 
 // convert returns a schema without references.

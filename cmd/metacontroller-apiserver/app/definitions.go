@@ -50,7 +50,7 @@ func runOnDefinitions(ctx context.Context, o options.Completed, create NewEngine
 	fail := func(err error) { stop(&failure{err}) }
 
 	var ready atomic.Bool
-	closeAll, err := serveApart(o.API, &ready, fail, &owned)
+	closeAll, err := serveApart(running, o.API, &ready, fail, &owned)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func runOnDefinitions(ctx context.Context, o options.Completed, create NewEngine
 		return err
 	}
 	runner.prepare(ctx)
-	runner.start(unlimited(cluster))
+	runner.start(unlimited(cluster)) //nolint:contextcheck // The engines have a context of their own.
 	ready.Store(true)
 	<-running.Done()
 	err = runner.shutdown()
@@ -86,7 +86,7 @@ func runOnDefinitions(ctx context.Context, o options.Completed, create NewEngine
 }
 
 // served are the resources without which no controller can run.
-var served = []string{"compositecontrollers", "decoratorcontrollers", "controllerrevisions"} //nolint:gochecknoglobals // It is constant.
+var served = []string{"compositecontrollers", "decoratorcontrollers", "controllerrevisions"}
 
 // errServer says that the cluster leads the group to an API server.
 var errServer = errors.New("the cluster leads metacontroller.k8s.io to an API server, which runs the controllers itself: with --api=definitions the group " +
@@ -146,7 +146,7 @@ func watchFit(ctx context.Context, client discovery.DiscoveryInterface, fail fun
 }
 
 // serveApart serves metrics, probes and profiles where the options say. What it starts ends with closeAll, and owned waits for it.
-func serveApart(o *options.API, ready *atomic.Bool, fail func(error), owned *sync.WaitGroup) (closeAll func(), err error) {
+func serveApart(ctx context.Context, o *options.API, ready *atomic.Bool, fail func(error), owned *sync.WaitGroup) (closeAll func(), err error) {
 	var servers []*http.Server
 	closeAll = func() {
 		for _, s := range servers {
@@ -154,7 +154,7 @@ func serveApart(o *options.API, ready *atomic.Bool, fail func(error), owned *syn
 		}
 	}
 	for address, handler := range handlers(o, ready) {
-		listener, err := net.Listen("tcp", address)
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err != nil {
 			closeAll()
 			return nil, fmt.Errorf("serving metrics, probes or profiles: %w", err)

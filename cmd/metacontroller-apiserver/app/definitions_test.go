@@ -115,7 +115,7 @@ func TestAProcessWithoutTheAPIServesProbesAndMetrics(t *testing.T) {
 			return 0
 		}
 		response := httptest.NewRecorder()
-		served[address].ServeHTTP(response, httptest.NewRequest(http.MethodGet, path, nil))
+		served[address].ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
 		return response.Code
 	}
 	for _, check := range []struct {

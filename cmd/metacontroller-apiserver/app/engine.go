@@ -117,7 +117,7 @@ type elector interface {
 // instead, which waits for it.
 func (h *engineRunner) add(ctx context.Context, s *genericapiserver.GenericAPIServer) error {
 	h.prepare(ctx)
-	start := func(hook genericapiserver.PostStartHookContext) error {
+	start := func(hook genericapiserver.PostStartHookContext) error { //nolint:contextcheck // The engines have a context of their own.
 		h.start(unlimited(hook.LoopbackClientConfig))
 		return nil
 	}

@@ -107,8 +107,8 @@ func New(_ context.Context, c Config) (*Manager, error) {
 		return nil, err
 	}
 	waiting, shuttingDown := &expectations.Registry{}, make(chan struct{})
-	m := &Manager{elected: c.Elected, shuttingDown: shuttingDown, selector: selector,
-		informers: externalversions.NewSharedInformerFactoryWithOptions(own.Client, 0, externalversions.WithTransform(defaulted)), shared: &reconciler.Shared{
+	informers := externalversions.NewSharedInformerFactoryWithOptions(own.Client, 0, externalversions.WithTransform(defaulted))
+	m := &Manager{elected: c.Elected, shuttingDown: shuttingDown, informers: informers, selector: selector, shared: &reconciler.Shared{
 		Options: options, Cluster: reached, Own: own, Expectations: waiting,
 		Applier: apply.New(apply.Options{
 			Client: reached.Client, Behind: func() bool { return waiting.Staleness() > maxStaleness },
