@@ -141,7 +141,7 @@ control-plane-build: ## Build the local control plane's programs where they are 
 ##@ Test
 
 # They take the control plane's program from here, instead of building it again, as hack/test.sh does.
-churn pairs gitops ordered bench bench-inline bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
+churn pairs conformance-definitions gitops ordered bench bench-inline bench-compare bench-arguments bench-peer: export METACONTROLLER_PROGRAMS := $(CURDIR)/$(BIN)
 
 .PHONY: test
 test: build build-race demo-build control-plane-build ## Run every test, with the race detector where much happens at once; RACE=all: everywhere.
@@ -166,6 +166,10 @@ churn: build-race control-plane-build ## Create, change and delete parents and c
 .PHONY: pairs
 pairs: build-race control-plane-build ## Run two controllers on the same parents, with CHANGES changes for each combination of their kinds: each must be seen.
 	@go test -race -count=1 -v -timeout 60m ./test/conformance/pairs -pairs.changes $(CHANGES)
+
+.PHONY: conformance-definitions
+conformance-definitions: build control-plane-build ## Run test/conformance with controllers on CustomResourceDefinitions, without what is about the API server.
+	@METACONTROLLER_TEST_API=definitions METACONTROLLER_APISERVER='$(CURDIR)/$(SERVER)' go test -count=1 -p 2 -timeout 30m ./test/conformance/...
 
 .PHONY: gitops
 gitops: build control-plane-build ## Run the engines of Argo CD and Flux against the server, with the Go that they want.

@@ -28,14 +28,8 @@ import (
 // apiVariable is the environment variable that has servers under test run on the definitions of artifacts/definitions, if it is "definitions".
 const apiVariable = "METACONTROLLER_TEST_API"
 
-// definitions returns those of artifacts/definitions if the environment wants them.
-func definitions(t testing.TB) string {
-	t.Helper()
-	if os.Getenv(apiVariable) != "definitions" {
-		return ""
-	}
-	return Definitions(t)
-}
+// OnDefinitions reports whether the environment wants servers to run on definitions.
+func OnDefinitions() bool { return os.Getenv(apiVariable) == "definitions" }
 
 // Definitions returns the CustomResourceDefinitions of artifacts/definitions.
 func Definitions(t testing.TB) string {
@@ -54,6 +48,9 @@ func Definitions(t testing.TB) string {
 	}
 	return string(manifests)
 }
+
+// ServesAPI reports whether the server serves the API itself, with admission, subresources and tables. Otherwise the cluster does, by definitions.
+func (s *Server) ServesAPI() bool { return s.options.Definitions == "" }
 
 // onDefinitions returns the arguments of a server that serves nothing but probes, metrics and profiles, all of them at one port.
 func onDefinitions(kubeconfig string, port int) []string {

@@ -114,8 +114,8 @@ func Start(t testing.TB, c *cluster.Cluster, o Options) *Server {
 	if o.Kubeconfig == "" {
 		o.Kubeconfig = c.Kubeconfig
 	}
-	if o.Definitions == "" {
-		o.Definitions = definitions(t)
+	if o.Definitions == "" && OnDefinitions() {
+		o.Definitions = Definitions(t)
 	}
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()

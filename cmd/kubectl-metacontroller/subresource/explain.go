@@ -38,8 +38,8 @@ func (c *Client) explain(err error, verb, subresource string) error {
 	name := c.object.Argument()
 	switch {
 	case apierrors.IsNotFound(err) && elsewhere:
-		return fmt.Errorf("the server has no subresource %s of controllers: it is older than this plugin; compare them with '%s version'",
-			subresource, connection.Program)
+		return fmt.Errorf("the cluster has no subresource %s of controllers: it serves them by CustomResourceDefinitions, or its server is older than "+
+			"this plugin; compare them with '%s version'", subresource, connection.Program)
 	case subresource == "rollback" && strings.Contains(err.Error(), "updated by a rolling method"):
 		return fmt.Errorf("%w: set a rolling updateStrategy.method, or write the old fields back", err)
 	case apierrors.IsNotFound(err) && isOf(err, "controllerrevisions"):

@@ -56,7 +56,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 	}
 	c := &Client{object: website}
 	for want, err := range map[string]error{
-		"it is older than this plugin; compare them with 'kubectl metacontroller version'":              proxy(http.StatusNotFound, metav1.StatusReasonNotFound),
+		"or its server is older than this plugin; compare them with 'kubectl metacontroller version'":   proxy(http.StatusNotFound, metav1.StatusReasonNotFound),
 		"list those that cc/website has with 'kubectl metacontroller parents cc/website --all'":         apierrors.NewNotFound(resource, "a"),
 		"it may be starting: see 'kubectl metacontroller status cc/website'":                            apierrors.NewServiceUnavailable("it may be starting"),
 		"see 'kubectl describe apiservice v1alpha1.metacontroller.k8s.io'":                              proxy(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable),

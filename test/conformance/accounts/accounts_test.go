@@ -61,7 +61,7 @@ const serverUser = "system:serviceaccount:metacontroller:metacontroller-apiserve
 func setUp(t *testing.T, rules ...rbacv1.PolicyRule) *fixture.Environment {
 	t.Helper()
 	c := cluster.Shared(t)
-	manifests := c.Kubectl(t, "kustomize", filepath.Join(cluster.Root(), "artifacts", "overlays", "least-privilege"))
+	manifests := c.Kubectl(t, "kustomize", leastPrivilege(t))
 	var applied []string
 	for document := range strings.SplitSeq(manifests, "\n---\n") {
 		for _, kind := range []string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
@@ -87,6 +87,25 @@ func setUp(t *testing.T, rules ...rbacv1.PolicyRule) *fixture.Environment {
 		t.Fatalf("the server may write: %s", output)
 	}
 	return fixture.SetUp(t, fixture.Options{Server: server.Options{Kubeconfig: kubeconfig(t, c)}, Limit: limit})
+}
+
+// leastPrivilege returns the folder of the kustomization with the rights of the server.
+func leastPrivilege(t *testing.T) string {
+	t.Helper()
+	overlay := filepath.Join(cluster.Root(), "artifacts", "overlays", "least-privilege")
+	if !server.OnDefinitions() {
+		return overlay
+	}
+	folder := t.TempDir()
+	relative, err := filepath.Rel(folder, filepath.Join(cluster.Root(), "artifacts"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("resources: [%[1]s/overlays/least-privilege]\ncomponents: [%[1]s/components/definitions]\n", relative)
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return folder
 }
 
 // kubeconfig returns a file with the access of the server's service account.
