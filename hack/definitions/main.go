@@ -96,6 +96,7 @@ func kinds() []kind {
 			column("Synced", "integer", ".status.counters.synced", "How many objects the controller has synced well when it last tried."),
 			column("Failing", "integer", ".status.counters.failing", "How many objects could not be synced when the controller last tried."),
 			column("Age", "date", ".metadata.creationTimestamp", "Time since the object was created."),
+			wide(column("Service Account", "string", ".spec.serviceAccountRef.name", "Service account as which the controller acts.")),
 			wide(column("Message", "string", condition("message"), "What the condition Ready says.")),
 		)
 	}

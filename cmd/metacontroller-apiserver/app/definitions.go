@@ -69,7 +69,7 @@ func runOnDefinitions(ctx context.Context, o options.Completed, create NewEngine
 	owned.Go(func() { watchFit(running, client, fail) })
 	metrics.Register()
 	runner := &engineRunner{create: create, fail: fail, config: EngineConfig{
-		Cluster: named(cluster), Controllers: *o.Controllers, Inspection: &inspection.Link{},
+		Cluster: named(cluster), Controllers: *o.Controllers, Port: o.API.Port(), Inspection: &inspection.Link{},
 	}}
 	if err := runner.elect(o, runner.config.Cluster, false); err != nil {
 		return err

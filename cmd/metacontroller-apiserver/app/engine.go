@@ -73,7 +73,7 @@ type EngineConfig struct {
 	Controllers options.Controllers
 	// Elected is closed when the engine may call hooks and write. Until then it fills its caches. Nil: it may at once.
 	Elected <-chan struct{}
-	// Port is where this process serves the API; no hook can be there. 0: it is not known.
+	// Port is where this process serves the API, or metrics if it serves none; no hook can be there. 0: it is not known.
 	Port int
 	// TracerProvider gets the spans of the engine. Nil: there are none.
 	TracerProvider trace.TracerProvider

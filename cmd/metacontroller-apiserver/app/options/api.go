@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -72,6 +73,13 @@ func (a *API) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&a.ProbesAddress, "health-probe-bind-address", a.ProbesAddress,
 		"Address at which /livez, /readyz and /healthz are served by http. 0: nowhere."+alone)
 	fs.StringVar(&a.ProfilesAddress, "pprof-address", a.ProfilesAddress, "Address at which /debug/pprof is served by http. 0: nowhere."+alone)
+}
+
+// Port is the port of MetricsAddress, 0 if there is none or it has a name.
+func (a *API) Port() int {
+	_, text, _ := net.SplitHostPort(a.MetricsAddress)
+	port, _ := strconv.Atoi(text)
+	return port
 }
 
 // ownSections are the sections of flags that mean something when the cluster serves the API. Of the others none does.
