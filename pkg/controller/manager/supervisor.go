@@ -516,7 +516,8 @@ func (o objects) PublishStatus(ctx context.Context, d reconciler.Definition, ver
 	if err != nil {
 		return false, err
 	}
-	if kept = showsAll(stored, status); !kept {
+	// Definitions prune all of it. What another client changed meanwhile is no matter.
+	if kept = len(stored.Conditions) > 0 || len(status.Conditions) == 0; !kept {
 		o.pruned.Do(func() {
 			klog.FromContext(ctx).Info("The cluster's definitions of metacontroller.k8s.io prune the status of controllers: events, metrics and this "+
 				"log say what it would, and it is kept once the definitions are those of this program", "controller", d.Meta.Name, "controllerKind", d.Kind)

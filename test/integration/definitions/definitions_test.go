@@ -165,6 +165,16 @@ func (r *rollout) end() {
 	r.Await(fixture.Things, "p", "to be finalized", cluster.Gone)
 }
 
+// toldOfPruning waits until the log has said so often that the status is pruned, which is once after each start.
+func (r *rollout) toldOfPruning(want int) {
+	r.T.Helper()
+	cluster.Eventually(r.T, r.Limit, "the log to say that the status is pruned", func(context.Context) (bool, string) {
+		printed, err := os.ReadFile(r.Server.Log())
+		n := strings.Count(string(printed), "prune the status of controllers")
+		return err == nil && n == want, fmt.Sprint(n, err)
+	})
+}
+
 func TestMetacontrollersDefinitionsAndCommandSuffice(t *testing.T) {
 	manifests, err := os.ReadFile("testdata/metacontroller.yaml")
 	if err != nil {
@@ -190,19 +200,14 @@ func TestMetacontrollersDefinitionsAndCommandSuffice(t *testing.T) {
 		n, found := page.Value("metacontroller_controller_condition", "controller", "CompositeController-"+r.Name, "condition", "Ready", "status", "True")
 		return found && n == 1, fmt.Sprint(n, found)
 	})
+	r.toldOfPruning(1)
 	e.Server.Kill()
 	e.Server.Restart()
 	r.end()
+	r.toldOfPruning(2)
 	object := r.object.Get(composites, r.Name)
 	if status, _, _ := unstructured.NestedMap(object.Object, "status"); len(status) > 0 {
 		t.Errorf("the definitions keep the status %v", status)
-	}
-	printed, err := os.ReadFile(e.Server.Log())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(printed), "prune the status of controllers"); n != 2 {
-		t.Errorf("the log says %d times that the status is pruned, want once for each start", n)
 	}
 	// Once the definitions are those of this program, the status is kept.
 	e.Kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", filepath.Join(cluster.Root(), "artifacts", "definitions"))
