@@ -191,8 +191,22 @@ func (s *stage) written() map[string]string {
 	keep("a controller", objects, err)
 	things, err := s.Dynamic.Resource(fixture.Things).Namespace(metav1.NamespaceAll).List(s.T.Context(), everywhere)
 	keep("a parent", things, err)
+	if s.Server.ServesAPI() {
+		keep("the subresource parents", s.parentsOf(objects.Items), nil)
+	}
+	metrics, err := s.Server.Read(s.T.Context(), "/metrics")
+	keep("a metric", metrics, err)
+	log, err := os.ReadFile(s.Server.Log())
+	keep("the log", string(log), err)
+	return found
+}
+
+// parentsOf returns what the server says of the parents of controllers.
+func (s *stage) parentsOf(controllers []v1alpha1.CompositeController) string {
+	s.T.Helper()
 	var states strings.Builder
-	for _, o := range objects.Items {
+	for i := range controllers {
+		o := &controllers[i]
 		raw, err := s.Versioned.MetacontrollerV1alpha1().RESTClient().Get().
 			Resource("compositecontrollers").Name(o.Name).SubResource("parents").DoRaw(s.T.Context())
 		if err != nil {
@@ -200,12 +214,7 @@ func (s *stage) written() map[string]string {
 		}
 		states.Write(raw)
 	}
-	keep("the subresource parents", states.String(), nil)
-	metrics, err := s.Server.Read(s.T.Context(), "/metrics")
-	keep("a metric", metrics, err)
-	log, err := os.ReadFile(s.Server.Log())
-	keep("the log", string(log), err)
-	return found
+	return states.String()
 }
 
 // work is a controller with a hook as it should be: each parent has a ConfigMap with the parent's value.
