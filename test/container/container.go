@@ -548,6 +548,8 @@ func unpackEntry(root *os.Root, header *tar.Header, data io.Reader) error {
 		if err := file.Close(); err != nil {
 			return err
 		}
+	case tar.TypeSymlink: // Its mode and owner mean nothing.
+		return root.Symlink(header.Linkname, name)
 	default:
 		return fmt.Errorf("images of ours have no entries of type %q", header.Typeflag)
 	}

@@ -48,3 +48,13 @@ func TestEveryIsolation(t *testing.T) {
 		})
 	}
 }
+
+// Metacontroller's manifests name its program, and what the image has there runs on definitions by default.
+func TestTheImageStartsAsMetacontrollersDoes(t *testing.T) {
+	c := New(t, made)
+	c.config.Entrypoint = []string{"/usr/bin/metacontroller"}
+	help, err := c.Command(t.Context(), "-help").Output()
+	if err != nil || !strings.Contains(string(help), `(default "definitions")`) {
+		t.Errorf("the program prints %s: %v", help, err)
+	}
+}

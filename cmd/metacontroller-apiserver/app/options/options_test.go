@@ -18,6 +18,7 @@ package options
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,23 @@ func parsed(t *testing.T, flags ...string) *LeaderElection {
 	return l
 }
 
+// complete returns the options that flags make.
+func complete(t *testing.T, flags ...string) Completed {
+	t.Helper()
+	o, err := NewOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, set := range o.Flags().FlagSets {
+		all.AddFlagSet(set)
+	}
+	if err := all.Parse(flags); err != nil {
+		t.Fatal(err)
+	}
+	return o.Complete()
+}
+
 func TestTheLeaseOfDefinitionsIsMetacontrollers(t *testing.T) {
 	for name, test := range map[string]struct {
 		flags []string
@@ -107,21 +125,21 @@ func TestTheLeaseOfDefinitionsIsMetacontrollers(t *testing.T) {
 		"the name of the other Lease": {[]string{"--api=definitions", "--leader-elect-resource-name=metacontroller-apiserver"}, "metacontroller-apiserver"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, err := NewOptions()
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := pflag.NewFlagSet("", pflag.ContinueOnError)
-			for _, set := range o.Flags().FlagSets {
-				all.AddFlagSet(set)
-			}
-			if err := all.Parse(test.flags); err != nil {
-				t.Fatal(err)
-			}
-			if got := o.Complete().LeaderElection.ResourceName; got != test.want {
+			if got := complete(t, test.flags...).LeaderElection.ResourceName; got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+func TestAddressesHaveAnEffectWithDefinitionsAlone(t *testing.T) {
+	const address = "--metrics-address=:1234"
+	if got := complete(t, address, "--workers=3").API.Ineffective(); !slices.Equal(got, []string{"--metrics-address"}) {
+		t.Errorf("flags without effect beside an API server: %q", got)
+	}
+	api := complete(t, address, "--api=definitions").API
+	if got := api.Ineffective(); len(got) > 0 || api.Port() != 1234 {
+		t.Errorf("flags without effect on definitions: %q; the port is %d", got, api.Port())
 	}
 }
 
