@@ -34,7 +34,7 @@ import (
 func next(object controllerobject.Object, parents parentNumbers) []string {
 	status, errors := object.Status(), parents.errors
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil {
+	if ready == nil || ready.Reason == v1alpha1.ReasonPending {
 		return []string{"kubectl describe apiservice v1alpha1.metacontroller.k8s.io"}
 	}
 	if ready.ObservedGeneration < object.Generation() {

@@ -108,7 +108,7 @@ func causeOf(conditions []metav1.Condition) *metav1.Condition {
 // state ends the sentence that begins with the controller's name.
 func state(ready *metav1.Condition, generation, failing int64) string {
 	switch {
-	case ready == nil:
+	case ready == nil || ready.Reason == v1alpha1.ReasonPending:
 		return "was not taken up by the engine yet."
 	case ready.ObservedGeneration < generation:
 		return fmt.Sprintf("has a change that the engine has not taken up yet (generation %d, observed %d).", generation, ready.ObservedGeneration)

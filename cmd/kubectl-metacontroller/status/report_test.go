@@ -69,6 +69,13 @@ CompositeController web was not taken up by the engine yet.
   Next:
     kubectl describe apiservice v1alpha1.metacontroller.k8s.io
 `},
+		"a new object": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: "No server has looked at it.",
+		}}}, `
+CompositeController web was not taken up by the engine yet.
+  Next:
+    kubectl describe apiservice v1alpha1.metacontroller.k8s.io
+`},
 		"a change that is not taken up": {v1alpha1.ControllerStatus{Conditions: []metav1.Condition{old}}, `
 CompositeController web has a change that the engine has not taken up yet (generation 2, observed 1).
   Next:

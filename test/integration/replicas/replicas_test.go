@@ -576,7 +576,7 @@ func TestTheAPIIsServedWithoutControllers(t *testing.T) {
 		t.Errorf("the server answers %v: %s", err, output)
 	}
 	o, err := e.Versioned.MetacontrollerV1alpha1().CompositeControllers().Get(t.Context(), controller.Name, metav1.GetOptions{})
-	if err != nil || len(o.Status.Conditions) > 0 {
+	if err != nil || len(o.Status.Conditions) != 1 || o.Status.Conditions[0].Reason != v1alpha1.ReasonPending {
 		t.Errorf("the controller has the conditions %v: %v", o.Status.Conditions, err)
 	}
 	if output := e.Kubectl(t, "get", "compositecontroller", controller.Name); !strings.Contains(output, "the status of controllers may be from before") {

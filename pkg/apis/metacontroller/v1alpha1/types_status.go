@@ -202,6 +202,8 @@ const (
 	// ConditionDeletionsHeld is True while spec.deletionGuard holds deletions. It is there once it held some.
 	ConditionDeletionsHeld = "DeletionsHeld"
 
+	// ReasonPending says that no server has looked at the definition yet.
+	ReasonPending = "Pending"
 	// ReasonRunning says that the controller runs.
 	ReasonRunning = "Running"
 	// ReasonStarting says that the controller's caches are being filled.

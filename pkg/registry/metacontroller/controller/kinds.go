@@ -30,13 +30,15 @@ import (
 // Composites returns what CompositeControllers have of their own.
 func Composites() Kind[*metacontroller.CompositeController] {
 	return Kind[*metacontroller.CompositeController]{
-		Resource:       "compositecontrollers",
-		Singular:       "compositecontroller",
-		ShortNames:     []string{"cc", "cctl"},
-		New:            func() *metacontroller.CompositeController { return &metacontroller.CompositeController{} },
-		NewList:        func() runtime.Object { return &metacontroller.CompositeControllerList{} },
-		Spec:           func(o *metacontroller.CompositeController) any { return &o.Spec },
-		SetStatus:      func(o, from *metacontroller.CompositeController) { o.Status = from.Status },
+		Resource:   "compositecontrollers",
+		Singular:   "compositecontroller",
+		ShortNames: []string{"cc", "cctl"},
+		New:        func() *metacontroller.CompositeController { return &metacontroller.CompositeController{} },
+		NewList:    func() runtime.Object { return &metacontroller.CompositeControllerList{} },
+		Spec:       func(o *metacontroller.CompositeController) any { return &o.Spec },
+		Status: func(o *metacontroller.CompositeController) *v1alpha1.ControllerStatus {
+			return &o.Status.ControllerStatus
+		},
 		Validate:       validation.ValidateCompositeController,
 		ValidateUpdate: validation.ValidateCompositeControllerUpdate,
 		Warnings:       validation.WarningsForCompositeController,
@@ -80,13 +82,15 @@ func compositeCells(o *metacontroller.CompositeController) table.Controller {
 // Decorators returns what DecoratorControllers have of their own.
 func Decorators() Kind[*metacontroller.DecoratorController] {
 	return Kind[*metacontroller.DecoratorController]{
-		Resource:       "decoratorcontrollers",
-		Singular:       "decoratorcontroller",
-		ShortNames:     []string{"dc", "dec", "decorators"},
-		New:            func() *metacontroller.DecoratorController { return &metacontroller.DecoratorController{} },
-		NewList:        func() runtime.Object { return &metacontroller.DecoratorControllerList{} },
-		Spec:           func(o *metacontroller.DecoratorController) any { return &o.Spec },
-		SetStatus:      func(o, from *metacontroller.DecoratorController) { o.Status = from.Status },
+		Resource:   "decoratorcontrollers",
+		Singular:   "decoratorcontroller",
+		ShortNames: []string{"dc", "dec", "decorators"},
+		New:        func() *metacontroller.DecoratorController { return &metacontroller.DecoratorController{} },
+		NewList:    func() runtime.Object { return &metacontroller.DecoratorControllerList{} },
+		Spec:       func(o *metacontroller.DecoratorController) any { return &o.Spec },
+		Status: func(o *metacontroller.DecoratorController) *v1alpha1.ControllerStatus {
+			return &o.Status.ControllerStatus
+		},
 		Validate:       validation.ValidateDecoratorController,
 		ValidateUpdate: validation.ValidateDecoratorControllerUpdate,
 		Warnings:       validation.WarningsForDecoratorController,

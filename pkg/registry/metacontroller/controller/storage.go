@@ -57,8 +57,8 @@ type Kind[O Object[O]] struct {
 	NewList func() runtime.Object
 	// Spec returns the definition, to be compared with another one.
 	Spec func(o O) any
-	// SetStatus gives an object the status of another one.
-	SetStatus func(o, from O)
+	// Status returns the status of an object, to be read or replaced.
+	Status func(o O) *v1alpha1.ControllerStatus
 	// Validate checks the rules that join several fields of a new object.
 	Validate func(o O) field.ErrorList
 	// ValidateUpdate checks them for an object whose definition was another one, and returns nothing if it was the same.

@@ -21,6 +21,7 @@ import (
 	"context"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -80,17 +81,23 @@ func fieldSet(names ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(v1alpha1.SchemeGroupVersion.String()): set}
 }
 
-// PrepareForCreate starts the generation and drops a status, which only the status endpoint may set.
+// PrepareForCreate starts the generation and drops a status, which only the status endpoint may set. In its place the object says that it is not
+// ready: clients that know nothing of its kind take one without conditions for what it shall become.
 func (s Strategy[O]) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	o := of[O](obj)
-	s.kind.SetStatus(o, s.kind.New())
+	*s.kind.Status(o) = v1alpha1.ControllerStatus{Conditions: []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending,
+		Message: "No server has looked at this definition yet. If this stays, see the log of the server that runs controllers: it starts, or waits to " +
+			"be elected.",
+		LastTransitionTime: o.GetCreationTimestamp(),
+	}}}
 	o.SetGeneration(1)
 }
 
 // PrepareForUpdate keeps the status, and counts the generation up when the definition changes.
 func (s Strategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	o, was := of[O](obj), of[O](old)
-	s.kind.SetStatus(o, was)
+	*s.kind.Status(o) = *s.kind.Status(was)
 	if !s.sameSpec(o, was) {
 		o.SetGeneration(was.GetGeneration() + 1)
 	}
@@ -154,11 +161,11 @@ func (StatusStrategy[O]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Se
 
 // PrepareForUpdate keeps everything but the status. The managed fields are kept as well, since they say who wrote it.
 func (s StatusStrategy[O]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	o, was, written := of[O](obj), of[O](old), s.kind.New()
-	s.kind.SetStatus(written, o)
+	o, was := of[O](obj), of[O](old)
+	written := *s.kind.Status(o)
 	uid, managed := o.GetUID(), o.GetManagedFields()
 	was.DeepCopyInto(o)
-	s.kind.SetStatus(o, written)
+	*s.kind.Status(o) = written
 	// A UID that is not the object's is kept, so that validation refuses it.
 	o.SetUID(cmp.Or(uid, was.GetUID()))
 	o.SetManagedFields(managed)
