@@ -309,9 +309,9 @@ func (q *Queue) collect(ch chan<- prometheus.Metric, controller string) QueueSta
 // ConditionTypes are the types of the conditions that the engine publishes: nobody changes them. Other clients may add others, which are not shown, so
 // that labels are bounded.
 var ConditionTypes = []string{
-	v1alpha1.ConditionReady, v1alpha1.ConditionEstablished, v1alpha1.ConditionHooksHealthy, v1alpha1.ConditionPermitted,
-	v1alpha1.ConditionProgressing, v1alpha1.ConditionResourcesServed, v1alpha1.ConditionFinalizersReleased, v1alpha1.ConditionPaused,
-	v1alpha1.ConditionDeletionsHeld,
+	v1alpha1.ConditionReady, v1alpha1.ConditionStalled, v1alpha1.ConditionEstablished, v1alpha1.ConditionHooksHealthy,
+	v1alpha1.ConditionPermitted, v1alpha1.ConditionProgressing, v1alpha1.ConditionResourcesServed, v1alpha1.ConditionFinalizersReleased,
+	v1alpha1.ConditionPaused, v1alpha1.ConditionDeletionsHeld,
 }
 
 // A ConditionSource returns the conditions of a controller object, which are not changed afterwards. It must not block.

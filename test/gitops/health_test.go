@@ -110,6 +110,7 @@ func TestHealthOfParents(t *testing.T) {
 // healthOfControllers has controllers get into each state, and judges them as the server returns them.
 func healthOfControllers(t *testing.T, a *application) {
 	flux := healthChecks(t)(nil)
+	progressing := judgement{health.HealthStatusProgressing, status.InProgressStatus, status.InProgressStatus}
 	ready := func(reason string) func(*unstructured.Unstructured) bool {
 		return func(o *unstructured.Unstructured) bool { return condition(o, "Ready")["reason"] == reason }
 	}
@@ -122,7 +123,7 @@ func healthOfControllers(t *testing.T, a *application) {
 		"running": {until: ready("Running"), want: judgement{health.HealthStatusHealthy, status.CurrentStatus, status.CurrentStatus}},
 		"waiting for its parent kind": {
 			spec:  `"childResources":[],"parentResource":{"apiVersion":"nowhere.example.com/v1","resource":"things"},`,
-			until: ready("ResourceNotFound"), want: judgement{health.HealthStatusProgressing, status.InProgressStatus, status.InProgressStatus},
+			until: ready("ResourceNotFound"), want: progressing,
 		},
 		"paused": {
 			spec: `"paused":true,`, until: ready("Paused"),
@@ -130,11 +131,11 @@ func healthOfControllers(t *testing.T, a *application) {
 		},
 		"without a hook that answers": {
 			spec: `"hooks":{"sync":{"webhook":{"url":"http://127.0.0.1:1/"}}},`, parents: true, until: ready("HookFailing"),
-			want: judgement{health.HealthStatusDegraded, status.FailedStatus, status.InProgressStatus},
+			want: judgement{health.HealthStatusDegraded, status.FailedStatus, status.FailedStatus},
 		},
 		"without its service account": {
 			spec: `"serviceAccountRef":{"name":"nobody","namespace":"default"},`, until: ready("ServiceAccountNotFound"),
-			want: judgement{health.HealthStatusDegraded, status.FailedStatus, status.InProgressStatus},
+			want: judgement{health.HealthStatusDegraded, status.FailedStatus, status.FailedStatus},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +146,7 @@ func healthOfControllers(t *testing.T, a *application) {
 			}
 			created := a.create(t, merged(t, definition(controller), row.spec))
 			// What no server has looked at yet may not be taken for what it shall become.
-			if found := judge(t.Context(), t, flux, created); found.argo != health.HealthStatusProgressing || found.flux != status.InProgressStatus {
+			if found := judge(t.Context(), t, flux, created); found != progressing {
 				t.Errorf("as it was created it is judged %v", found)
 			}
 			var o *unstructured.Unstructured
@@ -161,7 +162,7 @@ func healthOfControllers(t *testing.T, a *application) {
 				t.Errorf("judged %v, not %v: %v", found, row.want, o.Object["status"])
 			}
 			later := patch(t, a.composites(), controller, `{"spec":{"resyncPeriodSeconds":3600}}`)
-			if found := judge(t.Context(), t, flux, later); found != (judgement{health.HealthStatusProgressing, status.InProgressStatus, status.InProgressStatus}) {
+			if found := judge(t.Context(), t, flux, later); found != progressing {
 				t.Errorf("with a changed definition that no server has looked at it is judged %v", found)
 			}
 		})

@@ -18,6 +18,7 @@ package manager
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,6 +96,17 @@ func (s state) ready() metav1.Condition {
 			"the error names; syncs are retried. See also status.lastErrors, and the events of the parents.", s.Error))
 	}
 	return condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonRunning, "The controller runs.")
+}
+
+// waiting are the reasons for which Ready is False until something else happens that is under way, or was asked for.
+var waiting = []string{
+	v1alpha1.ReasonStarting, v1alpha1.ReasonResourceNotFound, v1alpha1.ReasonRightsUnknown, v1alpha1.ReasonTerminating, v1alpha1.ReasonPaused,
+}
+
+// stalled reports whether a controller is stalled for the reason of its condition Ready, and returns the condition that says so.
+func stalled(ready metav1.Condition) (metav1.Condition, bool) {
+	is := ready.Status == metav1.ConditionFalse && !slices.Contains(waiting, ready.Reason)
+	return condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, ready.Reason, ready.Message), is
 }
 
 // starting says why parents are not reconciled yet, empty if they are.

@@ -290,12 +290,8 @@ func (x *exclusion) write(ctx context.Context, d reconciler.Definition) error {
 	}
 	status := OwnStatus(d.Status)
 	status.Counters, status.Hooks, status.LastErrors = nil, nil, nil
-	changed := false
-	for _, c := range append(conditionsNotRunning(v1alpha1.ReasonNotSelected, x.message(d), ""), abandoned(status.Conditions)...) {
-		c.ObservedGeneration, c.LastTransitionTime = d.Meta.Generation, metav1.NewTime(time.Now())
-		changed = meta.SetStatusCondition(&status.Conditions, c) || changed
-	}
-	if changed {
+	conditions := append(conditionsNotRunning(v1alpha1.ReasonNotSelected, x.message(d), ""), abandoned(status.Conditions)...)
+	if changed, _ := merge(status, d, conditions); changed {
 		if _, err := x.publish(ctx, d, d.Meta.ResourceVersion, status); err != nil {
 			return err
 		}

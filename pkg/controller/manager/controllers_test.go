@@ -281,6 +281,7 @@ func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 		if got := v.runs(); len(got) > 0 {
 			t.Errorf("%v runs", got)
 		}
+		s.wantCondition(v1alpha1.ConditionStalled, "True NotSelected The labels of this object do not match")
 		s.wantCondition(v1alpha1.ConditionEstablished, "False NotSelected")
 		s.wantCondition(v1alpha1.ConditionHooksHealthy, "Unknown NotRunning")
 		s.wantCondition(v1alpha1.ConditionProgressing, "False NotRunning")
@@ -291,6 +292,7 @@ func TestAControllerRunsWhileItIsSelected(t *testing.T) {
 		s.label("c")
 		s.label("a")
 		s.wantReady("True Running")
+		s.wantCondition(v1alpha1.ConditionStalled, "none")
 		v.remove(reconciler.OfComposite(s.object))
 		after(10 * time.Second)
 		if got := v.runs(); len(got) > 0 || len(v.controllers.all) > 0 || len(v.exclusions.all) > 0 {
@@ -364,6 +366,9 @@ func TestAnExclusionIsAboutTheLatestGeneration(t *testing.T) {
 		s.wantReady("False NotSelected")
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if n := s.object.Status.ObservedGeneration; n != 2 {
+			t.Errorf("the status is about generation %d", n)
+		}
 		for _, c := range s.object.Status.Conditions {
 			if c.ObservedGeneration != 2 {
 				t.Errorf("the condition %s is about generation %d", c.Type, c.ObservedGeneration)

@@ -18,6 +18,7 @@ package manager
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 )
 
@@ -122,6 +124,104 @@ func TestFailuresOfHooksAreToldWithinTwoSeconds(t *testing.T) {
 		after(time.Second)
 		w.wantShows(v1alpha1.ConditionReady, "True Running")
 		w.wantShows(v1alpha1.ConditionHooksHealthy, "True Responding")
+	})
+}
+
+// TestWhatDoesNotGoAwayIsStalled has a controller get into a state and out of it again.
+func TestWhatDoesNotGoAwayIsStalled(t *testing.T) {
+	account := access.State{Account: "ns/a", Known: true}
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*reconciler.State)
+		want   string
+	}{
+		"HookFailing": {
+			"Somebody has to start the hook.",
+			func(s *reconciler.State) {
+				s.Called, s.Hooks = true, []reconciler.FailingHook{{Name: "sync", Since: time.Now(), Cause: "refused; start it", Blocking: true}}
+			}, "refused; start it",
+		},
+		"CredentialsMissing": {
+			"Somebody has to create the Secret.", func(s *reconciler.State) {
+				s.Hooks = []reconciler.FailingHook{{Name: "sync", Since: time.Now(), Cause: "no Secret", Blocking: true, Credentials: true}}
+			}, "no Secret",
+		},
+		"SyncsFailing": {
+			"Somebody has to correct what the error names.",
+			func(s *reconciler.State) { s.Parents, s.Failing, s.Error = 2, 2, "things/ns/a: forbidden" }, "things/ns/a: forbidden",
+		},
+		"ServiceAccountNotFound": {
+			"Somebody has to create it.",
+			func(s *reconciler.State) {
+				s.Permission = account
+				s.Permission.NotFound, s.Permission.Held = true, true
+			}, "Create it",
+		},
+		"RightMissing": {
+			"Somebody has to grant it.",
+			func(s *reconciler.State) {
+				s.Permission = account
+				s.Permission.NotImpersonated, s.Permission.Held = true, true
+			}, "Grant it",
+		},
+		"RightsUnknown": {
+			"The cluster is asked again.", func(s *reconciler.State) {
+				s.Permission = access.State{Account: "ns/a", Problem: errors.New("timeout"), Held: true}
+			}, "",
+		},
+		"Paused": {"That is what was asked for.", func(s *reconciler.State) { s.Paused = true }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, unfinalized, func(t *testing.T, w *world) {
+				after(time.Minute)
+				before := w.published()
+				w.is(tc.change)
+				after(3 * time.Second)
+				w.wantShows(v1alpha1.ConditionReady, "False "+name)
+				want := "none"
+				if tc.want != "" {
+					want = strings.TrimPrefix(w.shows(v1alpha1.ConditionReady), "False")
+					w.wantShows(v1alpha1.ConditionStalled, tc.want)
+				}
+				if got := strings.TrimPrefix(w.shows(v1alpha1.ConditionStalled), "True"); got != want {
+					t.Errorf("Stalled is %q, want %q: %s", got, want, tc.reason)
+				}
+				if n := w.published() - before; n != 1 {
+					t.Errorf("%d writes, want 1", n)
+				}
+				w.is(func(s *reconciler.State) { *s = reconciler.State{Started: true} })
+				after(3 * time.Second)
+				w.wantShows(v1alpha1.ConditionReady, "True Running")
+				if got := w.shows(v1alpha1.ConditionStalled); got != "none" {
+					t.Errorf("Stalled is %q when it is over", got)
+				}
+				if n := w.published() - before; n != 2 {
+					t.Errorf("%d writes, want 2", n)
+				}
+			})
+		})
+	}
+}
+
+func TestAControllerThatDoesNotRunIsStalledUnlessItWaits(t *testing.T) {
+	watching := func(t *testing.T) *world {
+		t.Helper()
+		w := finalizing("services")(t)
+		w.problem = errors.New("forbidden")
+		return w
+	}
+	play(t, watching, func(_ *testing.T, w *world) {
+		w.wantShows(v1alpha1.ConditionReady, "False Starting Cannot watch")
+		w.wantShows(v1alpha1.ConditionStalled, "none")
+		w.serve(func() { w.problem, w.missing["services"] = nil, true })
+		w.wantShows(v1alpha1.ConditionReady, "False ResourceNotFound")
+		w.wantShows(v1alpha1.ConditionStalled, "none")
+		w.serve(func() { delete(w.missing, "services") })
+		w.wantShows(v1alpha1.ConditionReady, "True Running")
+		w.breaks("services/ns/a", errors.New("refused"))
+		w.delete()
+		w.wantShows(v1alpha1.ConditionReady, "False Terminating")
+		w.wantShows(v1alpha1.ConditionStalled, "none")
 	})
 }
 

@@ -135,19 +135,29 @@ func (r *report) brakes(s state) []metav1.Condition {
 func (r *report) set(d reconciler.Definition, conditions ...metav1.Condition) (news bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	some := false
-	for i, c := range conditions {
-		if c.Type == v1alpha1.ConditionReady {
-			r.status.ObservedGeneration = d.Meta.Generation
-		}
-		c.ObservedGeneration, c.LastTransitionTime = d.Meta.Generation, metav1.NewTime(time.Now())
-		changed := meta.SetStatusCondition(&r.status.Conditions, c)
-		some, news = some || changed, news || changed && i == 0
-	}
+	some, news := merge(&r.status, d, conditions)
 	if some {
 		poke(r.news)
 	}
 	return news
+}
+
+// merge puts conditions into the status of d's object, with Ready also what follows from it. It reports whether one changed, and whether the first did.
+func merge(status *v1alpha1.ControllerStatus, d reconciler.Definition, conditions []metav1.Condition) (some, first bool) {
+	if ready := conditions[0]; ready.Type == v1alpha1.ConditionReady {
+		status.ObservedGeneration = d.Meta.Generation
+		if c, is := stalled(ready); is {
+			conditions = append(conditions, c)
+		} else {
+			some = meta.RemoveStatusCondition(&status.Conditions, c.Type)
+		}
+	}
+	for i, c := range conditions {
+		c.ObservedGeneration, c.LastTransitionTime = d.Meta.Generation, metav1.NewTime(time.Now())
+		changed := meta.SetStatusCondition(&status.Conditions, c)
+		some, first = some || changed, first || changed && i == 0
+	}
+	return some, first
 }
 
 // conditions returns a copy of the present conditions.

@@ -971,7 +971,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerStatus(ref commo
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the metadata.generation of the definition that the running controller was built from.",
+							Description: "observedGeneration is the metadata.generation of the definition that the server looked at last, and that the conditions are about.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -988,7 +988,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_CompositeControllerStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Stalled, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1980,7 +1980,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref common.Referen
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the metadata.generation of the definition that the running controller was built from.",
+							Description: "observedGeneration is the metadata.generation of the definition that the server looked at last, and that the conditions are about.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -1997,7 +1997,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_ControllerStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Stalled, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -2809,7 +2809,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref commo
 				Properties: map[string]spec.Schema{
 					"observedGeneration": {
 						SchemaProps: spec.SchemaProps{
-							Description: "observedGeneration is the metadata.generation of the definition that the running controller was built from.",
+							Description: "observedGeneration is the metadata.generation of the definition that the server looked at last, and that the conditions are about.",
 							Type:        []string{"integer"},
 							Format:      "int64",
 						},
@@ -2826,7 +2826,7 @@ func schema_pkg_apis_metacontroller_v1alpha1_DecoratorControllerStatus(ref commo
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
+							Description: "conditions tell whether the controller runs and, if not, what to do. Types: Ready, Stalled, Established, HooksHealthy, Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -20,11 +20,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ControllerStatus is what the server reports about a running controller of either kind.
 type ControllerStatus struct {
-	// observedGeneration is the metadata.generation of the definition that the running controller was built from.
+	// observedGeneration is the metadata.generation of the definition that the server looked at last, and that the conditions are about.
 	// +optional
 	// +k8s:optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy,
+	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Stalled, Established, HooksHealthy,
 	// Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.
 	// +optional
 	// +k8s:optional
@@ -177,8 +177,11 @@ type ParentError struct {
 // Condition types and reasons of the controller kinds.
 const (
 	// ConditionReady is True while the controller runs with the definition of observedGeneration and syncs can succeed. It is
-	// the one to wait for.
+	// the one to wait for. A new object has it as Unknown.
 	ConditionReady = "Ready"
+	// ConditionStalled is True while Ready is False for a reason that does not go away by itself, and has the same reason and message. It is
+	// not there otherwise.
+	ConditionStalled = "Stalled"
 	// ConditionEstablished is True while the cluster serves every resource that the definition names, and the controller's
 	// caches are filled.
 	ConditionEstablished = "Established"

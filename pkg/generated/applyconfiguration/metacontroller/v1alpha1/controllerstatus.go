@@ -27,9 +27,9 @@ import (
 //
 // ControllerStatus is what the server reports about a running controller of either kind.
 type ControllerStatusApplyConfiguration struct {
-	// observedGeneration is the metadata.generation of the definition that the running controller was built from.
+	// observedGeneration is the metadata.generation of the definition that the server looked at last, and that the conditions are about.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Established, HooksHealthy,
+	// conditions tell whether the controller runs and, if not, what to do. Types: Ready, Stalled, Established, HooksHealthy,
 	// Permitted, Progressing, ResourcesServed, FinalizersReleased, Paused, DeletionsHeld.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// finalizedResources are the resources of which objects may carry the controller's finalizer: those that the definition
