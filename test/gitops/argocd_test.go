@@ -209,7 +209,7 @@ func (argo *argoCD) awaitHealthy(t *testing.T, app string, objects []*unstructur
 	})
 }
 
-// tree has what Argo CD shows below the objects of an application, as "owner > object".
+// tree has what Argo CD shows below the objects of an application, as "owner > object". The names of ControllerRevisions are left out: they end by hashes.
 func (argo *argoCD) tree(app string) []string {
 	var roots []kube.ResourceKey
 	for key, r := range argo.cache.FindResources("", managed(app)) {
@@ -220,7 +220,11 @@ func (argo *argoCD) tree(app string) []string {
 	var edges []string
 	argo.cache.IterateHierarchyV2(roots, func(r *cache.Resource, _ map[kube.ResourceKey]*cache.Resource) bool {
 		for _, owner := range r.OwnerRefs {
-			edges = append(edges, fmt.Sprintf("%s/%s > %s/%s", owner.Kind, owner.Name, r.Ref.Kind, r.Ref.Name))
+			object := r.Ref.Kind
+			if object != "ControllerRevision" {
+				object += "/" + r.Ref.Name
+			}
+			edges = append(edges, fmt.Sprintf("%s/%s > %s", owner.Kind, owner.Name, object))
 		}
 		return true
 	})
@@ -245,11 +249,12 @@ func deployedByArgoCD(t *testing.T, a *application, serverSide bool) {
 			t.Errorf("these differ after a second sync:\n%s", strings.Join(found, "\n"))
 		}
 	})
-	t.Run("parents and children form a tree", func(t *testing.T) {
+	t.Run("parents, children and revisions form a tree", func(t *testing.T) {
 		want := []string{
-			"Website/blog > ConfigMap/blog", "Website/blog > ServiceAccount/blog", "Website/shop > ConfigMap/shop", "Website/shop > ServiceAccount/shop",
+			"Website/blog > ConfigMap/blog", "Website/blog > ControllerRevision", "Website/blog > ServiceAccount/blog",
+			"Website/shop > ConfigMap/shop", "Website/shop > ControllerRevision", "Website/shop > ServiceAccount/shop",
 		}
-		cluster.Eventually(t, limit, "the tree to have all children", func(context.Context) (bool, string) {
+		cluster.Eventually(t, limit, "the tree to have all of them", func(context.Context) (bool, string) {
 			found := argo.tree(a.name)
 			return slices.Equal(found, want), strings.Join(found, "\n")
 		})
