@@ -496,6 +496,17 @@ func TestWarningsAboutNeighbors(t *testing.T) {
 	decorator := v1alpha1.DecoratorController{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}
 	decorator.Spec.Resources = []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "pods"}}}
 	decorator.Spec.Attachments = []v1alpha1.DecoratorControllerAttachmentRule{{ResourceRule: v1alpha1.ResourceRule{APIVersion: "apps/v1beta1", Resource: "deployments"}}}
+	synced := []v1alpha1.ParentCondition{v1alpha1.ParentConditionSynced}
+	keeping := func(selector string, conditions ...v1alpha1.ParentCondition) v1alpha1.DecoratorController {
+		d := v1alpha1.DecoratorController{ObjectMeta: metav1.ObjectMeta{Name: "keeper"}}
+		d.Spec.Resources = []v1alpha1.DecoratorControllerResourceRule{{
+			ResourceRule: v1alpha1.ResourceRule{APIVersion: "apps/v1", Resource: "deployments"}, LabelSelector: selecting(selector).Spec.ParentResource.LabelSelector,
+			Conditions: conditions,
+		}}
+		return d
+	}
+	const replaced = " handles deployments.apps too, and the selectors of both may match the same ones: the CompositeController replaces their status, and the " +
+		"condition Synced that the DecoratorController keeps there. Have the CompositeController alone keep it"
 	for name, test := range map[string]struct {
 		object     runtime.Object
 		others     []v1alpha1.CompositeController
@@ -529,6 +540,15 @@ func TestWarningsAboutNeighbors(t *testing.T) {
 			"spec.childResources[0]: DecoratorController mine makes deployments.apps of pods, which this controller handles: " +
 				"unless selectors keep them apart, objects are created without end",
 		}},
+		"a decorator that keeps Synced in the same parents": {deployments(), nil, []v1alpha1.DecoratorController{keeping("", synced...)}, []string{
+			"spec.parentResource: DecoratorController keeper" + replaced,
+		}},
+		"one that keeps it in other ones": {selecting("a=1"), nil, []v1alpha1.DecoratorController{keeping("a=2", synced...)}, nil},
+		"one that keeps it nowhere":       {deployments(), nil, []v1alpha1.DecoratorController{keeping("")}, nil},
+		"Synced in parents of a composite": {decorates(keeping("", synced...)), []v1alpha1.CompositeController{other("other", "deployments", "")}, nil, []string{
+			"spec.resources[0]: CompositeController other" + replaced,
+		}},
+		"Synced in targets of another decorator": {decorates(keeping("", synced...)), nil, []v1alpha1.DecoratorController{decorator}, nil},
 		"a decorator of what another controller handles": {
 			object: &metacontroller.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{
 				Resources: []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: v1alpha1.ResourceRule{APIVersion: "apps/v1", Resource: "deployments"}}},
@@ -545,6 +565,10 @@ func TestWarningsAboutNeighbors(t *testing.T) {
 			}
 		})
 	}
+}
+
+func decorates(d v1alpha1.DecoratorController) *metacontroller.DecoratorController {
+	return (*metacontroller.DecoratorController)(&d)
 }
 
 func broken() v1alpha1.CompositeController {

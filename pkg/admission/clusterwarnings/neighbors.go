@@ -39,11 +39,16 @@ func (p *Plugin) lookupsOfNeighbors(d *definition) lookups {
 	}
 	n := &neighbors{read: func(ctx context.Context) ([]definition, error) { return p.others(ctx, d) }}
 	var all lookups
-	if d.kind == v1alpha1.KindComposite {
-		for _, parent := range d.parents {
+	for _, parent := range d.parents {
+		if d.kind == v1alpha1.KindComposite {
 			all = append(all, lookup{parent.path, func(ctx context.Context) ([]string, error) {
 				others, err := n.get(ctx)
-				return warnOverlap(parent, d.children, others), err
+				return append(warnOverlap(parent, d.children, others), warnReplaced(d, parent, others)...), err
+			}})
+		} else if parent.synced {
+			all = append(all, lookup{parent.path, func(ctx context.Context) ([]string, error) {
+				others, err := n.get(ctx)
+				return warnReplaced(d, parent, others), err
 			}})
 		}
 	}
@@ -120,6 +125,25 @@ func warnOverlap(parent use, children []use, others []definition) []string {
 				}
 				texts = append(texts, fmt.Sprintf("CompositeController %s handles %s too, and the selectors of both may match the same ones: %s",
 					other.name, parent.groupResource(), would))
+			}
+		}
+	}
+	return texts
+}
+
+// warnReplaced warns of a DecoratorController that keeps the condition Synced in the parents of a CompositeController, which replaces their status.
+func warnReplaced(d *definition, parent use, others []definition) []string {
+	var texts []string
+	for _, other := range others {
+		for _, theirs := range other.parents {
+			decorated := theirs
+			if d.kind == v1alpha1.KindDecorator {
+				decorated = parent
+			}
+			if other.kind != d.kind && decorated.synced && theirs.groupResource() == parent.groupResource() && overlap(theirs.selector, parent.selector) {
+				texts = append(texts, fmt.Sprintf("%s %s handles %s too, and the selectors of both may match the same ones: the CompositeController replaces their "+
+					"status, and the condition Synced that the DecoratorController keeps there. Have the CompositeController alone keep it",
+					other.kind, other.name, parent.groupResource()))
 			}
 		}
 	}
