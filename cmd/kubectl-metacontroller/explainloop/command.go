@@ -91,23 +91,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 		return err
 	}
 	subresource.ReportHidden(c.ErrOut, list.Hidden)
-	reader, err := newReader(c)
-	if err != nil {
-		return err
-	}
-	parent := known.Items[0].ParentReference
-	kind, err := reader.kindOf(parent)
-	if err != nil {
-		return err
-	}
-	r := report{controller: object, parent: selected.Name, syncs: len(list.Items), loops: loopsOf(list.Items, kind), now: time.Now()}
-	if parent.Namespace != "" {
-		r.parent = parent.Namespace + "/" + parent.Name
-	}
-	if err := nameOthers(ctx, c, object, r.loops); err != nil {
-		return err
-	}
-	r.objects, err = reader.read(ctx, r.loops)
+	r, err := reportOf(ctx, c, object, known.Items[0].ParentReference, list.Items)
 	if err != nil {
 		return err
 	}
@@ -116,6 +100,40 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	}
 	r.print(c.Out)
 	return nil
+}
+
+// Loops returns what the syncs of one parent of a controller change back and forth, what was changed most often first.
+func Loops(
+	ctx context.Context, c *connection.Connection, object controllerobject.Object, parent v1alpha1.ParentReference, syncs []v1alpha1.ControllerSync,
+) ([]Loop, error) {
+	r, err := reportOf(ctx, c, object, parent, syncs)
+	if err != nil {
+		return nil, err
+	}
+	return r.document().Loops, nil
+}
+
+// reportOf reads what is to be said of the syncs of one parent.
+func reportOf(
+	ctx context.Context, c *connection.Connection, object controllerobject.Object, parent v1alpha1.ParentReference, syncs []v1alpha1.ControllerSync,
+) (*report, error) {
+	reader, err := newReader(c)
+	if err != nil {
+		return nil, err
+	}
+	kind, err := reader.kindOf(parent)
+	if err != nil {
+		return nil, err
+	}
+	r := &report{controller: object, parent: parent.Name, syncs: len(syncs), loops: loopsOf(syncs, kind), now: time.Now()}
+	if parent.Namespace != "" {
+		r.parent = parent.Namespace + "/" + parent.Name
+	}
+	if err := nameOthers(ctx, c, object, r.loops); err != nil {
+		return nil, err
+	}
+	r.objects, err = reader.read(ctx, r.loops)
+	return r, err
 }
 
 // nameOthers adds to loops of which nobody else is known which other controllers write the same place. The server names them in the syncs of one side.

@@ -113,11 +113,12 @@ type document struct {
 	Controller string `json:"controller"`
 	Parent     string `json:"parent"`
 	// Syncs is how many syncs of the parent the server remembers.
-	Syncs int            `json:"syncs"`
-	Loops []documentLoop `json:"loops"`
+	Syncs int    `json:"syncs"`
+	Loops []Loop `json:"loops"`
 }
 
-type documentLoop struct {
+// Loop is a place of an object that is changed back and forth.
+type Loop struct {
 	Object v1alpha1.SyncObject `json:"object"`
 	// Field is empty if the object as a whole is created again and again.
 	Field         string    `json:"field,omitempty"`
@@ -132,10 +133,10 @@ type documentLoop struct {
 }
 
 func (r *report) document() document {
-	d := document{Controller: r.controller.Argument(), Parent: r.parent, Syncs: r.syncs, Loops: []documentLoop{}}
+	d := document{Controller: r.controller.Argument(), Parent: r.parent, Syncs: r.syncs, Loops: []Loop{}}
 	for i := range r.loops {
 		l := &r.loops[i]
-		d.Loops = append(d.Loops, documentLoop{
+		d.Loops = append(d.Loops, Loop{
 			Object: l.object, Field: l.path, Writes: l.writes, LastTime: l.last, ChangedBackBy: r.others(l), FieldManagers: r.managers(l),
 			LeftAlone: l.flapping, Dropped: l.dropped, Advice: r.advice(l),
 		})

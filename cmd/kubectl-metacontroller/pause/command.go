@@ -103,24 +103,9 @@ func (a action) run(ctx context.Context, c *connection.Connection, format *outpu
 	if err != nil {
 		return err
 	}
-	client, err := c.Controllers()
+	object, changed, err := a.set(ctx, c, argument)
 	if err != nil {
 		return err
-	}
-	object, err := controllerobject.Find(ctx, client, argument)
-	if err != nil {
-		return connection.Explain(err)
-	}
-	changed := object.Paused() != a.paused
-	if changed {
-		if object, err = a.patch(ctx, client, object); err != nil {
-			return connection.Explain(err)
-		}
-		// Whoever does not know the field drops it, and says nothing, such as CustomResourceDefinitions of Metacontroller.
-		if object.Paused() != a.paused {
-			return fmt.Errorf("%s %s is not %s: the cluster took the change of spec.paused, and does not have it; "+
-				"see who serves the API with 'kubectl get apiservice v1alpha1.metacontroller.k8s.io'", object.Kind(), object.Name(), a.done)
-		}
 	}
 	if printer != nil {
 		return printer.PrintObj(object.Runtime(), c.Out)
@@ -132,6 +117,33 @@ func (a action) run(ctx context.Context, c *connection.Connection, format *outpu
 	fmt.Fprintf(c.Out, "%s %s is %s.\n", object.Kind(), object.Name(), a.done)
 	fmt.Fprintf(c.Out, a.next, object.Argument(), object.Resource())
 	return nil
+}
+
+// Controller pauses the controller that an argument names, or resumes it.
+func Controller(ctx context.Context, c *connection.Connection, argument string, paused bool) error {
+	_, _, err := action{paused: paused, done: map[bool]string{true: "paused", false: "resumed"}[paused]}.set(ctx, c, argument)
+	return err
+}
+
+// set pauses or resumes the controller that an argument names, and reports whether that changes it.
+func (a action) set(ctx context.Context, c *connection.Connection, argument string) (object controllerobject.Object, changed bool, err error) {
+	client, err := c.Controllers()
+	if err != nil {
+		return object, false, err
+	}
+	object, err = controllerobject.Find(ctx, client, argument)
+	if err != nil || object.Paused() == a.paused {
+		return object, false, connection.Explain(err)
+	}
+	if object, err = a.patch(ctx, client, object); err != nil {
+		return object, false, connection.Explain(err)
+	}
+	// Whoever does not know the field drops it, and says nothing, such as CustomResourceDefinitions of Metacontroller.
+	if object.Paused() != a.paused {
+		return object, false, fmt.Errorf("%s %s is not %s: the cluster took the change of spec.paused, and does not have it; "+
+			"see who serves the API with 'kubectl get apiservice v1alpha1.metacontroller.k8s.io'", object.Kind(), object.Name(), a.done)
+	}
+	return object, true, nil
 }
 
 // patch sets spec.paused.

@@ -46,28 +46,16 @@ func (a action) runParent(ctx context.Context, c *connection.Connection, format 
 	if a.duration < 0 {
 		return errors.New("--for must be more than 0: use a duration such as 2h")
 	}
-	mapping, objects, name, err := a.find(ctx, c, args)
+	parent, until, changed, err := a.setParent(ctx, c, args)
 	if err != nil {
 		return err
-	}
-	parent, err := objects.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return connection.ExplainOf(mapping.Resource.Group, fmt.Errorf("reading %s/%s: %w", mapping.Resource.GroupResource(), name, err))
-	}
-	value, until := a.value(time.Now())
-	before, there := parent.GetAnnotations()[v1alpha1.AnnotationPaused]
-	changed := there != a.paused || a.paused && before != *value
-	if changed {
-		if parent, err = annotate(ctx, objects, name, value); err != nil {
-			return connection.ExplainOf(mapping.Resource.Group, err)
-		}
 	}
 	if printer != nil {
 		return printer.PrintObj(parent, c.Out)
 	}
-	argument := mapping.GroupVersionKind.GroupKind().String() + "/" + name
+	argument := parent.GroupVersionKind().GroupKind().String() + "/" + parent.GetName()
 	if namespace := parent.GetNamespace(); namespace != "" {
-		argument = mapping.GroupVersionKind.GroupKind().String() + "/" + namespace + "/" + name
+		argument = parent.GroupVersionKind().GroupKind().String() + "/" + namespace + "/" + parent.GetName()
 	}
 	switch {
 	case !changed:
@@ -79,6 +67,33 @@ func (a action) runParent(ctx context.Context, c *connection.Connection, format 
 		fmt.Fprintf(c.Out, "%s is resumed.\nIt is synced now. See how it goes with: kubectl metacontroller tree %[1]s\n", argument)
 	}
 	return nil
+}
+
+// Parent pauses the parent that arguments name as those of the command do, or resumes it.
+func Parent(ctx context.Context, c *connection.Connection, args []string, paused bool) error {
+	_, _, _, err := action{paused: paused}.setParent(ctx, c, args)
+	return err
+}
+
+// setParent pauses or resumes the parent that the arguments name. It returns the parent, until when it is paused, and whether that changed it.
+func (a action) setParent(ctx context.Context, c *connection.Connection, args []string) (parent *unstructured.Unstructured, until string, changed bool, err error) {
+	mapping, objects, name, err := a.find(ctx, c, args)
+	if err != nil {
+		return nil, "", false, err
+	}
+	parent, err = objects.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, "", false, connection.ExplainOf(mapping.Resource.Group, fmt.Errorf("reading %s/%s: %w", mapping.Resource.GroupResource(), name, err))
+	}
+	value, until := a.value(time.Now())
+	before, there := parent.GetAnnotations()[v1alpha1.AnnotationPaused]
+	changed = there != a.paused || a.paused && before != *value
+	if changed {
+		if parent, err = annotate(ctx, objects, name, value); err != nil {
+			return nil, "", false, connection.ExplainOf(mapping.Resource.Group, err)
+		}
+	}
+	return parent, until, changed, nil
 }
 
 // find returns the objects among which the parent is that the arguments name, and its name.

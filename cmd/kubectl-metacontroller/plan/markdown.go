@@ -45,7 +45,7 @@ func printMarkdown(out io.Writer, object controllerobject.Object, plan *v1alpha1
 	if plan.Summary.Parents == 0 {
 		b.WriteString("No parent was looked at.\n")
 	} else {
-		b.WriteString(summary(&plan.Summary) + "\n")
+		b.WriteString(Summary(&plan.Summary) + "\n")
 	}
 	if plan.Hidden > 0 {
 		fmt.Fprintf(&b, "\n%s\n", code(subresource.Hidden(plan.Hidden)))

@@ -31,6 +31,13 @@ import (
 // reasonSame is that of children that are as they are desired.
 const reasonSame = "Same"
 
+// Lines are what is printed of a plan of one parent; none if nothing would be written, and there is nothing to say.
+func Lines(parent *v1alpha1.ParentPlan) []textdiff.Line {
+	var lines []textdiff.Line
+	printParent(textdiff.Printer{Each: func(line textdiff.Line) { lines = append(lines, line) }}, parent)
+	return lines
+}
+
 // printParent writes what a sync of one parent would do. It writes nothing if that is nothing, and there is nothing to say.
 func printParent(p textdiff.Printer, parent *v1alpha1.ParentPlan) {
 	if !worthPrinting(parent) {

@@ -67,7 +67,7 @@ func (r *Report) End(object controllerobject.Object, selected subresource.Select
 	}
 	subresource.ReportHidden(r.errOut, r.all.Hidden)
 	if r.Format == "" {
-		fmt.Fprintln(r.printer.Out, summary(s))
+		fmt.Fprintln(r.printer.Out, Summary(s))
 	}
 	switch {
 	case s.Failing > 0:
@@ -114,8 +114,8 @@ func add(sum *v1alpha1.PlanSummary, part v1alpha1.PlanSummary) {
 	sum.Refuse += part.Refuse
 }
 
-// summary says in a sentence what a plan would do.
-func summary(s *v1alpha1.PlanSummary) string {
+// Summary says in a sentence what a plan would do.
+func Summary(s *v1alpha1.PlanSummary) string {
 	var parts []string
 	for _, part := range []struct {
 		n    int64

@@ -80,12 +80,12 @@ func run(ctx context.Context, c *connection.Connection, format *outputformat.Fla
 		fmt.Fprintf(c.Out, "There are no controllers. Begin one with: %s init NAME --parent KIND.GROUP --child deployments\n", connection.Program)
 		return nil
 	}
-	warnings := warningsOf(ctx, c)
+	warnings := WarningsOf(ctx, c)
 	for i, object := range objects {
 		if i > 0 {
 			fmt.Fprintln(c.Out)
 		}
-		live := livePage(ctx, c, object)
+		live := Live(ctx, c, object)
 		text := report(object, live, warnings, time.Now(), len(args) == 1)
 		if _, err := io.WriteString(c.Out, text); err != nil {
 			return err
@@ -94,8 +94,8 @@ func run(ctx context.Context, c *connection.Connection, format *outputformat.Fla
 	return nil
 }
 
-// livePage returns how a controller is doing with its parents now, or nil if they are too many for one page, or the server does not say.
-func livePage(ctx context.Context, c *connection.Connection, object controllerobject.Object) *v1alpha1.ControllerParentList {
+// Live returns how a controller is doing with its parents now, or nil if they are too many for one page, or the server does not say.
+func Live(ctx context.Context, c *connection.Connection, object controllerobject.Object) *v1alpha1.ControllerParentList {
 	client, err := subresource.New(c, object)
 	if err != nil {
 		return nil

@@ -31,8 +31,8 @@ import (
 )
 
 // next returns the commands to try next, the most useful one first; none where all is well.
-func next(object controllerobject.Object, parents parentNumbers) []string {
-	status, errors := object.Status(), parents.errors
+func next(object controllerobject.Object, parents Parents) []string {
+	status, errors := object.Status(), parents.Errors
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Reason == v1alpha1.ReasonPending {
 		return []string{"kubectl describe apiservice v1alpha1.metacontroller.k8s.io"}
@@ -55,9 +55,9 @@ func next(object controllerobject.Object, parents parentNumbers) []string {
 	switch {
 	case len(steps) == 0 && ready.Status != metav1.ConditionTrue:
 		steps = append(steps, eventsAbout(object))
-	case len(steps) == 0 && parents.known && parents.total == 0:
+	case len(steps) == 0 && parents.Known && parents.Total == 0:
 		steps = append(steps, parentsToBe(object))
-	case len(steps) == 0 && parents.states[v1alpha1.ParentWaiting] > 0:
+	case len(steps) == 0 && parents.States[v1alpha1.ParentWaiting] > 0:
 		steps = append(steps, "kubectl metacontroller parents "+object.Argument()+" --all --state=Waiting   # for what they wait")
 	}
 	return steps
@@ -74,16 +74,16 @@ func parentsToBe(object controllerobject.Object) string {
 }
 
 // cure is the command that tells more of what a condition complains of, or ends it. Ready repeats the others.
-func cure(object controllerobject.Object, c metav1.Condition, parents parentNumbers) string {
+func cure(object controllerobject.Object, c metav1.Condition, parents Parents) string {
 	if c.Type == v1alpha1.ConditionDeletionsHeld && c.Status == metav1.ConditionTrue {
 		return eventsAbout(object) + "   # its message has the command that confirms the deletions"
 	}
 	if c.Reason == v1alpha1.ReasonResponsesDiffer || c.Reason == v1alpha1.ReasonChangedBack {
 		step := "kubectl metacontroller explain-loop " + object.Argument()
-		if parents.unsettled == "" {
+		if parents.Unsettled == "" {
 			return step + " NAMESPACE/PARENT   # of the parent that the condition names"
 		}
-		return step + " " + parents.unsettled
+		return step + " " + parents.Unsettled
 	}
 	if c.Type == v1alpha1.ConditionReady || c.Status != metav1.ConditionFalse {
 		return ""
@@ -91,7 +91,7 @@ func cure(object controllerobject.Object, c metav1.Condition, parents parentNumb
 	switch c.Reason {
 	case v1alpha1.ReasonHookFailing, v1alpha1.ReasonCredentialsMissing:
 		// The events about it are those of the parents whose syncs fail.
-		if len(parents.errors) == 0 {
+		if len(parents.Errors) == 0 {
 			return "kubectl metacontroller parents " + object.Argument() + " --all --state=Failing"
 		}
 	case v1alpha1.ReasonRightMissing:

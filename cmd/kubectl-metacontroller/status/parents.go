@@ -31,40 +31,40 @@ import (
 // maxErrors is how many errors of parents are told.
 const maxErrors = 10
 
-// parentNumbers are how the parents of a controller are doing.
-type parentNumbers struct {
-	// known says that there are numbers, and live that they are those of now.
-	known, live bool
-	total       int64
-	states      map[v1alpha1.ParentState]int64
-	errors      []v1alpha1.ParentError
-	// unsettled is one that is held back since it does not settle, as NAMESPACE/NAME; empty if none is, or it is not known.
-	unsettled string
+// Parents are numbers of how the parents of a controller are doing.
+type Parents struct {
+	// Known says that there are numbers, and Live that they are those of now.
+	Known, Live bool
+	Total       int64
+	States      map[v1alpha1.ParentState]int64
+	Errors      []v1alpha1.ParentError
+	// Unsettled is one that is held back since it does not settle, as NAMESPACE/NAME; empty if none is, or it is not known.
+	Unsettled string
 }
 
-func (p parentNumbers) failing() int64 { return p.states[v1alpha1.ParentFailing] }
+func (p Parents) failing() int64 { return p.States[v1alpha1.ParentFailing] }
 
 // parentsOf returns how the parents are doing now, or as the status has it if that is not known.
-func parentsOf(status *v1alpha1.ControllerStatus, live *v1alpha1.ControllerParentList) parentNumbers {
-	p := parentNumbers{known: true, live: true, states: map[v1alpha1.ParentState]int64{}}
+func parentsOf(status *v1alpha1.ControllerStatus, live *v1alpha1.ControllerParentList) Parents {
+	p := Parents{Known: true, Live: true, States: map[v1alpha1.ParentState]int64{}}
 	if live == nil {
-		p.live, p.errors = false, status.LastErrors
+		p.Live, p.Errors = false, status.LastErrors
 		c := status.Counters
-		if p.known = c != nil; p.known {
-			p.total = c.Parents
-			p.states[v1alpha1.ParentSynced], p.states[v1alpha1.ParentFailing], p.states[v1alpha1.ParentPending] = c.Synced, c.Failing, c.Pending
+		if p.Known = c != nil; p.Known {
+			p.Total = c.Parents
+			p.States[v1alpha1.ParentSynced], p.States[v1alpha1.ParentFailing], p.States[v1alpha1.ParentPending] = c.Synced, c.Failing, c.Pending
 		}
 		return p
 	}
-	p.total = int64(len(live.Items))
+	p.Total = int64(len(live.Items))
 	for i := range live.Items {
 		parent := &live.Items[i]
-		p.states[parent.State]++
-		if parent.State == v1alpha1.ParentHeld && p.unsettled == "" && strings.Contains(parent.Message, "does not settle") {
-			p.unsettled = strings.TrimPrefix(parent.Namespace+"/"+parent.Name, "/")
+		p.States[parent.State]++
+		if parent.State == v1alpha1.ParentHeld && p.Unsettled == "" && strings.Contains(parent.Message, "does not settle") {
+			p.Unsettled = strings.TrimPrefix(parent.Namespace+"/"+parent.Name, "/")
 		}
-		if r := parent.ParentReference; parent.State == v1alpha1.ParentFailing && len(p.errors) < maxErrors {
-			p.errors = append(p.errors, v1alpha1.ParentError{
+		if r := parent.ParentReference; parent.State == v1alpha1.ParentFailing && len(p.Errors) < maxErrors {
+			p.Errors = append(p.Errors, v1alpha1.ParentError{
 				Group: r.Group, Resource: r.Resource, Namespace: r.Namespace, Name: r.Name, Message: parent.LastError,
 				Time: ptr.Deref(parent.LastSyncTime, metav1.Time{}),
 			})

@@ -31,48 +31,95 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
-// report tells how a controller is doing, in lines; parents are those of live, unless it is nil, and warnings are those of all controllers. Hooks and
-// counters of one in which nothing is wrong are told where all is asked for.
-func report(object controllerobject.Object, live *v1alpha1.ControllerParentList, warnings []warning, now time.Time, all bool) string {
+// Condition is a condition of a controller object with the command that tells more of it, or ends what it complains of; empty if there is none.
+type Condition struct {
+	metav1.Condition
+
+	// Trouble says that it tells of something to look at.
+	Trouble bool
+	Next    string
+}
+
+// Report is how a controller is doing.
+type Report struct {
+	// Heading is a sentence that begins with the name of the controller, and lines tell the rest of it.
+	Heading string
+	lines   []string
+	// Parents are how its parents are doing, and About what counters tell of them, in sentences.
+	Parents Parents
+	About   []string
+	// Conditions are those of its status.
+	Conditions []Condition
+	// Warnings are those of the last hour, and Next the commands to try next, the most useful one first.
+	Warnings, Next []string
+}
+
+// report tells how a controller is doing, in lines.
+func report(object controllerobject.Object, live *v1alpha1.ControllerParentList, warnings []Warning, now time.Time, all bool) string {
+	r := ReportOf(object, live, warnings, now, all)
 	var b strings.Builder
-	status := object.Status()
-	asOf := writtenAgo(object, now)
-	parents := parentsOf(status, live)
-	conditions := missingFirst(status.Conditions)
-	ready := causeOf(conditions)
-	troubles := troublesOf(conditions)
-	fmt.Fprintf(&b, "%s %s %s\n", object.Kind(), object.Name(), state(ready, object.Generation(), parents.failing()))
-	for _, line := range parentLines(parents, status.Counters, asOf) {
-		fmt.Fprintf(&b, "  %s\n", line)
-	}
-	for _, c := range troubles {
-		// Ready repeats what keeps the controller from running.
-		if ready == nil || !strings.Contains(oneLine(ready.Message), oneLine(c.Message)) {
-			fmt.Fprintf(&b, "  %s is %s (%s): %s\n", c.Type, c.Status, c.Reason, oneLine(c.Message))
-		}
-	}
-	if all || len(troubles) > 0 || len(parents.errors) > 0 {
-		for i := range status.Hooks {
-			fmt.Fprintf(&b, "  %s\n", hookLine(&status.Hooks[i], now, b.String()))
-		}
-	}
-	for i := range parents.errors {
-		e := &parents.errors[i]
-		fmt.Fprintf(&b, "  %s, %s ago: %s\n", parentName(e), age(e.Time, now), brief(oneLine(e.Message), status.Hooks, b.String()))
-	}
-	for i, line := range warningLines(object, warnings, now) {
+	b.WriteString(r.said())
+	for i, line := range r.Warnings {
 		if i == 0 {
 			b.WriteString("  Warnings of the last hour, which may be over:\n")
 		}
 		fmt.Fprintf(&b, "    %s\n", line)
 	}
-	for i, step := range next(object, parents) {
+	for i, step := range r.Next {
 		if i == 0 {
 			b.WriteString("  Next:\n")
 		}
 		fmt.Fprintf(&b, "    %s\n", step)
 	}
 	return b.String()
+}
+
+// said is the heading with the lines below it.
+func (r *Report) said() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", r.Heading)
+	for _, line := range r.lines {
+		fmt.Fprintf(&b, "  %s\n", line)
+	}
+	return b.String()
+}
+
+func (r *Report) addf(format string, args ...any) {
+	r.lines = append(r.lines, fmt.Sprintf(format, args...))
+}
+
+// ReportOf returns how a controller is doing; parents are those of live, unless it is nil, and warnings are those of all controllers. Hooks and
+// counters of one in which nothing is wrong are told where all is asked for.
+func ReportOf(object controllerobject.Object, live *v1alpha1.ControllerParentList, warnings []Warning, now time.Time, all bool) *Report {
+	status := object.Status()
+	r := &Report{Parents: parentsOf(status, live), Warnings: warningLines(object, warnings, now)}
+	conditions := missingFirst(status.Conditions)
+	ready := causeOf(conditions)
+	troubles := troublesOf(conditions)
+	r.Heading = fmt.Sprintf("%s %s %s", object.Kind(), object.Name(), state(ready, object.Generation(), r.Parents.failing()))
+	r.About = parentLines(r.Parents, status.Counters, writtenAgo(object, now))
+	r.lines = slices.Clone(r.About)
+	for _, c := range troubles {
+		// Ready repeats what keeps the controller from running.
+		if ready == nil || !strings.Contains(oneLine(ready.Message), oneLine(c.Message)) {
+			r.addf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, oneLine(c.Message))
+		}
+	}
+	if all || len(troubles) > 0 || len(r.Parents.Errors) > 0 {
+		for i := range status.Hooks {
+			r.addf("%s", hookLine(&status.Hooks[i], now, r.said()))
+		}
+	}
+	for i := range r.Parents.Errors {
+		e := &r.Parents.Errors[i]
+		r.addf("%s, %s ago: %s", parentName(e), age(e.Time, now), brief(oneLine(e.Message), status.Hooks, r.said()))
+	}
+	r.Next = next(object, r.Parents)
+	for _, c := range conditions {
+		trouble := slices.ContainsFunc(troubles, func(t metav1.Condition) bool { return t.Type == c.Type })
+		r.Conditions = append(r.Conditions, Condition{c, trouble, cure(object, c, r.Parents)})
+	}
+	return r
 }
 
 // missingFirst returns conditions with that first which says that the cluster does not serve a kind: hooks fail by that, and not the other way round.
@@ -147,30 +194,30 @@ func troublesOf(conditions []metav1.Condition) []metav1.Condition {
 }
 
 // parentLines tell of the parents, and of what counters tell beside them, which are as old as it is said. Without counters nothing is known.
-func parentLines(parents parentNumbers, c *v1alpha1.ControllerCounters, asOf string) []string {
+func parentLines(parents Parents, c *v1alpha1.ControllerCounters, asOf string) []string {
 	var lines []string
 	switch {
-	case !parents.known:
+	case !parents.Known:
 		return nil
-	case parents.total == 0:
+	case parents.Total == 0:
 		return []string{"It has no parents."}
 	}
-	states := []string{fmt.Sprintf("Of %s, %d synced", count(parents.total, "parent"), parents.states[v1alpha1.ParentSynced])}
+	states := []string{fmt.Sprintf("Of %s, %d synced", count(parents.Total, "parent"), parents.States[v1alpha1.ParentSynced])}
 	for _, n := range []struct {
 		number int64
 		what   string
 	}{
 		{parents.failing(), "failing"},
-		{parents.states[v1alpha1.ParentPending] + parents.states[v1alpha1.ParentSyncing], "waiting to be synced"},
-		{parents.states[v1alpha1.ParentWaiting], "waiting for something else"},
-		{parents.states[v1alpha1.ParentHeld], "held"},
-		{parents.states[v1alpha1.ParentPaused], "paused"},
+		{parents.States[v1alpha1.ParentPending] + parents.States[v1alpha1.ParentSyncing], "waiting to be synced"},
+		{parents.States[v1alpha1.ParentWaiting], "waiting for something else"},
+		{parents.States[v1alpha1.ParentHeld], "held"},
+		{parents.States[v1alpha1.ParentPaused], "paused"},
 	} {
 		if n.number > 0 {
 			states = append(states, fmt.Sprintf("%d %s", n.number, n.what))
 		}
 	}
-	if parents.live {
+	if parents.Live {
 		lines = append(lines, strings.Join(states, ", ")+".")
 	} else {
 		lines = append(lines, strings.Join(states, ", ")+asOf+".")

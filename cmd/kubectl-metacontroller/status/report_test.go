@@ -358,10 +358,10 @@ func TestAParentThatDoesNotSettleIsExplained(t *testing.T) {
 
 func TestWarningsAreOfTheControllerAndLately(t *testing.T) {
 	const mine = "metacontroller.io/compositecontroller-web"
-	of := func(controller, kind, message string, seconds int) warning {
-		return warning{controller: controller, kind: kind, name: "web", about: "shop/web", reason: "ChildWarning", message: message, time: before(seconds)}
+	of := func(controller, kind, message string, seconds int) Warning {
+		return Warning{controller: controller, kind: kind, name: "web", about: "shop/web", reason: "ChildWarning", message: message, time: before(seconds)}
 	}
-	got := warningLines(composite(v1alpha1.ControllerStatus{}), []warning{
+	got := warningLines(composite(v1alpha1.ControllerStatus{}), []Warning{
 		of(mine, "Website", "first", 3), of(mine, "Website", "first", 4), of("metacontroller.io/compositecontroller-other", "Website", "of another", 5),
 		of("metacontroller", "CompositeController", "second", 6), of(mine, "Website", "third", 7), of(mine, "Website", "fourth", 8),
 	}, now)
@@ -372,7 +372,7 @@ func TestWarningsAreOfTheControllerAndLately(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if old := warningLines(composite(v1alpha1.ControllerStatus{}), []warning{of(mine, "Website", "old", 3601)}, now); len(old) != 0 {
+	if old := warningLines(composite(v1alpha1.ControllerStatus{}), []Warning{of(mine, "Website", "old", 3601)}, now); len(old) != 0 {
 		t.Errorf("got %q of more than an hour ago", old)
 	}
 }

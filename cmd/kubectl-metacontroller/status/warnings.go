@@ -43,8 +43,8 @@ const (
 // toldElsewhere are the reasons of Warnings of which conditions and errors of parents tell more, and which are over when these say so.
 var toldElsewhere = []string{"CreateError", "SyncError", "DeletionsHeld", "ResponseDiffers", "ParentFlapping"}
 
-// A warning is an event of a controller.
-type warning struct {
+// A Warning is an event of a controller.
+type Warning struct {
 	// controller is the event's component: the qualified name of a controller, or that of all.
 	controller string
 	// about is an object of kind, with its namespace.
@@ -53,8 +53,8 @@ type warning struct {
 	time              metav1.Time
 }
 
-// warningsOf reads the Warnings of all controllers, the latest first. Whoever may not list events reads none.
-func warningsOf(ctx context.Context, c *connection.Connection) []warning {
+// WarningsOf reads the Warnings of all controllers, the latest first. Whoever may not list events reads none.
+func WarningsOf(ctx context.Context, c *connection.Connection) []Warning {
 	client, err := c.Objects()
 	if err != nil {
 		return nil
@@ -65,24 +65,24 @@ func warningsOf(ctx context.Context, c *connection.Connection) []warning {
 	if err != nil {
 		return nil
 	}
-	var warnings []warning
+	var warnings []Warning
 	for i := range list.Items {
 		var e corev1.Event
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &e) != nil || slices.Contains(toldElsewhere, e.Reason) {
 			continue
 		}
 		about := e.InvolvedObject
-		warnings = append(warnings, warning{
+		warnings = append(warnings, Warning{
 			controller: e.ReportingController, kind: about.Kind, name: about.Name, about: strings.TrimPrefix(about.Namespace+"/"+about.Name, "/"),
 			reason: e.Reason, message: oneLine(e.Message), time: e.LastTimestamp,
 		})
 	}
-	slices.SortStableFunc(warnings, func(a, b warning) int { return cmp.Compare(b.time.UnixNano(), a.time.UnixNano()) })
+	slices.SortStableFunc(warnings, func(a, b Warning) int { return cmp.Compare(b.time.UnixNano(), a.time.UnixNano()) })
 	return warnings
 }
 
 // warningLines tell of the Warnings about a controller and its parents, each once.
-func warningLines(object controllerobject.Object, warnings []warning, now time.Time) []string {
+func warningLines(object controllerobject.Object, warnings []Warning, now time.Time) []string {
 	var lines []string
 	seen := map[string]bool{}
 	qualified := "metacontroller.io/" + strings.ToLower(object.Kind()) + "-" + object.Name()

@@ -46,7 +46,7 @@ type options struct {
 // filter returns the syncs that are asked for.
 func (o *options) filter(syncs []v1alpha1.ControllerSync) []v1alpha1.ControllerSync {
 	return slices.DeleteFunc(syncs, func(s v1alpha1.ControllerSync) bool {
-		return o.changed && nothing(&s) || o.failed && s.Error == ""
+		return o.changed && Nothing(&s) || o.failed && s.Error == ""
 	})
 }
 

@@ -62,12 +62,12 @@ func (t table) rowOf(syncs []v1alpha1.ControllerSync) []string {
 	const none = subresource.None
 	s, n := &syncs[0], len(syncs)
 	oldest := syncs[n-1].Time.Local().Format(clock)
-	if n > 1 && nothing(s) {
+	if n > 1 && Nothing(s) {
 		return t.row(oldest, none, none, none, reasons(syncs), none, none, fmt.Sprintf("%d syncs did nothing since then", n))
 	}
 	why, took, result := subresource.OneLine(triggers(s)), milliseconds(s.HookMilliseconds), subresource.OneLine(result(s, t.Wide))
 	if !t.Wide {
-		why = subresource.OneLine(fitted(causes(s), int(s.MoreTriggers)))
+		why = subresource.OneLine(fitted(Causes(s), int(s.MoreTriggers)))
 	}
 	if n > 1 {
 		took, result = none, fmt.Sprintf("%d times since then: %s", n, result)
@@ -82,7 +82,7 @@ func groups(syncs []v1alpha1.ControllerSync) [][]v1alpha1.ControllerSync {
 	run := 0 // Where the groups begin that the next sync may join.
 	for i := range syncs {
 		s := &syncs[i]
-		if i > 0 && (nothing(s) != nothing(&syncs[i-1]) || (s.Error == "") != (syncs[i-1].Error == "")) {
+		if i > 0 && (Nothing(s) != Nothing(&syncs[i-1]) || (s.Error == "") != (syncs[i-1].Error == "")) {
 			run = len(found)
 		}
 		at := slices.IndexFunc(found[run:], func(group []v1alpha1.ControllerSync) bool { return alike(&group[0], s) })
@@ -97,7 +97,7 @@ func groups(syncs []v1alpha1.ControllerSync) [][]v1alpha1.ControllerSync {
 
 // alike tells whether two syncs did nothing, or failed with one error of one parent after the same triggers.
 func alike(a, b *v1alpha1.ControllerSync) bool {
-	return nothing(a) && nothing(b) || a.Error != "" && a.Error == b.Error && a.ParentReference == b.ParentReference && triggers(a) == triggers(b)
+	return Nothing(a) && Nothing(b) || a.Error != "" && a.Error == b.Error && a.ParentReference == b.ParentReference && triggers(a) == triggers(b)
 }
 
 // row returns the cells that the table has: how long a parent waited is in a wide one.
@@ -108,8 +108,8 @@ func (t table) row(cells ...string) []string {
 	return t.Row(1, cells...)
 }
 
-// nothing tells whether a sync found nothing to do.
-func nothing(s *v1alpha1.ControllerSync) bool {
+// Nothing tells whether a sync found nothing to do.
+func Nothing(s *v1alpha1.ControllerSync) bool {
 	return s.Error == "" && len(s.Fields)+len(s.Dropped) == 0 && len(s.Children) == 0 && s.MoreChildren == 0 && !s.Abridged
 }
 
@@ -167,10 +167,10 @@ func result(s *v1alpha1.ControllerSync, all bool) string {
 func milliseconds(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
 
 // triggers prints why a parent was synced: the reasons, and the objects that changed beside the parent itself.
-func triggers(s *v1alpha1.ControllerSync) string { return listed(causes(s), int(s.MoreTriggers)) }
+func triggers(s *v1alpha1.ControllerSync) string { return listed(Causes(s), int(s.MoreTriggers)) }
 
-// causes are the triggers of a sync, each as it is printed.
-func causes(s *v1alpha1.ControllerSync) []string {
+// Causes are the triggers of a sync, each as it is printed.
+func Causes(s *v1alpha1.ControllerSync) []string {
 	var parts []string
 	for i := range s.Triggers {
 		t := &s.Triggers[i]
@@ -183,8 +183,8 @@ func causes(s *v1alpha1.ControllerSync) []string {
 	return parts
 }
 
-// children prints what a sync did with which child, and why not.
-func children(s *v1alpha1.ControllerSync) string {
+// Children are what a sync did with which child, and why not, each as it is printed.
+func Children(s *v1alpha1.ControllerSync) []string {
 	var parts []string
 	for i := range s.Children {
 		child := &s.Children[i]
@@ -197,8 +197,11 @@ func children(s *v1alpha1.ControllerSync) string {
 		}
 		parts = append(parts, part)
 	}
-	return listed(parts, int(s.MoreChildren))
+	return parts
 }
+
+// children prints what a sync did with which child, and why not.
+func children(s *v1alpha1.ControllerSync) string { return listed(Children(s), int(s.MoreChildren)) }
 
 func listed(parts []string, more int) string {
 	if more > 0 {

@@ -31,6 +31,14 @@ const (
 	Added   Mark = '+'
 )
 
+// Marks of lines around those of a difference, which are printed without it: what belongs to one thing, names of what is compared, a place, a remark.
+const (
+	Title Mark = '='
+	File  Mark = '/'
+	Place Mark = '@'
+	Note  Mark = '#'
+)
+
 // Line is a line of a difference, without its end.
 type Line struct {
 	Mark Mark

@@ -54,15 +54,20 @@ type Printer struct {
 	Out io.Writer
 	// Color has lines colored, for a terminal.
 	Color bool
+	// Each gets the lines in place of Out, if it is there.
+	Each func(Line)
 }
 
+// colors are those of lines.
+var colors = map[Mark]string{Title: bold, File: bold, Place: cyan, Note: yellow, Removed: red, Added: green}
+
 // Titlef writes a line above all that belongs to one thing.
-func (p Printer) Titlef(format string, args ...any) { p.line(bold, fmt.Sprintf(format, args...)) }
+func (p Printer) Titlef(format string, args ...any) { p.line(Title, fmt.Sprintf(format, args...)) }
 
 // Files writes what is compared with what. An empty name is written as /dev/null: there is none.
 func (p Printer) Files(before, after string) {
-	p.line(bold, "--- "+orNull(before))
-	p.line(bold, "+++ "+orNull(after))
+	p.line(File, "--- "+orNull(before))
+	p.line(File, "+++ "+orNull(after))
 }
 
 func orNull(name string) string {
@@ -73,10 +78,10 @@ func orNull(name string) string {
 }
 
 // Place writes where the lines that follow are.
-func (p Printer) Place(place string) { p.line(cyan, "@@ "+place+" @@") }
+func (p Printer) Place(place string) { p.line(Place, "@@ "+place+" @@") }
 
 // Notef writes a remark.
-func (p Printer) Notef(format string, args ...any) { p.line(yellow, "# "+fmt.Sprintf(format, args...)) }
+func (p Printer) Notef(format string, args ...any) { p.line(Note, "# "+fmt.Sprintf(format, args...)) }
 
 // Whole writes all lines.
 func (p Printer) Whole(lines []Line) {
@@ -127,12 +132,15 @@ func numbers(lines []Line, shown []bool, before, after int) string {
 }
 
 func (p Printer) marked(line Line) {
-	color := map[Mark]string{Removed: red, Added: green}[line.Mark]
-	p.line(color, string(line.Mark)+line.Text)
+	p.line(line.Mark, string(line.Mark)+line.Text)
 }
 
-func (p Printer) line(color, text string) {
-	if p.Color && color != "" {
+func (p Printer) line(mark Mark, text string) {
+	if p.Each != nil {
+		p.Each(Line{mark, text})
+		return
+	}
+	if color := colors[mark]; p.Color && color != "" {
 		text = color + text + reset
 	}
 	fmt.Fprintln(p.Out, text)

@@ -39,8 +39,8 @@ const (
 	maxPages = 20
 )
 
-// node is one object in the tree.
-type node struct {
+// Node is one object in the tree.
+type Node struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Namespace  string `json:"namespace,omitempty"`
@@ -56,12 +56,15 @@ type node struct {
 	Controlled bool `json:"controlled"`
 	// Stays is true for a child that is not deleted with its parent, by onParentDeletion: Retain.
 	Stays    bool    `json:"stays,omitempty"`
-	Children []*node `json:"children,omitempty"`
+	Children []*Node `json:"children,omitempty"`
 
 	uid types.UID
 	// resource is with the group, as kubectl takes it.
 	resource string
 }
+
+// Resource is the resource of the object with its group, as kubectl takes it.
+func (n *Node) Resource() string { return n.resource }
 
 // collector lists children. Every resource is listed once in a namespace.
 type collector struct {
@@ -78,7 +81,7 @@ type collector struct {
 }
 
 // collect returns the tree of an object, of so many generations of children.
-func (c *collector) collect(ctx context.Context, mapping *meta.RESTMapping, parent *unstructured.Unstructured, depth int) (*node, error) {
+func (c *collector) collect(ctx context.Context, mapping *meta.RESTMapping, parent *unstructured.Unstructured, depth int) (*Node, error) {
 	root := nodeOf(mapping, parent)
 	root.Controlled = true
 	c.objects = 1
@@ -92,11 +95,11 @@ func (c *collector) collect(ctx context.Context, mapping *meta.RESTMapping, pare
 }
 
 // grow adds the children of a node. What is above it is in path: an object can own itself.
-func (c *collector) grow(ctx context.Context, mapping *meta.RESTMapping, at *node, path map[types.UID]bool, depth int) error {
+func (c *collector) grow(ctx context.Context, mapping *meta.RESTMapping, at *Node, path map[types.UID]bool, depth int) error {
 	revisions := map[string]string{}
 	type child struct {
 		mapping *meta.RESTMapping
-		node    *node
+		node    *Node
 	}
 	var children []child
 	for _, resource := range c.kinds[mapping.Resource.GroupResource()] {

@@ -75,42 +75,52 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if err := outputformat.CheckDocument(o.output, outputformat.Wide); err != nil {
 		return err
 	}
-	client, err := c.Objects()
+	root, notes, err := Of(ctx, c, args, o.depth, o.limit)
 	if err != nil {
 		return err
+	}
+	return o.print(c, root, notes)
+}
+
+// Of returns the tree of the object that arguments name as those of the command do, with so many generations of children and so many objects at
+// most; and notes that say what is not in the tree.
+func Of(ctx context.Context, c *connection.Connection, args []string, depth, limit int) (root *Node, notes []string, err error) {
+	client, err := c.Objects()
+	if err != nil {
+		return nil, nil, err
 	}
 	mapper, err := c.Mapper()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	mapping, name, err := connection.Resolve(mapper, "tree", args)
 	if err != nil {
-		return connection.Explain(err)
+		return nil, nil, connection.Explain(err)
 	}
 	parent, err := get(ctx, c, client, mapping, name)
 	if err != nil {
-		return connection.ExplainOf(mapping.Resource.Group, err)
+		return nil, nil, connection.ExplainOf(mapping.Resource.Group, err)
 	}
 	controllers, err := c.List(ctx)
 	if err != nil && !withoutControllers(err) {
-		return err
+		return nil, nil, err
 	}
 	collector := &collector{
-		client: client, mapper: mapper, kinds: kindsOf(controllers), limit: o.limit, lists: map[string][]unstructured.Unstructured{},
+		client: client, mapper: mapper, kinds: kindsOf(controllers), limit: limit, lists: map[string][]unstructured.Unstructured{},
 	}
 	if err != nil {
 		collector.notef("Without the controllers, children are looked for that Kubernetes' own controllers create: %v", err)
 	}
-	root, err := collector.collect(ctx, mapping, parent, o.depth)
+	root, err = collector.collect(ctx, mapping, parent, depth)
 	if err != nil {
-		return connection.ExplainOf("", err)
+		return nil, nil, connection.ExplainOf("", err)
 	}
 	parentState(ctx, c, root, mapping, controllers)
-	return o.print(c, root, collector.notes)
+	return root, collector.notes, nil
 }
 
 // parentState adds how controllers are doing with the object at the root. What they do not say is left out.
-func parentState(ctx context.Context, c *connection.Connection, root *node, mapping *meta.RESTMapping, controllers []controllerobject.Object) {
+func parentState(ctx context.Context, c *connection.Connection, root *Node, mapping *meta.RESTMapping, controllers []controllerobject.Object) {
 	asked := v1alpha1.ControllerParentOptions{Resource: mapping.Resource.GroupResource().String(), Namespace: root.Namespace, Name: root.Name}
 	var states, reasons []string
 	for _, object := range controllers {
@@ -160,7 +170,7 @@ func get(ctx context.Context, c *connection.Connection, client dynamic.Interface
 	return parent, nil
 }
 
-func (o *options) print(c *connection.Connection, root *node, notes []string) error {
+func (o *options) print(c *connection.Connection, root *Node, notes []string) error {
 	for _, note := range notes {
 		fmt.Fprintln(c.ErrOut, note)
 	}

@@ -30,8 +30,8 @@ import (
 )
 
 // nodeOf returns the node of an object, without children.
-func nodeOf(mapping *meta.RESTMapping, object *unstructured.Unstructured) *node {
-	return &node{
+func nodeOf(mapping *meta.RESTMapping, object *unstructured.Unstructured) *Node {
+	return &Node{
 		APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
 		Ready: readiness(object), Reason: reason(object), FieldManagers: managers(object), uid: object.GetUID(),
 		resource: schema.GroupResource{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource}.String(),
@@ -152,7 +152,7 @@ func remember(revisions map[string]string, object *unstructured.Unstructured) {
 }
 
 // revisionKey names a child as revisions of its parent do: relative to the namespace of the parent.
-func revisionKey(kind schema.GroupKind, namespace string, child *node) string {
+func revisionKey(kind schema.GroupKind, namespace string, child *Node) string {
 	if child.Namespace != namespace {
 		return kind.String() + "/" + child.Namespace + "/" + child.Name
 	}

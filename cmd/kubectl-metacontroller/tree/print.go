@@ -29,7 +29,7 @@ import (
 const none = "-"
 
 // printTable prints a tree with a row for each object.
-func printTable(out io.Writer, root *node, wide bool) error {
+func printTable(out io.Writer, root *Node, wide bool) error {
 	t := table{wide: wide}
 	t.add("NAME", "STATE", "REVISION", "FIELD MANAGERS", "REASON")
 	t.addNode(root, "", "", root.Namespace)
@@ -46,7 +46,7 @@ type table struct {
 func (t *table) add(name, state, revision, managers, reason string) {
 	cells := []string{name, cmp.Or(state, none), cmp.Or(revision, none), cmp.Or(managers, none), cmp.Or(reason, none)}
 	if !t.wide {
-		cells = []string{short(name), cells[1], short(cells[2]), cells[4]}
+		cells = []string{Short(name), cells[1], Short(cells[2]), cells[4]}
 	}
 	t.rows = append(t.rows, cells)
 }
@@ -54,11 +54,11 @@ func (t *table) add(name, state, revision, managers, reason string) {
 // digest is that at the end of the name of a revision.
 var digest = regexp.MustCompile(`([0-9a-f]{8})[0-9a-f]{32,}`)
 
-// short returns a name in which a digest has eight digits, as git has them.
-func short(name string) string { return digest.ReplaceAllString(name, "$1") }
+// Short returns a name in which a digest has eight digits, as git has them.
+func Short(name string) string { return digest.ReplaceAllString(name, "$1") }
 
 // addNode adds a node and what is below it. Namespaces are printed where they differ from the one above.
-func (t *table) addNode(n *node, lead, below, namespace string) {
+func (t *table) addNode(n *Node, lead, below, namespace string) {
 	name := n.resource + "/" + n.Name
 	if n.Namespace != namespace {
 		name = n.resource + "/" + n.Namespace + "/" + n.Name

@@ -168,9 +168,9 @@ websites.example.com/web NotReady - - NoDisk: it is full
 // A table fits a terminal: a revision is known by the first digits of its digest, and field managers are in a wide table.
 func TestATreeFitsATerminal(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef01234567"
-	root := &node{
+	root := &Node{
 		resource: "websites.example.com", Name: "web", Ready: "Failing", Reason: "cc/website: sync hook failed: " + strings.Repeat("x", 200) + ": refused", Controlled: true,
-		Children: []*node{{
+		Children: []*Node{{
 			resource: "controllerrevisions.metacontroller.k8s.io", Name: "websites.example.com-" + hash, Controlled: true, FieldManagers: []string{"metacontroller"},
 			Revision: "websites.example.com-" + hash,
 		}},
