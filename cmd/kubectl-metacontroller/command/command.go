@@ -28,6 +28,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/dashboard"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/explainloop"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/parents"
@@ -80,7 +81,7 @@ kind and the name may be two arguments.`,
 	add(root, groupAuthors, scaffold.NewCommand(streams), lint.NewCommand(streams), rbac.NewCommand(c), plan.NewCommand(c), try.NewCommand(c),
 		recording.NewRecordCommand(c), recording.NewReplayCommand(streams))
 	add(root, groupOperators, status.NewCommand(c), parents.NewCommand(c), syncs.NewCommand(c), explainloop.NewCommand(c),
-		tree.NewCommand(c), resync.NewCommand(c), rollback.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
+		tree.NewCommand(c), dashboard.NewCommand(c), resync.NewCommand(c), rollback.NewCommand(c), pause.NewPauseCommand(c), pause.NewResumeCommand(c))
 	add(root, "", version.NewCommand(c))
 	return root
 }

@@ -44,7 +44,7 @@ const (
 	burst = 100
 )
 
-// Connection makes clients from the flags of a command. Create it with New. It is for one goroutine.
+// Connection makes clients from the flags of a command. Create it with New. Once the flags are read it is safe for concurrent use.
 type Connection struct {
 	genericiooptions.IOStreams
 

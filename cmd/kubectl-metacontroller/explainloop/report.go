@@ -132,6 +132,14 @@ type Loop struct {
 	Advice    string `json:"advice"`
 }
 
+// WrittenBy reports whether a sync wrote the place, or created the object if that is one as a whole.
+func (l Loop) WrittenBy(s *v1alpha1.ControllerSync) bool {
+	if l.Field == whole {
+		return slices.ContainsFunc(s.Children, func(c v1alpha1.SyncChild) bool { return c.SyncObject == l.Object && c.Action == v1alpha1.ChildCreate })
+	}
+	return (&loop{object: l.Object, path: l.Field}).writtenBy(*s)
+}
+
 func (r *report) document() document {
 	d := document{Controller: r.controller.Argument(), Parent: r.parent, Syncs: r.syncs, Loops: []Loop{}}
 	for i := range r.loops {

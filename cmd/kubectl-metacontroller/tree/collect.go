@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // Bounds of one list: pages, and objects of a page.
@@ -58,13 +59,22 @@ type Node struct {
 	Stays    bool    `json:"stays,omitempty"`
 	Children []*Node `json:"children,omitempty"`
 
-	uid types.UID
+	uid    types.UID
+	former bool
 	// resource is with the group, as kubectl takes it.
 	resource string
 }
 
 // Resource is the resource of the object with its group, as kubectl takes it.
 func (n *Node) Resource() string { return n.resource }
+
+// IsRevision reports whether the object is a ControllerRevision of the one above it.
+func (n *Node) IsRevision() bool {
+	return n.resource == v1alpha1.SchemeGroupVersion.WithResource("controllerrevisions").GroupResource().String()
+}
+
+// Former reports whether the object is a ControllerRevision that is not the latest one.
+func (n *Node) Former() bool { return n.former }
 
 // collector lists children. Every resource is listed once in a namespace.
 type collector struct {

@@ -31,8 +31,9 @@ import (
 
 // nodeOf returns the node of an object, without children.
 func nodeOf(mapping *meta.RESTMapping, object *unstructured.Unstructured) *Node {
+	_, former := object.GetAnnotations()[v1alpha1.AnnotationSuperseded]
 	return &Node{
-		APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
+		former: former, APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
 		Ready: readiness(object), Reason: reason(object), FieldManagers: managers(object), uid: object.GetUID(),
 		resource: schema.GroupResource{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource}.String(),
 	}
