@@ -208,7 +208,7 @@ func TestOnlyTheUsersBrowserIsAnswered(t *testing.T) {
 			if status != tc.want {
 				t.Errorf("got %d, want %d", status, tc.want)
 			}
-			if tc.want == http.StatusForbidden && (strings.Contains(body, "web") || header.Get("Set-Cookie") != "") {
+			if tc.want == http.StatusForbidden && (strings.Contains(body, "<html") || header.Get("Set-Cookie") != "") {
 				t.Errorf("it is given something: %v %s", header, body)
 			}
 			for name, want := range headers {

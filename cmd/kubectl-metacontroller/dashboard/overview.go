@@ -43,9 +43,6 @@ type summary struct {
 	Spark                       *spark
 }
 
-// Failing counts the parents whose last sync failed.
-func (s summary) Failing() int64 { return s.Report.Parents.States[v1alpha1.ParentFailing] }
-
 type summaries struct {
 	Items    []summary
 	Total    int
