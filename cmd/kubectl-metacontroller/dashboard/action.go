@@ -27,6 +27,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/pause"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/tree"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
@@ -47,8 +48,8 @@ type task struct {
 
 // actionView is what is said of an action, before it and after it.
 type actionView struct {
-	Query url.Values
-	Title string
+	Query       url.Values
+	Title, Verb string
 	// Says are sentences about what it does, or what it did, and Changes the fields that a rollback writes.
 	Says    []string
 	Changes []fieldChange
@@ -111,7 +112,7 @@ var words = map[string]struct{ title, all, one, doneAll, doneOne string }{
 
 // begin makes the page of an action.
 func (t *task) begin(q url.Values) (*page, *actionView) {
-	v := &actionView{Query: q, Title: words[t.action].title + ": " + t.target(), Back: link("/controller", "c", t.object.Argument())}
+	v := &actionView{Query: q, Verb: words[t.action].title, Title: words[t.action].title + ": " + t.target(), Back: link("/controller", "c", t.object.Argument())}
 	p := &page{Title: v.Title, Up: []crumb{{"Controllers", "/"}, {t.object.Kind() + " " + t.object.Name(), v.Back}}}
 	if t.single {
 		v.Back = parentLink("/parent", t.object.Argument(), t.parent)
@@ -223,7 +224,7 @@ func (t *task) rollback(ctx context.Context, v *actionView, dryRun bool) error {
 		return fmt.Errorf("%s has the fields of revision %s already", t.target(), done.Revision)
 	}
 	is := map[bool]string{true: "It would be", false: "It is"}[dryRun]
-	v.Says = append([]string{fmt.Sprintf("%s rolled back from revision %s to %s.", is, done.From, done.Revision)}, v.Says...)
+	v.Says = append([]string{fmt.Sprintf("%s rolled back from revision %s to %s.", is, tree.Short(done.From), tree.Short(done.Revision))}, v.Says...)
 	for _, c := range done.Changes {
 		v.Changes = append(v.Changes, fieldChange{c.Path, ptr.Deref(c.Observed, "absent"), ptr.Deref(c.Desired, "absent")})
 	}

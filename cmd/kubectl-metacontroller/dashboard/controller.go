@@ -23,8 +23,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/status"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -166,18 +164,4 @@ func (s *server) open(ctx context.Context, q url.Values) (controllerobject.Objec
 	}
 	client, err := subresource.New(s.c, object)
 	return object, p, client, err
-}
-
-// owners are those resources of which a controller has parents, as links take them.
-func owners(object controllerobject.Object) sets.Set[string] {
-	found := sets.New[string]()
-	for _, rule := range object.Parents() {
-		group, _, versioned := strings.Cut(rule.APIVersion, "/")
-		if versioned {
-			found.Insert(rule.Resource + "." + group)
-		} else {
-			found.Insert(rule.Resource)
-		}
-	}
-	return found
 }

@@ -278,9 +278,18 @@ func TestHostileTextsAreTexts(t *testing.T) {
 			_, body, _ := get(t, browser, "http://"+s.hosts[0]+link("/controller", "c", "cc/web", "q", hostile, "ns", hostile, "state", hostile))
 			return body
 		},
-		"a parent": func() string { _, body, _ := get(t, browser, "http://"+s.hosts[0]+"/parent?"+parent.Encode()); return body },
-		"requests": func() string { _, body, _ := get(t, browser, "http://"+s.hosts[0]+"/hooks?"+parent.Encode()); return body },
-		"a plan":   func() string { _, body, _ := get(t, browser, "http://"+s.hosts[0]+"/plan?"+parent.Encode()); return body },
+		"a parent": func() string {
+			_, body, _ := get(t, browser, "http://"+s.hosts[0]+"/parent?"+parent.Encode())
+			return body
+		},
+		"requests": func() string {
+			_, body, _ := get(t, browser, "http://"+s.hosts[0]+"/hooks?"+parent.Encode())
+			return body
+		},
+		"a plan": func() string {
+			_, body, _ := get(t, browser, "http://"+s.hosts[0]+"/plan?"+parent.Encode())
+			return body
+		},
 		"an edited plan": func() string {
 			_, body, _ := post(t, browser, s, "/plan", with("definition", hostile))
 			return body

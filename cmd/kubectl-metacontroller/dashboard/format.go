@@ -38,7 +38,6 @@ var functions = template.FuncMap{
 	"clock": func(t time.Time) string { return t.Local().Format("Jan 2, 15:04:05") },
 	"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	"ms":    func(n int64) string { return (time.Duration(n) * time.Millisecond).String() },
-	"count": func(states map[v1alpha1.ParentState]int64, state string) int64 { return states[v1alpha1.ParentState(state)] },
 	"join":  func(list []string) string { return strings.Join(list, ", ") },
 }
 

@@ -19,6 +19,7 @@ package dashboard
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ const (
 
 // summary is a controller on the page of all.
 type summary struct {
-	Argument, Kind, Name, State string
+	Argument, Name, State, Tone string
 	Report                      *status.Report
 	Hooks                       []v1alpha1.HookStatus
 	Spark                       *spark
@@ -85,7 +86,11 @@ func (s *server) overview(ctx context.Context, q url.Values) *page {
 
 func (s *server) summaryOf(ctx context.Context, object controllerobject.Object) summary {
 	r := status.ReportOf(object, status.Live(ctx, s.c, object), nil, time.Now(), false)
-	one := summary{Argument: object.Argument(), Kind: object.Kind(), Name: object.Name(), State: stateOf(r), Report: r, Hooks: object.Status().Hooks}
+	one := summary{Argument: object.Argument(), Name: object.Name(), State: stateOf(r), Report: r, Hooks: object.Status().Hooks}
+	one.Tone = tone(one.State)
+	if one.Tone == good && slices.ContainsFunc(r.Conditions, func(c status.Condition) bool { return c.Trouble }) {
+		one.Tone = waiting
+	}
 	if client, err := subresource.New(s.c, object); err == nil {
 		if list, err := client.Syncs(ctx, v1alpha1.ControllerSyncOptions{Limit: sparkCalls}); err == nil {
 			one.Spark = sparkOf(list.Items)

@@ -48,8 +48,8 @@ const (
 
 // parentView is what is shown of one parent.
 type parentView struct {
-	Controller, Kind, Path string
-	Parent                 v1alpha1.ControllerParent
+	Controller string
+	Parent     v1alpha1.ControllerParent
 	// ParentPaused says that the parent is paused, and not the controller; Revised that it has revisions.
 	ParentPaused, Revised, ReadOnly bool
 }
@@ -90,12 +90,12 @@ func (s *server) parent(ctx context.Context, q url.Values) *page {
 	var grown treeView
 	var grow error
 	var group sync.WaitGroup
-	group.Go(func() { grown, grow = s.treeOf(ctx, object, ref) })
+	group.Go(func() { grown, grow = s.treeOf(ctx, ref) })
 	list, err := client.Syncs(ctx, v1alpha1.ControllerSyncOptions{Resource: subresource.ResourceOf(ref), Namespace: ref.Namespace, Name: ref.Name, Limit: syncsRead})
 	syncs := part{ID: "timeline", Template: "timeline", Problem: err}
 	fights := part{ID: "fights"}
 	if err == nil {
-		syncs.Data = timelineOf(list.Items, object.Argument(), ref)
+		syncs.Data = timelineOf(list.Items)
 		var loops []explainloop.Loop
 		if loops, fights.Problem = explainloop.Loops(ctx, s.c, object, ref, list.Items); len(loops) > 0 {
 			fights.Template, fights.Data = "fights", fightsOf(object, loops, list.Items)
@@ -104,7 +104,7 @@ func (s *server) parent(ctx context.Context, q url.Values) *page {
 	state := part{ID: "state", Template: "parent"}
 	one, err := parentOf(ctx, client, ref)
 	group.Wait()
-	view := parentView{Controller: object.Argument(), Kind: object.Kind(), ReadOnly: s.readOnly}
+	view := parentView{Controller: object.Argument(), ReadOnly: s.readOnly}
 	if state.Problem = err; err == nil {
 		view.Parent = *one
 		view.ParentPaused = one.State == v1alpha1.ParentPaused && !object.Paused()
@@ -156,10 +156,7 @@ type revision struct {
 const barWidth = 600
 
 // treeOf reads the tree of a parent.
-func (s *server) treeOf(ctx context.Context, object controllerobject.Object, ref v1alpha1.ParentReference) (treeView, error) {
-	if !owners(object).Has(subresource.ResourceOf(ref)) {
-		return treeView{}, fmt.Errorf("%s has no parents of %s", object.Argument(), subresource.ResourceOf(ref))
-	}
+func (s *server) treeOf(ctx context.Context, ref v1alpha1.ParentReference) (treeView, error) {
 	root, notes, err := tree.Of(ctx, s.c, []string{subresource.NameOf(ref)}, depth, objects)
 	v := treeView{Root: root, Notes: notes}
 	if err != nil {

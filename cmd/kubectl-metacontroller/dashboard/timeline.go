@@ -32,22 +32,22 @@ type timeline struct {
 	// Scale is how many milliseconds the width of the bars is, and Older counts the syncs that are not shown.
 	Scale int64
 	Older int
-	// Links of what can be looked at beside.
-	Hooks, Plan string
 }
 
 // syncRow is one sync.
 type syncRow struct {
 	v1alpha1.ControllerSync
 
-	Why   []string
+	Why   []did
 	Did   []did
 	Bars  []bar
 	Write int64
 	Quiet bool
+	// Again says that it failed as the sync above it.
+	Again bool
 }
 
-// did is what a sync did with one child.
+// did is why there was a sync, or what it did with one child, with the fields that changed.
 type did struct {
 	Text   string
 	Fields []string
@@ -64,15 +64,19 @@ type bar struct {
 const leastBar = 2
 
 // timelineOf makes the timeline of syncs.
-func timelineOf(list []v1alpha1.ControllerSync, controller string, p v1alpha1.ParentReference) timeline {
-	t := timeline{Scale: 1, Hooks: parentLink("/hooks", controller, p), Plan: parentLink("/plan", controller, p), Older: max(0, len(list)-syncsShown)}
+func timelineOf(list []v1alpha1.ControllerSync) timeline {
+	t := timeline{Scale: 1, Older: max(0, len(list)-syncsShown)}
 	list = list[:min(len(list), syncsShown)]
 	for i := range list {
 		t.Scale = max(t.Scale, list[i].WaitMilliseconds+list[i].DurationMilliseconds)
 	}
 	for i := range list {
 		s := &list[i]
-		row := syncRow{ControllerSync: *s, Why: syncs.Causes(s), Quiet: syncs.Nothing(s), Write: max(0, s.DurationMilliseconds-s.HookMilliseconds)}
+		row := syncRow{ControllerSync: *s, Quiet: syncs.Nothing(s), Write: max(0, s.DurationMilliseconds-s.HookMilliseconds)}
+		row.Again = i > 0 && s.Error != "" && s.Error == list[i-1].Error
+		for n, text := range syncs.Causes(s) {
+			row.Why = append(row.Why, did{text, s.Triggers[n].Fields, s.Triggers[n].MoreFields})
+		}
 		for n, text := range syncs.Children(s) {
 			row.Did = append(row.Did, did{text, s.Children[n].Fields, s.Children[n].MoreFields})
 		}
@@ -114,7 +118,8 @@ func fightsOf(object controllerobject.Object, loops []explainloop.Loop, list []v
 				ours = append(ours, s.Time.Time)
 			}
 			if slices.ContainsFunc(s.Triggers, func(t v1alpha1.SyncTrigger) bool {
-				return t.Object != nil && sameObject(*t.Object, l.Object) && (slices.Contains(t.Fields, l.Field) || l.Field == "" && t.Reason == v1alpha1.SyncChildDeleted)
+				return t.Reason != v1alpha1.SyncOwnWrite && t.Object != nil && sameObject(*t.Object, l.Object) &&
+					(slices.Contains(t.Fields, l.Field) || l.Field == "" && t.Reason == v1alpha1.SyncChildDeleted)
 			}) {
 				theirs = append(theirs, s.Time.Add(-time.Duration(s.WaitMilliseconds)*time.Millisecond))
 			}

@@ -42,7 +42,8 @@ type Parents struct {
 	Unsettled string
 }
 
-func (p Parents) failing() int64 { return p.States[v1alpha1.ParentFailing] }
+// Failing counts those whose last sync failed.
+func (p Parents) Failing() int64 { return p.States[v1alpha1.ParentFailing] }
 
 // parentsOf returns how the parents are doing now, or as the status has it if that is not known.
 func parentsOf(status *v1alpha1.ControllerStatus, live *v1alpha1.ControllerParentList) Parents {

@@ -96,7 +96,7 @@ func ReportOf(object controllerobject.Object, live *v1alpha1.ControllerParentLis
 	conditions := missingFirst(status.Conditions)
 	ready := causeOf(conditions)
 	troubles := troublesOf(conditions)
-	r.Heading = fmt.Sprintf("%s %s %s", object.Kind(), object.Name(), state(ready, object.Generation(), r.Parents.failing()))
+	r.Heading = fmt.Sprintf("%s %s %s", object.Kind(), object.Name(), state(ready, object.Generation(), r.Parents.Failing()))
 	r.About = parentLines(r.Parents, status.Counters, writtenAgo(object, now))
 	r.lines = slices.Clone(r.About)
 	for _, c := range troubles {
@@ -207,7 +207,7 @@ func parentLines(parents Parents, c *v1alpha1.ControllerCounters, asOf string) [
 		number int64
 		what   string
 	}{
-		{parents.failing(), "failing"},
+		{parents.Failing(), "failing"},
 		{parents.States[v1alpha1.ParentPending] + parents.States[v1alpha1.ParentSyncing], "waiting to be synced"},
 		{parents.States[v1alpha1.ParentWaiting], "waiting for something else"},
 		{parents.States[v1alpha1.ParentHeld], "held"},
