@@ -113,7 +113,7 @@ var words = map[string]struct{ title, all, one, doneAll, doneOne string }{
 // begin makes the page of an action.
 func (t *task) begin(q url.Values) (*page, *actionView) {
 	v := &actionView{Query: q, Verb: words[t.action].title, Title: words[t.action].title + ": " + t.target(), Back: link("/controller", "c", t.object.Argument())}
-	p := &page{Title: v.Title, Up: []crumb{{"Controllers", "/"}, {t.object.Kind() + " " + t.object.Name(), v.Back}}}
+	p := &page{Title: v.Title, Up: []crumb{{home, "/"}, {t.object.Kind() + " " + t.object.Name(), v.Back}}}
 	if t.single {
 		v.Back = parentLink("/parent", t.object.Argument(), t.parent)
 		p = parentPage(t.object, t.parent, v.Title)

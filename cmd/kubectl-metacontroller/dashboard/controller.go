@@ -74,7 +74,7 @@ type parentList struct {
 
 // controller is the page of one controller.
 func (s *server) controller(ctx context.Context, q url.Values) *page {
-	p := &page{Title: q.Get("c"), Up: []crumb{{"Controllers", "/"}}, Live: true}
+	p := &page{Title: q.Get("c"), Up: []crumb{{home, "/"}}, Live: true}
 	object, err := s.c.Find(ctx, q.Get("c"))
 	if err != nil {
 		p.Parts = []part{{ID: "state", Problem: err}}
@@ -92,8 +92,11 @@ func (s *server) controller(ctx context.Context, q url.Values) *page {
 	list := part{ID: "parents", Template: "parents"}
 	list.Data, list.Problem = s.parentsOf(ctx, object, f, q.Get("continue"))
 	p.Parts = []part{
-		{ID: "state", Template: "controller", Data: v}, {ID: "conditions", Template: "conditions", Data: v.Report.Conditions},
-		{ID: "hooklist", Template: "hooklist", Data: v.summary}, {ID: "filter", Template: "filter", Data: f}, list,
+		{ID: "state", Template: "controller", Data: v},
+		{ID: "conditions", Template: "conditions", Data: v.Report.Conditions},
+		{ID: "hooklist", Template: "hooklist", Data: v.summary},
+		{ID: "filter", Template: "filter", Data: f},
+		list,
 	}
 	return p
 }

@@ -23,6 +23,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -136,7 +137,7 @@ func start(t *testing.T, of http.Handler, readOnly bool) (*server, *http.Client)
 
 func get(t *testing.T, browser *http.Client, address string, edits ...func(*http.Request)) (status int, body string, header http.Header) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func do(t *testing.T, browser *http.Client, request *http.Request, edits []func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -266,9 +267,7 @@ func TestHostileTextsAreTexts(t *testing.T) {
 	parent := url.Values{"c": {"cc/web"}, "resource": {"sites.example.com"}, "ns": {"shop"}, "name": {hostile}}
 	with := func(name, value string) url.Values {
 		more := url.Values{name: {value}}
-		for key, values := range parent {
-			more[key] = values
-		}
+		maps.Copy(more, parent)
 		return more
 	}
 	for name, show := range map[string]func() string{
@@ -347,7 +346,7 @@ func TestUpdatesComeWhileAPageIsOpen(t *testing.T) {
 	s, browser := start(t, requests, false)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.hosts[0]+link("/events", "page", "/controller?c=cc/web"), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.hosts[0]+link("/events", "page", "/controller?c=cc/web"), http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +354,7 @@ func TestUpdatesComeWhileAPageIsOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)
 	next := func(text string) update {
@@ -390,7 +389,7 @@ func TestUpdatesComeWhileAPageIsOpen(t *testing.T) {
 		}
 	}
 	recorder := httptest.NewRecorder()
-	again := httptest.NewRequestWithContext(t.Context(), http.MethodGet, link("/events", "page", "/"), nil)
+	again := httptest.NewRequestWithContext(t.Context(), http.MethodGet, link("/events", "page", "/"), http.NoBody)
 	if s.follow(recorder, again); recorder.Code != http.StatusServiceUnavailable {
 		t.Errorf("one more page than there are slots is answered with %d", recorder.Code)
 	}

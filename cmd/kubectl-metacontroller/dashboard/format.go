@@ -33,12 +33,14 @@ import (
 )
 
 // functions are those of the templates.
-var functions = template.FuncMap{
-	"link": link, "tone": tone, "json": indented, "short": tree.Short, "resource": subresource.ResourceOf, "name": nameOf, "hidden": subresource.Hidden,
-	"clock": func(t time.Time) string { return t.Local().Format("Jan 2, 15:04:05") },
-	"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
-	"ms":    func(n int64) string { return (time.Duration(n) * time.Millisecond).String() },
-	"join":  func(list []string) string { return strings.Join(list, ", ") },
+func functions() template.FuncMap {
+	return template.FuncMap{
+		"link": link, "tone": tone, "json": indented, "short": tree.Short, "resource": subresource.ResourceOf, "name": nameOf, "hidden": subresource.Hidden,
+		"clock": func(t time.Time) string { return t.Local().Format("Jan 2, 15:04:05") },
+		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+		"ms":    func(n int64) string { return (time.Duration(n) * time.Millisecond).String() },
+		"join":  func(list []string) string { return strings.Join(list, ", ") },
+	}
 }
 
 // Tones of words, which style.css colors.

@@ -98,7 +98,7 @@ func (g *guard) known(r *http.Request) bool {
 
 // exchange gives the cookie for the token, and leads to the address without it, so that it is in no bookmark.
 func (g *guard) exchange(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{Name: g.cookie, Value: g.session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // There is no TLS on 127.0.0.1, which browsers ask for with Secure.
 	query := r.URL.Query()
 	query.Del("token")
 	// The path alone: one that begins with two slashes would be another host.

@@ -34,6 +34,8 @@ const (
 	// controllersOfAPage are read by two requests each, so many at a time.
 	controllersOfAPage = 20
 	requestsAtATime    = 4
+	// home is the title of the page of all.
+	home = "Controllers"
 )
 
 // summary is a controller on the page of all.
@@ -53,7 +55,7 @@ type summaries struct {
 
 // overview is the page of all controllers.
 func (s *server) overview(ctx context.Context, q url.Values) *page {
-	p := &page{Title: "Controllers", Live: true}
+	p := &page{Title: home, Live: true}
 	objects, err := s.c.List(ctx)
 	if err != nil {
 		p.Parts = []part{{ID: "controllers", Problem: err}}

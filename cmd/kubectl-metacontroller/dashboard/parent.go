@@ -65,7 +65,7 @@ func parentLink(path, controller string, p v1alpha1.ParentReference, more ...str
 
 // parentPage begins a page about one parent.
 func parentPage(object controllerobject.Object, p v1alpha1.ParentReference, title string) *page {
-	up := []crumb{{"Controllers", "/"}, {object.Kind() + " " + object.Name(), link("/controller", "c", object.Argument())}}
+	up := []crumb{{home, "/"}, {object.Kind() + " " + object.Name(), link("/controller", "c", object.Argument())}}
 	if title != "" {
 		return &page{Title: title, Up: append(up, crumb{nameOf(p), parentLink("/parent", object.Argument(), p)})}
 	}
@@ -74,7 +74,7 @@ func parentPage(object controllerobject.Object, p v1alpha1.ParentReference, titl
 
 // failed is a page of which nothing can be shown.
 func failed(title string, err error) *page {
-	return &page{Title: title, Up: []crumb{{"Controllers", "/"}}, Parts: []part{{ID: "problem", Problem: err}}}
+	return &page{Title: title, Up: []crumb{{home, "/"}}, Parts: []part{{ID: "problem", Problem: err}}}
 }
 
 // parent is the page of one parent.
@@ -202,25 +202,22 @@ type hookView struct {
 	Called   bool
 }
 
-// hooks is the page of what hooks would be sent about a parent now.
-func (s *server) hooks(ctx context.Context, q url.Values) *page { return s.requests(ctx, q, false) }
-
-// called is the same page with what they return to that.
-func (s *server) called(ctx context.Context, q url.Values) *page { return s.requests(ctx, q, true) }
-
-func (s *server) requests(ctx context.Context, q url.Values, call bool) *page {
-	object, ref, client, err := s.open(ctx, q)
-	if err != nil {
-		return failed("Requests of hooks", err)
+// hooks makes the page of what hooks would be sent about a parent now; with call also of what they return to that.
+func (s *server) hooks(call bool) view {
+	return func(ctx context.Context, q url.Values) *page {
+		object, ref, client, err := s.open(ctx, q)
+		if err != nil {
+			return failed("Requests of hooks", err)
+		}
+		p := parentPage(object, ref, "Requests of hooks")
+		list, err := client.Requests(ctx, ref, subresource.RequestOptions{Call: call})
+		one := part{ID: "requests", Template: "requests", Problem: err}
+		if err == nil {
+			one.Data = hookView{Query: q, Requests: list.Items, Called: call}
+		}
+		p.Parts = []part{one}
+		return p
 	}
-	p := parentPage(object, ref, "Requests of hooks")
-	list, err := client.Requests(ctx, ref, subresource.RequestOptions{Call: call})
-	one := part{ID: "requests", Template: "requests", Problem: err}
-	if err == nil {
-		one.Data = hookView{Query: q, Requests: list.Items, Called: call}
-	}
-	p.Parts = []part{one}
-	return p
 }
 
 // planView is what a sync of one parent would do.

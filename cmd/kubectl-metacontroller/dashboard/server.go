@@ -86,8 +86,8 @@ type part struct {
 
 func newServer(c *connection.Connection, address string, readOnly bool) *server {
 	s := &server{guard: newGuard(address), c: c, readOnly: readOnly, streams: make(chan struct{}, mostStreams)}
-	s.pages = template.Must(template.New("").Funcs(functions).ParseFS(assets, "assets/*.html"))
-	s.views = map[string]view{"/": s.overview, "/controller": s.controller, "/parent": s.parent, "/hooks": s.hooks, "/plan": s.plan, "/confirm": s.confirm}
+	s.pages = template.Must(template.New("").Funcs(functions()).ParseFS(assets, "assets/*.html"))
+	s.views = map[string]view{"/": s.overview, "/controller": s.controller, "/parent": s.parent, "/hooks": s.hooks(false), "/plan": s.plan, "/confirm": s.confirm}
 	mux := http.NewServeMux()
 	for path, view := range s.views {
 		if path == "/" {
@@ -95,7 +95,7 @@ func newServer(c *connection.Connection, address string, readOnly bool) *server 
 		}
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) { s.show(w, r, view(r.Context(), r.URL.Query())) })
 	}
-	mux.HandleFunc("POST /hooks", s.posted(func(ctx context.Context, q url.Values) *page { return s.called(ctx, q) }))
+	mux.HandleFunc("POST /hooks", s.posted(s.hooks(true)))
 	mux.HandleFunc("POST /plan", s.posted(s.edited))
 	mux.HandleFunc("POST /act", s.posted(s.act))
 	mux.HandleFunc("GET /events", s.follow)

@@ -118,7 +118,7 @@ func fightsOf(object controllerobject.Object, loops []explainloop.Loop, list []v
 				ours = append(ours, s.Time.Time)
 			}
 			if slices.ContainsFunc(s.Triggers, func(t v1alpha1.SyncTrigger) bool {
-				return t.Reason != v1alpha1.SyncOwnWrite && t.Object != nil && sameObject(*t.Object, l.Object) &&
+				return t.Reason != v1alpha1.SyncOwnWrite && t.Object != nil && *t.Object == l.Object &&
 					(slices.Contains(t.Fields, l.Field) || l.Field == "" && t.Reason == v1alpha1.SyncChildDeleted)
 			}) {
 				theirs = append(theirs, s.Time.Add(-time.Duration(s.WaitMilliseconds)*time.Millisecond))
@@ -131,10 +131,6 @@ func fightsOf(object controllerobject.Object, loops []explainloop.Loop, list []v
 		found = append(found, f)
 	}
 	return found
-}
-
-func sameObject(a, b v1alpha1.SyncObject) bool {
-	return a.Group == b.Group && a.Resource == b.Resource && a.Namespace == b.Namespace && a.Name == b.Name
 }
 
 // places are where times are on the line.

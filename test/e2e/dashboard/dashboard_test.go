@@ -80,7 +80,7 @@ func open(t *testing.T, address string) *browser {
 
 func (b *browser) get(t *testing.T, path string) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.root+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.root+path, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func (b *browser) do(t *testing.T, request *http.Request) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func changes(t *testing.T, s *Stage, b *browser) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	page := url.Values{"page": {"/parent?" + parentOf("cache", "caches", "sessions").Encode()}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.root+"/events?"+page.Encode(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.root+"/events?"+page.Encode(), http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func changes(t *testing.T, s *Stage, b *browser) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	lines := bufio.NewReader(response.Body)
 	await := func(id, text string) {
 		t.Helper()
@@ -184,7 +184,10 @@ func changes(t *testing.T, s *Stage, b *browser) {
 			if err != nil {
 				t.Fatalf("the updates end before %s has %q: %v", id, text, err)
 			}
-			var update struct{ ID, HTML string }
+			var update struct {
+				ID   string `json:"id"`
+				HTML string `json:"html"`
+			}
 			if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok && json.Unmarshal(data, &update) == nil && update.ID == id && strings.Contains(update.HTML, text) {
 				return
 			}

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -135,14 +136,14 @@ func (s *Stage) run(name string, parents schema.GroupVersionResource, d fixture.
 // parent creates a parent of a controller.
 func (s *Stage) parent(controller string, r schema.GroupVersionResource, name string, spec map[string]any) {
 	s.t.Helper()
-	s.CreateIn(Namespace, r, name, map[string]any{"spec": spec}, map[string]string{"app": controller})
+	s.CreateIn(Namespace, r, name, withSpec(spec), map[string]string{"app": controller})
 }
+
+func withSpec(fields map[string]any) map[string]any { return map[string]any{"spec": fields} }
 
 func child(apiVersion, kind, name string, content map[string]any) *hook.Object {
 	object := map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name}}
-	for field, value := range content {
-		object[field] = value
-	}
+	maps.Copy(object, content)
 	return &hook.Object{Object: object}
 }
 
@@ -150,7 +151,8 @@ func child(apiVersion, kind, name string, content map[string]any) *hook.Object {
 func (s *Stage) website() {
 	s.t.Helper()
 	s.run("website", Websites, fixture.Definition{Children: []fixture.Child{
-		{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}, {Resource: fixture.Secrets, Method: v1alpha1.ChildUpdateInPlace},
+		{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace},
+		{Resource: fixture.Secrets, Method: v1alpha1.ChildUpdateInPlace},
 		{Resource: fixture.Deployments, Method: v1alpha1.ChildUpdateInPlace},
 	}}, func(c *fixture.Call) (*fixture.Reply, error) {
 		name := c.Parent.GetName()
@@ -168,7 +170,7 @@ func (s *Stage) website() {
 	for _, name := range []string{"blog", "docs", "example"} {
 		s.parent("website", Websites, name, map[string]any{"title": name})
 	}
-	s.CreateIn(Other, Websites, "intranet", map[string]any{"spec": map[string]any{"title": "intranet"}}, map[string]string{"app": "website"})
+	s.CreateIn(Other, Websites, "intranet", withSpec(map[string]any{"title": "intranet"}), map[string]string{"app": "website"})
 	s.Patch(Websites, "docs", `{"metadata":{"annotations":{"`+v1alpha1.AnnotationPaused+`":"true"}}}`)
 }
 
@@ -230,7 +232,7 @@ func (s *Stage) database() {
 	}, func(c *fixture.Call) (*fixture.Reply, error) {
 		reply := &fixture.Reply{Status: map[string]any{}}
 		for _, name := range shards {
-			reply.Children = append(reply.Children, child("example.com/v1", "Shard", name, map[string]any{"spec": map[string]any{"version": fixture.Value(c.Parent, "spec", "version")}}))
+			reply.Children = append(reply.Children, child("example.com/v1", "Shard", name, withSpec(map[string]any{"version": fixture.Value(c.Parent, "spec", "version")})))
 		}
 		return reply, nil
 	})
@@ -253,7 +255,7 @@ func (s *Stage) backup() {
 	s.t.Helper()
 	var mu sync.Mutex
 	done := false
-	s.run("backup", Backups, fixture.Definition{Finalize: &v1alpha1.Hook{}, Children: []fixture.Child{{Resource: fixture.ConfigMaps}}}, func(c *fixture.Call) (*fixture.Reply, error) {
+	s.run("backup", Backups, fixture.Definition{Finalize: &v1alpha1.Hook{}, Children: []fixture.Child{{Resource: fixture.ConfigMaps}}}, func(*fixture.Call) (*fixture.Reply, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		reply := &fixture.Reply{Finalized: done, ResyncAfterSeconds: 1}
