@@ -89,6 +89,7 @@ var pages = map[string]string{
 	"plan":       "/plan?" + parent("website", "websites", "blog"),
 	"requests":   "/hooks?" + parent("website", "websites", "blog"),
 	"confirm":    "/confirm?action=rollback&" + parent("database", "databases", "orders"),
+	"decorator":  "/controller?c=dc/badge",
 	"nothing":    "/controller?c=cc/nothing",
 }
 

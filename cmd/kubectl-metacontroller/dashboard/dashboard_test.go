@@ -124,11 +124,7 @@ func start(t *testing.T, of http.Handler, readOnly bool) (*server, *http.Client)
 			t.Error(err)
 		}
 	})
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	browser := &http.Client{Jar: jar, Timeout: time.Minute}
+	browser := &http.Client{Jar: newJar(t), Timeout: time.Minute}
 	if status, _, _ := get(t, browser, s.address("/")); status != http.StatusOK {
 		t.Fatalf("the address is answered with %d", status)
 	}
@@ -393,6 +389,15 @@ func TestUpdatesComeWhileAPageIsOpen(t *testing.T) {
 	if s.follow(recorder, again); recorder.Code != http.StatusServiceUnavailable {
 		t.Errorf("one more page than there are slots is answered with %d", recorder.Code)
 	}
+}
+
+func newJar(t *testing.T) http.CookieJar {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jar
 }
 
 func TestTones(t *testing.T) {

@@ -27,6 +27,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
+	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 	"github.com/metacontroller/metacontroller-apiserver/test/terminal"
 )
 
@@ -127,7 +129,9 @@ func pages(t *testing.T, b *browser) {
 		"/controller?c=cc/website":              {"Conditions", "sync", "shop/blog", "shop/docs", "back-office/intranet", "Paused 1", "Synced 3"},
 		"/controller?c=cc/website&q=INTRA":      {"back-office/intranet"},
 		"/controller?c=cc/website&state=Paused": {"shop/docs"},
-		"/controller?c=cc/queue":                {"DeletionsHeld", "kubectl -n default events --for compositecontroller/queue"},
+		"/controller?c=dc/badge":                {"DecoratorController badge is ready.", "clusterthings.fixture.example.com", "estate", "shop/newsletter"},
+		"/parent?" + url.Values{"c": {"dc/badge"}, "resource": {"clusterthings.fixture.example.com"}, "name": {"estate"}}.Encode(): {"ClusterThing", "Synced", "ParentCreated"},
+		"/controller?c=cc/queue": {"DeletionsHeld", "kubectl -n default events --for compositecontroller/queue"},
 		"/parent?" + parentOf("website", "websites", "blog").Encode():     {"blog-pages", "blog-login", "Deployment", "ParentCreated", "Create ConfigMap/blog-pages", "Synced"},
 		"/parent?" + parentOf("invoice", "invoices", "first").Encode():    {"Failing", "the ledger is closed", "&lt;script&gt;"},
 		"/parent?" + parentOf("cache", "caches", "sessions").Encode():     {"Changed back and forth", "data.memory", "capacity-planner", "sessions-limits"},
@@ -257,7 +261,11 @@ func forbidden(t *testing.T, s *Stage) {
 
 // readOnly offers no actions, and does none.
 func readOnly(t *testing.T, s *Stage) {
-	b := open(t, s.Serve(t, "cc/website", "--read-only"))
+	port := strconv.Itoa(freeport.Find(t))
+	b := open(t, s.Serve(t, "cc/website", "--read-only", "--port", port))
+	if !strings.HasSuffix(b.root, ":"+port) {
+		t.Errorf("it is at %s, want port %s", b.root, port)
+	}
 	if body := b.get(t, "/controller?c=cc/website"); strings.Contains(body, "Pause…") || !strings.Contains(body, "read-only") {
 		t.Errorf("it offers actions: %s", body)
 	}

@@ -114,6 +114,7 @@ func New(t *testing.T, e *fixture.Environment) *Stage {
 	s.backup()
 	s.queue()
 	s.mailer()
+	s.badge()
 	return s
 }
 
@@ -301,6 +302,18 @@ func (s *Stage) mailer() {
 	s.parent("mailer", Mails, "newsletter", map[string]any{})
 	c.Patch(`{"spec":{"paused":true}}`)
 	c.AwaitCondition(v1alpha1.ConditionPaused, "to be true", func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
+}
+
+// badge is a decorator of mails, and of things that are in no namespace.
+func (s *Stage) badge() {
+	s.t.Helper()
+	script := s.NewScript(fixture.Decorator)
+	script.Want()
+	s.Handle("/badge", script)
+	s.Run(fixture.Definition{
+		Kind: fixture.Decorator, Name: "badge", Parents: []schema.GroupVersionResource{Mails, fixture.ClusterThings}, Selector: map[string]string{"app": "mailer"}, Sync: s.At("/badge"),
+	})
+	s.CreateIn("", fixture.ClusterThings, "estate", map[string]any{}, map[string]string{"app": "mailer"})
 }
 
 // Crowd creates so many items with a controller that has an inline hook, and waits until all are synced.
