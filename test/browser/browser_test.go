@@ -57,7 +57,7 @@ var (
 )
 
 // patience is how long a test waits for the browser.
-const patience = time.Minute
+const patience = cluster.Limit
 
 // chromium is the program of the browser, empty if there is none.
 var chromium string

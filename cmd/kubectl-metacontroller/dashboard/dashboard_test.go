@@ -391,6 +391,19 @@ func TestUpdatesComeWhileAPageIsOpen(t *testing.T) {
 	}
 }
 
+// TestAPageTakesFewRequests bounds what one reading of a page asks of the cluster, however many parents there are.
+func TestAPageTakesFewRequests(t *testing.T) {
+	for path, most := range map[string]int{"/": 4, "/controller?c=cc/web": 5, "/controller?c=cc/web&q=none": 5, "/hooks?c=cc/web&resource=sites.example.com&ns=shop&name=a": 2} {
+		requests := &recorder{Handler: cluster()}
+		s, browser := start(t, requests, false)
+		before := requests.count("")
+		get(t, browser, "http://"+s.hosts[0]+path)
+		if n := requests.count("") - before; n > most {
+			t.Errorf("%s takes %d requests, want %d at most: %v", path, n, most, requests.requests[before:])
+		}
+	}
+}
+
 func newJar(t *testing.T) http.CookieJar {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
