@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -40,6 +41,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	generatedopenapi "github.com/metacontroller/metacontroller-apiserver/pkg/generated/openapi"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/migration"
 	registry "github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registry/metacontroller/inspect"
 )
@@ -126,6 +128,7 @@ func (s *Server) install(c CompletedConfig) error {
 	if c.processMetrics {
 		serveProcessMetrics(s.Generic)
 	}
+	s.openDoor(storage, c.inspection)
 	// It logs when the watch caches are filled, and passes after --storage-initialization-timeout whether they are or not. Only kube-apiserver has it
 	// by itself.
 	hook := s.Generic.StorageReadinessHook.Hook
@@ -136,6 +139,25 @@ func (s *Server) install(c CompletedConfig) error {
 		return fmt.Errorf("adding the readiness of watch caches: %w", err)
 	}
 	return nil
+}
+
+// openDoor serves the stores as they are, for the command migrate.
+func (s *Server) openDoor(storage *registry.Storage, inspection inspect.Config) {
+	running := func() bool {
+		if inspection.Engine == nil {
+			return false
+		}
+		_, here := inspection.Engine.Engine()
+		return here
+	}
+	door := migration.NewDoor(Scheme, map[string]*genericregistry.Store{
+		"compositecontrollers": storage.CompositeControllers.Objects.Store.Store,
+		"decoratorcontrollers": storage.DecoratorControllers.Objects.Store.Store,
+		"controllerrevisions":  storage.ControllerRevisions.Store,
+	}, running)
+	mux := s.Generic.Handler.NonGoRestfulMux
+	mux.UnlistedHandle(migration.DoorPath, door)
+	mux.UnlistedHandlePrefix(migration.DoorPath+"/", door)
 }
 
 // filled fails until all watch caches were filled once, as they never are while an object cannot be read. What fails them later is no reason to

@@ -23,6 +23,9 @@ limitations under the License.
 // roles. All write as the field manager FieldManager, by
 // server-side apply, and leave alone what others have made or changed: the namespace, and the rules of ClusterRoles.
 //
+// TakeOver and GiveBack switch the group between CustomResourceDefinitions and a server, each by one update, for package migration, which has moved the
+// objects before.
+//
 // The commands register and unregister call it. It never starts a server, makes no certificates, and does not move objects
-// from CustomResourceDefinitions: where these serve the group, it refuses.
+// from CustomResourceDefinitions: where these serve the group, Register refuses.
 package registration

@@ -83,6 +83,11 @@ func checkExisting(ctx context.Context, client dynamic.Interface) error {
 			return err
 		}
 	}
+	return checkExistingService(ctx, client)
+}
+
+// checkExistingService refuses clusters with a Service that is not ours to change.
+func checkExistingService(ctx context.Context, client dynamic.Interface) error {
 	service, err := client.Resource(services()).Namespace(namespace).Get(ctx, serviceName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -178,6 +183,7 @@ const (
 	kindNamespace   = "Namespace"
 	kindClusterRole = "ClusterRole"
 	kindRole        = "Role"
+	kindAPIService  = "APIService"
 )
 
 // The resources of a registration. There are so few that they are not looked up in the cluster.
@@ -211,7 +217,7 @@ func resourceFor(client dynamic.Interface, o *unstructured.Unstructured) (dynami
 		return client.Resource(namespaces()), nil
 	case "Service":
 		return client.Resource(services()).Namespace(o.GetNamespace()), nil
-	case "APIService":
+	case kindAPIService:
 		return client.Resource(apiServices()), nil
 	case kindClusterRole:
 		return client.Resource(clusterRoles()), nil
@@ -246,7 +252,7 @@ func manifests(o Options) ([]*unstructured.Unstructured, error) {
 		switch object.GetKind() {
 		case "Service":
 			err = pointService(object, o)
-		case "APIService":
+		case kindAPIService:
 			err = errors.Join(
 				unstructured.SetNestedField(object.Object, int64(o.Port), "spec", "service", "port"),
 				setBundle(object, o.CABundle),

@@ -53,10 +53,12 @@ func Register(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := checkDefinitions(ctx, client); err != nil {
-		return err
+	if o.BesideDefinitions {
+		err = checkExistingService(ctx, client)
+	} else if err = checkDefinitions(ctx, client); err == nil {
+		err = checkExisting(ctx, client)
 	}
-	if err := checkExisting(ctx, client); err != nil {
+	if err != nil {
 		return err
 	}
 	objects, err := manifests(o)
@@ -64,11 +66,14 @@ func Register(ctx context.Context, o Options) error {
 		return err
 	}
 	for _, object := range objects {
+		if o.BesideDefinitions && object.GetKind() == kindAPIService {
+			continue
+		}
 		if err := applyOne(ctx, client, object, o); err != nil {
 			return err
 		}
 	}
-	if o.Timeout == 0 {
+	if o.Timeout == 0 || o.BesideDefinitions {
 		return nil
 	}
 	return waitAvailable(ctx, client, o)
@@ -314,6 +319,8 @@ type Options struct {
 	CABundle []byte
 	// Timeout is how long to wait until the server is available. Zero: do not wait.
 	Timeout time.Duration
+	// BesideDefinitions leaves out the APIService: CustomResourceDefinitions may serve the group, and go on to.
+	BesideDefinitions bool
 	// RestoreRoles replaces ClusterRoles whose rules somebody else has written.
 	RestoreRoles bool
 	// Progress receives a line for every step. Nil: no lines.

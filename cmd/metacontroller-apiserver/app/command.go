@@ -33,6 +33,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/logging"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/migrate"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/preflight"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/rbac"
@@ -72,7 +73,8 @@ func NewCommand() (*cobra.Command, error) {
 	addFlags(cmd, o)
 	cmd.AddCommand(register.NewRegisterCommand(), register.NewUnregisterCommand(), preflight.NewCommand(), rbac.NewCommand(),
 		snapshot.NewCommand(o.Storage.DataDir, options.EtcdDir), releasefinalizers.NewCommand(),
-		transfer.NewExportCommand(), transfer.NewImportCommand())
+		transfer.NewExportCommand(), transfer.NewImportCommand(),
+		migrate.NewCommand())
 	explainArguments(cmd)
 	if options.CalledAsMetacontroller() {
 		cmd.SetArgs(twoDashes(cmd.Flags(), os.Args[1:]))

@@ -47,6 +47,7 @@ type options struct {
 	host          string
 	port          int
 	timeout       time.Duration
+	beside        bool
 	publishCAOnly bool
 	restoreRoles  bool
 }
@@ -97,6 +98,8 @@ is registered for it.`,
 		"to be available; 0 does not wait")
 	flags.BoolVar(&o.publishCAOnly, "publish-ca-only", false, "make the certificates in --data-dir if there are none, and put their "+
 		"authority into the APIService that exists, nothing else: for a server inside of the cluster, before it starts")
+	flags.BoolVar(&o.beside, "beside-definitions", false, "leave out the APIService, while CustomResourceDefinitions serve the group: the command "+
+		"migrate makes it")
 	cmd.MarkFlagsOneRequired("data-dir", "ca-file", "ca-secret")
 	cmd.MarkFlagsMutuallyExclusive("data-dir", "ca-file", "ca-secret")
 	cmd.MarkFlagsOneRequired("port", "publish-ca-only")
@@ -180,20 +183,35 @@ func (o *options) register(cmd *cobra.Command) error {
 	}
 	return registration.Register(cmd.Context(), registration.Options{
 		Config: config, Host: o.host, Port: o.port, CABundle: bundle, Timeout: o.timeout, RestoreRoles: o.restoreRoles,
-		Progress: cmd.OutOrStdout(),
+		BesideDefinitions: o.beside, Progress: cmd.OutOrStdout(),
 	})
 }
 
 // authority returns the certificate authority that the flags name.
 func (o *options) authority(cmd *cobra.Command, config *rest.Config) ([]byte, error) {
-	if o.caSecret != "" {
-		return readSecret(cmd.Context(), config, o.caSecret, o.timeout, cmd.OutOrStdout())
+	return Authority{DataDir: o.dataDir, CAFile: o.caFile, CASecret: o.caSecret}.Read(cmd.Context(), config, o.timeout, cmd.OutOrStdout())
+}
+
+// Authority says where the authority of a server's certificate is. One of the fields is set.
+type Authority struct {
+	// DataDir is the data directory of the server that has made it.
+	DataDir string
+	// CAFile is a file.
+	CAFile string
+	// CASecret is the Secret that replicas share, NAMESPACE/NAME.
+	CASecret string
+}
+
+// Read returns the authority, PEM. It waits until timeout for a server that just started to make it, and says so to out.
+func (a Authority) Read(ctx context.Context, config *rest.Config, timeout time.Duration, out io.Writer) ([]byte, error) {
+	if a.CASecret != "" {
+		return readSecret(ctx, config, a.CASecret, timeout, out)
 	}
-	path := o.caFile
+	path := a.CAFile
 	if path == "" {
-		path = servingcert.FilesIn(servingcert.Directory(o.dataDir)).CAFile
+		path = servingcert.FilesIn(servingcert.Directory(a.DataDir)).CAFile
 	}
-	return readAuthority(cmd.Context(), path, o.timeout, cmd.OutOrStdout())
+	return readAuthority(ctx, path, timeout, out)
 }
 
 func (o *options) publish(cmd *cobra.Command) error {

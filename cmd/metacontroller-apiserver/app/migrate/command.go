@@ -1,0 +1,120 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migrate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/kubeconfig"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/register"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/migration"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
+)
+
+// options are the flags.
+type options struct {
+	kubeconfig     string
+	service        string
+	metacontroller string
+	authority      register.Authority
+	moving         migration.Options
+	back, finish   bool
+}
+
+// NewCommand returns the subcommand migrate. It prints its steps to the command's standard output.
+func NewCommand() *cobra.Command {
+	o := options{}
+	cmd := &cobra.Command{
+		Use:   "migrate --data-dir DIR",
+		Short: "Move controllers from Metacontroller's definitions to this server, or back",
+		Long: `Move all controllers and ControllerRevisions from Metacontroller's CustomResourceDefinitions to this server, which must run, or back.
+
+They are the same objects afterwards: UIDs, generations, finalizers, owners and statuses stay, and no parent or child is touched.
+The definitions stay in place with their objects, hidden behind this server, until --finish deletes them. Until then --back goes back.
+
+It prints each step. Its state is in ConfigMap metacontroller-apiserver-migration in the namespace of the server: killed at any
+point, it goes on when it is run again. It refuses to switch if anybody has changed an object since it was copied.`,
+		Example: `  # In the Pod of the server, with its service account
+  kubectl exec --namespace metacontroller metacontroller-apiserver-0 -- metacontroller-apiserver migrate --data-dir /data
+
+  # Back to Metacontroller
+  metacontroller-apiserver migrate --back`,
+		Args:         cobra.NoArgs,
+		SilenceUsage: true,
+		RunE:         func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster, of an administrator; empty: the environment variable KUBECONFIG, "+
+		"then ~/.kube/config, then the service account of the Pod")
+	flags.StringVar(&o.service, "service", "metacontroller/"+servingcert.DefaultServiceName, "NAMESPACE/NAME of the Service of the server")
+	flags.IntVar(&o.moving.Port, "service-port", 443, "port of the Service")
+	flags.StringVar(&o.authority.DataDir, "data-dir", "", "data directory of the server, in which it keeps the certificates that it made")
+	flags.StringVar(&o.authority.CAFile, "ca-file", "", "certificate authority of the server's certificate, in place of the one in --data-dir")
+	flags.StringVar(&o.authority.CASecret, "ca-secret", "", "NAMESPACE/NAME of the Secret with the certificate authority that the server's replicas share, "+
+		"their --serving-cert-secret, in place of the one in --data-dir")
+	flags.StringVar(&o.moving.Lease, "leader-elect-resource-name", apiserver.Name, "name of the server's Lease, in the namespace of its Service")
+	flags.StringVar(&o.metacontroller, "metacontroller", "metacontroller/metacontroller", "NAMESPACE/NAME of the StatefulSet or Deployment of Metacontroller, "+
+		"which is scaled to zero, and back by --back; none: it does not run")
+	flags.DurationVar(&o.moving.Timeout, "timeout", time.Minute, "how long to wait for each thing that others have to do")
+	flags.BoolVar(&o.back, "back", false, "go back to the definitions, with the objects as this server has them, or undo a move that was interrupted")
+	flags.BoolVar(&o.finish, "finish", false, "delete the definitions and their hidden objects after the move; there is no way back then")
+	cmd.MarkFlagsMutuallyExclusive("back", "finish")
+	cmd.MarkFlagsOneRequired("data-dir", "ca-file", "ca-secret", "back", "finish")
+	cmd.MarkFlagsMutuallyExclusive("data-dir", "ca-file", "ca-secret")
+	return cmd
+}
+
+func (o *options) run(cmd *cobra.Command) (err error) {
+	if o.moving.Service, err = parse("service", o.service); err != nil {
+		return err
+	}
+	if o.metacontroller != "none" {
+		if o.moving.Metacontroller, err = parse("metacontroller", o.metacontroller); err != nil {
+			return err
+		}
+	}
+	if o.moving.Config, err = kubeconfig.Read(o.kubeconfig); err != nil {
+		return err
+	}
+	o.moving.Out = cmd.OutOrStdout()
+	switch {
+	case o.back:
+		return migration.Back(cmd.Context(), o.moving)
+	case o.finish:
+		return migration.Finish(cmd.Context(), o.moving)
+	}
+	o.moving.CABundle, err = o.authority.Read(cmd.Context(), o.moving.Config, o.moving.Timeout, cmd.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	return migration.Forward(cmd.Context(), o.moving)
+}
+
+// parse returns the namespace and the name in the value of a flag.
+func parse(flag, value string) (types.NamespacedName, error) {
+	namespace, name, ok := strings.Cut(value, "/")
+	if !ok || namespace == "" || name == "" {
+		return types.NamespacedName{}, fmt.Errorf("--%s must be NAMESPACE/NAME, not %q", flag, value)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
+}

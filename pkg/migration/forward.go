@@ -1,0 +1,332 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+package migration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
+)
+
+// Forward moves all controllers and ControllerRevisions from CustomResourceDefinitions to the server of the options, and has that serve the group.
+// The definitions stay with their objects, hidden, until Finish. It goes on where it was interrupted.
+func Forward(ctx context.Context, o Options) error {
+	m, err := newMove(ctx, o)
+	if err != nil {
+		return err
+	}
+	switch {
+	case m.state == nil:
+		m.state = &state{Direction: forward}
+	case m.state.Direction == backward:
+		return errors.New("the way back is under way: end it with --back first")
+	case m.state.Direction == finishing || m.state.Done:
+		m.sayf("This server has everything already. --finish deletes the definitions, and until then --back goes back.")
+		return nil
+	default:
+		m.sayf("Going on after step %q.", m.state.Step)
+	}
+	err = m.run(ctx, []step{
+		{"check", "what the cluster has, and what this server would refuse. Nothing is changed", m.check},
+		{"connect", "the kube-apiserver is led to this server by an APIService of group " + Group, m.connect},
+		{"rehearse", "this server checks all objects in a dry run", m.rehearse},
+		{"hold", "the Lease of this server is taken, so that it runs no controllers yet", m.hold},
+		{"copy", "all objects are copied, while everything goes on", m.copyAll},
+		{"freeze", "nobody but Metacontroller may write controllers and revisions from now on", m.freezeForEngine},
+		{"stop", "Metacontroller is stopped", m.stopMetacontroller},
+		{"delta", "what changed since is copied", m.copyDelta},
+		{"verify", "the copies are compared with the objects", m.verify},
+		{"switch", "this server serves " + v1alpha1.GroupName + ", by one update of an APIService", m.takeOver},
+		{"confirm", "the cluster is asked for the objects", m.confirm},
+		{"thaw", "this server runs the controllers, and they may be written", m.thaw},
+	})
+	if err != nil {
+		return fmt.Errorf("%w. Run the command again to go on, or with --back to undo what was done", err)
+	}
+	m.sayf("Moved. The definitions and their objects are there still, hidden: --back goes back to them, and --finish deletes them.")
+	return nil
+}
+
+// check looks whether the move can begin, and prints what names Metacontroller's account.
+func (m *move) check(ctx context.Context) error {
+	if err := m.requireDefinitions(ctx); err != nil {
+		return err
+	}
+	here, err := m.servedHere(ctx)
+	if err != nil {
+		return err
+	}
+	if here {
+		return errors.New("an API server serves the group, not the definitions: there is nothing to move")
+	}
+	if err := m.checkRights(ctx); err != nil {
+		return err
+	}
+	found, err := m.findWorkload(ctx)
+	if err != nil || found == nil {
+		return err
+	}
+	return m.sayWhatNames(ctx, found.account)
+}
+
+// checkRights returns the error that a right is missing, before anything depends on it.
+func (m *move) checkRights(ctx context.Context) error {
+	var missing []string
+	for _, right := range []authorizationv1.ResourceAttributes{
+		{Verb: "update", Group: "apiregistration.k8s.io", Resource: "apiservices"},
+		{Verb: "patch", Group: "apiregistration.k8s.io", Resource: "apiservices"},
+		{Verb: "delete", Group: "apiregistration.k8s.io", Resource: "apiservices"},
+		{Verb: "create", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
+		{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
+		{Verb: "create", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
+		{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: m.Service.Namespace},
+		{Verb: "update", Resource: "configmaps", Namespace: m.Service.Namespace},
+		{Verb: "patch", Group: "apps", Resource: "statefulsets", Namespace: m.Metacontroller.Namespace},
+		{Verb: "update", Group: Group, Resource: "compositecontrollers"},
+		{Verb: "list", Group: Group, Resource: "controllerrevisions"},
+		{Verb: "update", Group: v1alpha1.GroupName, Resource: "compositecontrollers"},
+		{Verb: "delete", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+	} {
+		review, err := m.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("asking for the rights of %s: %w", m.user, err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, strings.TrimSuffix(right.Verb+" "+right.Resource+"."+right.Group, "."))
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%s may not %s: run the command as an administrator", m.user, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// sayWhatNames prints the bindings of Metacontroller's account, which this server does not have.
+func (m *move) sayWhatNames(ctx context.Context, account string) error {
+	named := func(subjects []rbacv1.Subject) bool {
+		for _, s := range subjects {
+			if s.Kind == rbacv1.ServiceAccountKind && s.Namespace == m.Metacontroller.Namespace && s.Name == account {
+				return true
+			}
+		}
+		return false
+	}
+	everywhere, err := m.kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing ClusterRoleBindings: %w", err)
+	}
+	for i := range everywhere.Items {
+		if b := &everywhere.Items[i]; named(b.Subjects) {
+			m.sayf("  ClusterRoleBinding %s names Metacontroller's account %s: if this server has another one, it lacks ClusterRole %s.", b.Name, account, b.RoleRef.Name)
+		}
+	}
+	inNamespaces, err := m.kube.RbacV1().RoleBindings("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing RoleBindings: %w", err)
+	}
+	for i := range inNamespaces.Items {
+		if b := &inNamespaces.Items[i]; named(b.Subjects) {
+			m.sayf("  RoleBinding %s/%s names Metacontroller's account %s: if this server has another one, it lacks %s %s.",
+				b.Namespace, b.Name, account, b.RoleRef.Kind, b.RoleRef.Name)
+		}
+	}
+	return nil
+}
+
+func (m *move) target() registration.Target {
+	return registration.Target{Service: m.Service, Port: m.Port, CABundle: m.CABundle}
+}
+
+// connect opens the way to the door, and waits until the cluster reaches this server by it: so it will after the switch.
+func (m *move) connect(ctx context.Context) error {
+	if err := registration.RegisterOther(ctx, m.Config, Group, doorVersion, m.target()); err != nil {
+		return err
+	}
+	return m.await(ctx, "the kube-apiserver to reach this server", func(ctx context.Context) (bool, string) {
+		_, err := m.servers(ctx)
+		return err == nil, fmt.Sprintf("%v; see kubectl get apiservice %s.%s -o yaml", err, doorVersion, Group)
+	})
+}
+
+// rehearse has this server check all objects, and prints each that it refuses.
+func (m *move) rehearse(ctx context.Context) error {
+	all, err := m.list(ctx, false)
+	if err != nil {
+		return err
+	}
+	stored, err := m.list(ctx, true)
+	if err != nil {
+		return err
+	}
+	for _, key := range stored.keys() {
+		if found, ok := all[key]; !ok || found.GetUID() != stored[key].GetUID() {
+			return fmt.Errorf("this server has objects of its own, such as %s: begin with an empty store", key)
+		}
+	}
+	refused := 0
+	for _, key := range all.keys() {
+		if err := m.put(ctx, all[key], true); err != nil {
+			refused++
+			m.sayf("  %s would be refused: %v", key, err)
+		}
+	}
+	if refused > 0 {
+		return fmt.Errorf("this server refuses %d of %d objects, for the reasons above: correct them", refused, len(all))
+	}
+	m.sayf("  This server would take all %d objects.", len(all))
+	return nil
+}
+
+// copyAll has the server's store have all objects as they are, and no others. What this process has copied before is skipped.
+func (m *move) copyAll(ctx context.Context) error {
+	_, err := m.copyObjects(ctx)
+	return err
+}
+
+func (m *move) copyObjects(ctx context.Context) (objects, error) {
+	all, err := m.list(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := m.list(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range stored.keys() {
+		if found, ok := all[key]; !ok || found.GetUID() != stored[key].GetUID() {
+			if err := m.removeCopy(ctx, stored[key]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	written := 0
+	for _, key := range all.keys() {
+		o := all[key]
+		if m.copied[key] == o.GetResourceVersion() {
+			continue
+		}
+		if err := m.put(ctx, o, false); err != nil {
+			return nil, fmt.Errorf("copying %s: %w", key, err)
+		}
+		m.copied[key] = o.GetResourceVersion()
+		written++
+	}
+	m.sayf("  %d of %d objects were copied.", written, len(all))
+	return all, nil
+}
+
+func (m *move) freezeForEngine(ctx context.Context) error {
+	found, err := m.findWorkload(ctx)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		return m.freeze(ctx)
+	}
+	return m.freeze(ctx, found.user(m.Metacontroller.Namespace))
+}
+
+// copyDelta copies what changed since, and notes what was copied.
+func (m *move) copyDelta(ctx context.Context) error {
+	all, err := m.copyObjects(ctx)
+	if err != nil {
+		return err
+	}
+	m.state.Source = all.digest()
+	return nil
+}
+
+// verify compares the copies with the objects, which must be those that were copied.
+func (m *move) verify(ctx context.Context) error {
+	all, err := m.list(ctx, false)
+	if err != nil {
+		return err
+	}
+	if all.digest() != m.state.Source {
+		m.state.Step = "stop"
+		if err := m.store.save(ctx, m.state); err != nil {
+			return err
+		}
+		return errChanged
+	}
+	copies, err := m.list(ctx, true)
+	if err != nil {
+		return err
+	}
+	if sentences := differing(all, copies); len(sentences) > 0 {
+		return fmt.Errorf("the copies are not what they were made of: %s", strings.Join(sentences, "; "))
+	}
+	return nil
+}
+
+// takeOver has this server serve the group, if nothing changed since the copies were verified.
+func (m *move) takeOver(ctx context.Context) error {
+	existing, err := registration.Inspect(ctx, m.Config)
+	if err != nil {
+		return err
+	}
+	if existing.ByDefinitions {
+		if err := m.verify(ctx); err != nil {
+			return err
+		}
+	}
+	return registration.TakeOver(ctx, m.Config, m.target())
+}
+
+// confirm asks the cluster for the objects until it has those of this server's store.
+func (m *move) confirm(ctx context.Context) error {
+	stored, err := m.list(ctx, true)
+	if err != nil {
+		return err
+	}
+	return m.await(ctx, "the cluster to have the objects of this server", func(ctx context.Context) (bool, string) {
+		here, err := m.servedHere(ctx)
+		if err != nil || !here {
+			return false, fmt.Sprintf("the definitions serve the group: %v", err)
+		}
+		all, err := m.list(ctx, false)
+		return err == nil && all.digest() == stored.digest(), fmt.Sprintf("the objects are others: %v", err)
+	})
+}
+
+// thaw lets this server's engine run, and then everybody write.
+func (m *move) thaw(ctx context.Context) error {
+	m.state.Began = true
+	if err := m.store.save(ctx, m.state); err != nil {
+		return err
+	}
+	if err := m.release(ctx); err != nil {
+		return err
+	}
+	if !m.stopped.IsZero() {
+		m.sayf("  Nothing was reconciled for %s, and until this server has taken its Lease.", time.Since(m.stopped).Round(time.Millisecond))
+	}
+	m.state.Done = true
+	return m.unfreeze(ctx)
+}
