@@ -144,7 +144,11 @@ func (d *Door) serve(r *http.Request) (any, error) {
 	if !ok {
 		return nil, apierrors.NewNotFound(resource, p.name)
 	}
-	ctx := request.WithNamespace(r.Context(), p.namespace)
+	// Objects are validated in the version that the request names, which is to be that of the group as it is served.
+	ctx := request.WithRequestInfo(request.WithNamespace(r.Context(), p.namespace), &request.RequestInfo{
+		IsResourceRequest: true, Verb: "create", APIGroup: v1alpha1.GroupName, APIVersion: v1alpha1.SchemeGroupVersion.Version,
+		Resource: p.resource, Namespace: p.namespace, Name: p.name,
+	})
 	if p.name == "" && r.Method == http.MethodGet {
 		limit, _ := strconv.ParseInt(r.URL.Query().Get("limit"), 10, 64)
 		return store.List(ctx, &metainternalversion.ListOptions{Limit: limit, Continue: r.URL.Query().Get("continue")})

@@ -106,13 +106,16 @@ func (m *move) freeze(ctx context.Context, pass ...string) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating ValidatingAdmissionPolicyBinding %s: %w", freezeName, err)
 	}
-	return m.await(ctx, "the cluster to refuse writes of the group", func(ctx context.Context) (bool, string) {
-		_, err := m.dynamic.Resource(kinds()[1].served()).Create(ctx, probe(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: probeName})
-		return err != nil && strings.Contains(err.Error(), "metacontroller-apiserver migrate"), fmt.Sprintf("a write in a dry run ends with: %v", err)
-	})
+	return m.await(ctx, "the cluster to refuse writes of the group", m.frozen)
 }
 
-// unfreeze takes the policy away.
+// frozen reports whether a write in a dry run is refused, and how it ends.
+func (m *move) frozen(ctx context.Context) (bool, string) {
+	_, err := m.dynamic.Resource(kinds()[1].served()).Create(ctx, probe(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: probeName})
+	return err != nil && strings.Contains(err.Error(), "metacontroller-apiserver migrate"), fmt.Sprintf("a write in a dry run ends with: %v", err)
+}
+
+// unfreeze takes the policy away, and waits until who serves the group knows.
 func (m *move) unfreeze(ctx context.Context) error {
 	policies := m.kube.AdmissionregistrationV1()
 	if err := policies.ValidatingAdmissionPolicyBindings().Delete(ctx, freezeName, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -121,7 +124,10 @@ func (m *move) unfreeze(ctx context.Context) error {
 	if err := policies.ValidatingAdmissionPolicies().Delete(ctx, freezeName, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting ValidatingAdmissionPolicy %s: %w", freezeName, err)
 	}
-	return nil
+	return m.await(ctx, "writes of the group to be possible", func(ctx context.Context) (bool, string) {
+		frozen, how := m.frozen(ctx)
+		return !frozen, how
+	})
 }
 
 // probe is a controller that whoever serves the group would take.

@@ -1,0 +1,519 @@
+/*
+Copyright The Metacontroller Authors.
+
+Licensed under the Apache License, Version 2.0 (the "License");
+you may not use this file except in compliance with the License.
+You may obtain a copy of the License at
+
+    http://www.apache.org/licenses/LICENSE-2.0
+
+Unless required by applicable law or agreed to in writing, software
+distributed under the License is distributed on an "AS IS" BASIS,
+WITHOUT WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied.
+See the License for the specific language governing permissions and
+limitations under the License.
+*/
+
+// Package migration moves controllers from definitions of Metacontroller's form to the server, back and there again on a real control plane: killed
+// after every so many requests, the last of which may have had its effect. Metacontroller is a StatefulSet whose Pods do nothing.
+package migration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/migration"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
+	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
+	"github.com/metacontroller/metacontroller-apiserver/test/server"
+)
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+
+const (
+	// user is a finalizer of a user's.
+	user       = "example.com/user"
+	namespace  = "metacontroller"
+	apiService = "v1alpha1.metacontroller.k8s.io"
+	// many is with how many controllers it is measured how long nothing is reconciled.
+	many = 100
+)
+
+var (
+	things     = schema.GroupVersionResource{Group: "migration.example.com", Version: "v1", Resource: "things"}
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	composites = v1alpha1.SchemeGroupVersion.WithResource("compositecontrollers")
+	decorators = v1alpha1.SchemeGroupVersion.WithResource("decoratorcontrollers")
+	revisions  = v1alpha1.SchemeGroupVersion.WithResource("controllerrevisions")
+)
+
+// scene is a cluster with definitions, and a server beside them.
+type scene struct {
+	*testing.T
+	*cluster.Clients
+
+	plane     *cluster.Cluster
+	server    *server.Server
+	authority []byte
+	hook      *httptest.Server
+	namespace string
+
+	mu sync.Mutex
+	// called is when each controller has called its hook first since it was cleared.
+	called map[string]time.Time
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{T: t, plane: cluster.Shared(t), called: map[string]time.Time{}}
+	s.Clients = cluster.NewClients(t, s.plane.Config(t))
+	s.hook = httptest.NewServer(http.HandlerFunc(s.sync))
+	t.Cleanup(s.hook.Close)
+	s.server = server.Start(t, s.plane, server.Options{Args: []string{
+		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+	}})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cluster.Limit)
+		defer cancel()
+		if err := registration.Unregister(ctx, s.plane.Config(t), t.Output()); err != nil && !t.Failed() {
+			t.Error(err)
+		}
+	})
+	var err error
+	if s.authority, err = os.ReadFile(servingcert.FilesIn(servingcert.Directory(s.server.DataDir())).CAFile); err != nil {
+		t.Fatal(err)
+	}
+	// What is registered is to be the way to the server alone, as register --beside-definitions makes it.
+	s.plane.Kubectl(t, "delete", "apiservice", apiService)
+	definitions, err := os.ReadFile("testdata/definitions.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.plane.DefineManifests(t, string(definitions))
+	s.plane.AwaitServed(t, cluster.Limit, v1alpha1.SchemeGroupVersion)
+	s.plane.Define(t, cluster.CustomResource{Resource: things, Kind: "Thing"})
+	s.namespace = s.plane.Namespace(t)
+	s.plane.Apply(t, `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: old, namespace: metacontroller}
+spec:
+  serviceName: ""
+  selector: {matchLabels: {app: old}}
+  template:
+    metadata: {labels: {app: old}}
+    spec: {containers: [{name: metacontroller, image: example.com/metacontroller}]}
+`)
+	return s
+}
+
+// sync is the hook of all controllers: each has one ConfigMap for each parent.
+func (s *scene) sync(w http.ResponseWriter, r *http.Request) {
+	var request struct {
+		Parent unstructured.Unstructured `json:"parent"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	if _, ok := s.called[r.URL.Path]; !ok {
+		s.called[r.URL.Path] = time.Now()
+	}
+	s.mu.Unlock()
+	_, _ = fmt.Fprintf(w, `{"status":{},"children":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"from":%q}}]}`,
+		request.Parent.GetName(), request.Parent.GetName())
+}
+
+// composite is a CompositeController of the things with the label app: name.
+func (s *scene) composite(name string) *unstructured.Unstructured {
+	return object("CompositeController", "", name, map[string]any{"spec": map[string]any{
+		"generateSelector": true,
+		"parentResource": map[string]any{
+			"apiVersion": things.GroupVersion().String(), "resource": things.Resource,
+			"labelSelector": map[string]any{"matchLabels": map[string]any{"app": name}},
+		},
+		"childResources": []any{map[string]any{"apiVersion": "v1", "resource": "configmaps", "updateStrategy": map[string]any{"method": "InPlace"}}},
+		"hooks":          map[string]any{"sync": map[string]any{"version": "v1", "webhook": map[string]any{"url": s.hook.URL + "/" + name}}},
+	}})
+}
+
+func object(kind, namespace, name string, content map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: content}
+	o.SetAPIVersion(v1alpha1.SchemeGroupVersion.String())
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+func (s *scene) create(r schema.GroupVersionResource, o *unstructured.Unstructured) *unstructured.Unstructured {
+	s.Helper()
+	created, err := s.Dynamic.Resource(r).Namespace(o.GetNamespace()).Create(s.Context(), o, metav1.CreateOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return created
+}
+
+func (s *scene) thing(name string) *unstructured.Unstructured {
+	s.Helper()
+	o := object("Thing", s.namespace, name, map[string]any{"spec": map[string]any{}})
+	o.SetAPIVersion(things.GroupVersion().String())
+	o.SetLabels(map[string]string{"app": name})
+	return s.create(things, o)
+}
+
+// populate creates objects of all kinds, with all that a copy may lose.
+func (s *scene) populate() {
+	s.Helper()
+	for _, name := range []string{"web", "gone"} {
+		o := s.composite(name)
+		o.SetFinalizers([]string{user})
+		o.SetLabels(map[string]string{"team": "web"})
+		o = s.create(composites, o)
+		_ = unstructured.SetNestedField(o.Object, int64(120), "spec", "resyncPeriodSeconds")
+		o, err := s.Dynamic.Resource(composites).Update(s.Context(), o, metav1.UpdateOptions{}) // It has another generation than the first.
+		if err != nil {
+			s.Fatal(err)
+		}
+		o.Object["status"] = map[string]any{"observedGeneration": o.GetGeneration()}
+		if _, err := s.Dynamic.Resource(composites).UpdateStatus(s.Context(), o, metav1.UpdateOptions{}); err != nil {
+			s.Fatal(err)
+		}
+	}
+	s.create(decorators, object("DecoratorController", "", "notes", map[string]any{"spec": map[string]any{
+		"resources": []any{map[string]any{"apiVersion": things.GroupVersion().String(), "resource": things.Resource,
+			"labelSelector": map[string]any{"matchLabels": map[string]any{"app": "notes"}}}},
+		"hooks": map[string]any{"sync": map[string]any{"version": "v1", "webhook": map[string]any{"url": s.hook.URL + "/notes"}}},
+	}}))
+	s.thing("web")
+	owner := s.thing("unselected")
+	for _, name := range []string{"things-1", "things-2"} {
+		o := object("ControllerRevision", s.namespace, name, map[string]any{
+			"parentPatch": map[string]any{"spec": map[string]any{"image": name}},
+			"children":    []any{map[string]any{"apiGroup": "", "kind": "ConfigMap", "names": []any{"a", "b"}}},
+		})
+		o.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), Controller: new(true), BlockOwnerDeletion: new(true),
+		}})
+		s.create(revisions, o)
+	}
+}
+
+// all returns the objects of the group as the cluster serves them, without what is the store's own.
+func (s *scene) all() map[string]any {
+	s.Helper()
+	all := map[string]any{}
+	for _, r := range []schema.GroupVersionResource{composites, decorators, revisions} {
+		list, err := s.Dynamic.Resource(r).List(s.Context(), metav1.ListOptions{})
+		if err != nil {
+			s.Fatal(err)
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			unstructured.RemoveNestedField(o.Object, "metadata", "resourceVersion")
+			unstructured.RemoveNestedField(o.Object, "metadata", "managedFields")
+			if status, _, _ := unstructured.NestedMap(o.Object, "status"); len(status) == 0 {
+				delete(o.Object, "status")
+			}
+			delete(o.Object, "kind")
+			delete(o.Object, "apiVersion")
+			all[r.Resource+" "+o.GetNamespace()+"/"+o.GetName()] = o.Object
+		}
+	}
+	return all
+}
+
+// steps is where the command prints. It calls what belongs to a step before the step begins.
+type steps struct {
+	io.Writer
+
+	on map[string]func()
+}
+
+func (w steps) Write(line []byte) (int, error) {
+	if name, _, ok := strings.Cut(string(line), ": "); ok && w.on[name] != nil {
+		w.on[name]()
+	}
+	return w.Writer.Write(line)
+}
+
+type direction func(ctx context.Context, o migration.Options) error
+
+// run runs the command in a direction, with functions that are called before steps begin.
+func (s *scene) run(d direction, config *rest.Config, on map[string]func()) error {
+	return d(s.Context(), migration.Options{
+		Config: config, CABundle: s.authority, Lease: "metacontroller-apiserver", Timeout: cluster.Limit,
+		Service: types.NamespacedName{Namespace: namespace, Name: "metacontroller-apiserver"}, Port: s.server.Port(),
+		Metacontroller: types.NamespacedName{Namespace: namespace, Name: "old"}, Out: steps{s.Output(), on},
+	})
+}
+
+// killing lets requests pass until there were as many as it allows. The last one has its effect, and its answer is lost.
+type killing struct {
+	http.RoundTripper
+
+	left *atomic.Int64
+	kill context.CancelFunc
+}
+
+var errKilled = errors.New("killed")
+
+func (k killing) RoundTrip(r *http.Request) (*http.Response, error) {
+	left := k.left.Add(-1)
+	if left < 0 {
+		return nil, errKilled
+	}
+	response, err := k.RoundTripper.RoundTrip(r)
+	if left == 0 {
+		k.kill()
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return nil, errKilled
+	}
+	return response, err
+}
+
+// runKilled runs the command again and again, each time killed after a few more requests, until it ends by itself.
+func (s *scene) runKilled(d direction, on map[string]func()) {
+	s.Helper()
+	for times, requests := 0, int64(10); ; times, requests = times+1, requests+4 {
+		ctx, kill := context.WithCancel(s.Context())
+		left := &atomic.Int64{}
+		left.Store(requests)
+		config := rest.CopyConfig(s.plane.Config(s.T))
+		config.QPS = -1
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return killing{next, left, kill} })
+		err := s.run(func(_ context.Context, o migration.Options) error { return d(ctx, o) }, config, on)
+		killed := ctx.Err() != nil
+		kill()
+		switch {
+		case err == nil && !killed:
+			s.Logf("it was killed %d times", times)
+			return
+		case !killed:
+			s.Fatal(err)
+		}
+	}
+}
+
+func (s *scene) config() *rest.Config {
+	config := rest.CopyConfig(s.plane.Config(s.T))
+	config.QPS = -1
+	return config
+}
+
+// local reports whether the definitions serve the group.
+func (s *scene) local() bool {
+	s.Helper()
+	return s.plane.Kubectl(s.T, "get", "apiservice", apiService, "--output=jsonpath={.spec.service.name}") == ""
+}
+
+func (s *scene) replicas() string {
+	s.Helper()
+	return s.plane.Kubectl(s.T, "get", "statefulset", "old", "--namespace", namespace, "--output=jsonpath={.spec.replicas}")
+}
+
+// child returns the UID of a child, once it is there.
+func (s *scene) child(name string) types.UID {
+	s.Helper()
+	var uid types.UID
+	cluster.Eventually(s.T, cluster.Limit, "the child "+name, func(ctx context.Context) (bool, string) {
+		o, err := s.Dynamic.Resource(configMaps).Namespace(s.namespace).Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			uid = o.GetUID()
+		}
+		return err == nil, fmt.Sprint(err)
+	})
+	return uid
+}
+
+func TestControllersMoveToTheServerAndBack(t *testing.T) {
+	s := newScene(t)
+	s.populate()
+	s.refuseWhatChanged()
+	before := s.all()
+	s.runKilled(migration.Back, nil) // It undoes what was done before the switch.
+	if !s.local() || s.replicas() != "1" {
+		t.Errorf("the definitions serve the group: %t, and Metacontroller has %s replicas", s.local(), s.replicas())
+	}
+	same := sync.OnceFunc(func() { // When it thaws again, controllers run.
+		if diff := cmp.Diff(before, s.all()); diff != "" {
+			t.Errorf("the objects are others after the move (-before +after):\n%s", diff)
+		}
+		if len(s.called) > 0 {
+			t.Errorf("controllers run during the move: %v", s.called)
+		}
+	})
+	s.runKilled(migration.Forward, map[string]func(){"thaw": same})
+	if s.local() || s.replicas() != "0" {
+		t.Errorf("the definitions serve the group: %t, and Metacontroller has %s replicas", s.local(), s.replicas())
+	}
+	child := s.child("web")
+	s.changeThere()
+	changed := s.all()
+	s.runKilled(migration.Back, nil)
+	s.comparedBack(changed)
+	if !s.local() || s.replicas() != "1" {
+		t.Errorf("the definitions serve the group: %t, and Metacontroller has %s replicas", s.local(), s.replicas())
+	}
+	s.measure()
+	if s.child("web") != child {
+		t.Error("the child was created again")
+	}
+	after := s.all()
+	s.runKilled(migration.Finish, nil)
+	s.finished(after, child)
+}
+
+// refuseWhatChanged has the objects changed between the copy and the switch, and looks at how others are kept from that.
+func (s *scene) refuseWhatChanged() {
+	s.Helper()
+	label := func(manager string) error {
+		_, err := s.Dynamic.Resource(composites).Patch(s.Context(), "web", types.MergePatchType, []byte(`{"metadata":{"labels":{"late":"yes"}}}`),
+			metav1.PatchOptions{FieldManager: manager})
+		return err
+	}
+	err := s.run(migration.Forward, s.config(), map[string]func(){"switch": func() {
+		if err := label("kubectl"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "metacontroller-apiserver migrate") {
+			s.Errorf("a write during the move ends with %v", err)
+		}
+		if err := label("metacontroller-apiserver-migrate"); err != nil { // The freeze takes it for the move's own.
+			s.Error(err)
+		}
+	}})
+	if err == nil || !strings.Contains(err.Error(), "they were changed since they were copied") {
+		s.Errorf("with an object that changed, the move ends with %v", err)
+	}
+	if !s.local() {
+		s.Error("the server serves objects that are not the latest")
+	}
+	if err := s.run(migration.Finish, s.config(), nil); err == nil {
+		s.Error("the definitions are deleted while they serve the group")
+	}
+}
+
+// changeThere changes, creates and deletes objects while the server has them.
+func (s *scene) changeThere() {
+	s.Helper()
+	patch := func(r schema.GroupVersionResource, name, text string) {
+		if _, err := s.Dynamic.Resource(r).Patch(s.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{}); err != nil {
+			s.Fatal(err)
+		}
+	}
+	patch(composites, "web", `{"metadata":{"labels":{"team":"other"}},"spec":{"resyncPeriodSeconds":60}}`)
+	patch(decorators, "notes", `{"spec":{"paused":true}}`)
+	if err := s.run(migration.Back, s.config(), nil); err == nil || !strings.Contains(err.Error(), "would drop 1 field") || s.local() {
+		s.Errorf("with a field that the definitions drop, the way back ends with %v", err)
+	}
+	patch(decorators, "notes", `{"spec":{"paused":null}}`)
+	patch(composites, "gone", `{"metadata":{"finalizers":null}}`)
+	s.plane.Kubectl(s.T, "delete", "compositecontroller", "gone")
+	s.create(composites, s.composite("new"))
+}
+
+// comparedBack compares what the definitions have with what the server had.
+func (s *scene) comparedBack(want map[string]any) {
+	s.Helper()
+	own := func(all map[string]any) map[string]any {
+		for key, o := range all {
+			metadata := o.(map[string]any)["metadata"].(map[string]any) //nolint:forcetypeassert // They are objects.
+			delete(metadata, "generation")                              // The definitions count it up for what was changed meanwhile.
+			if strings.HasSuffix(key, "/new") {
+				delete(metadata, "uid")
+				delete(metadata, "annotations")
+				delete(metadata, "creationTimestamp")
+			}
+			delete(o.(map[string]any), "status") // The engine goes on writing it until it is stopped.
+		}
+		return all
+	}
+	if diff := cmp.Diff(own(want), own(s.all())); diff != "" {
+		s.Errorf("the definitions have other objects than the server had (-server +definitions):\n%s", diff)
+	}
+}
+
+// measure moves many controllers, and says for how long none of them was reconciled.
+func (s *scene) measure() {
+	s.Helper()
+	for i := range many {
+		name := fmt.Sprintf("many-%d", i)
+		s.thing(name)
+		s.create(composites, s.composite(name))
+	}
+	s.mu.Lock()
+	clear(s.called)
+	s.mu.Unlock()
+	var stopped time.Time
+	if err := s.run(migration.Forward, s.config(), map[string]func(){"stop": func() { stopped = time.Now() }}); err != nil {
+		s.Fatal(err)
+	}
+	cluster.Eventually(s.T, cluster.Limit, "all controllers to call their hooks", func(context.Context) (bool, string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.called) >= many+1, fmt.Sprint(len(s.called))
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first, last := time.Time{}, time.Time{}
+	for _, at := range s.called {
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	s.Logf("with %d controllers the first hook was called %s after Metacontroller was stopped, and the last one %s",
+		many, first.Sub(stopped).Round(time.Millisecond), last.Sub(stopped).Round(time.Millisecond))
+}
+
+// finished looks at what is left when the definitions are gone.
+func (s *scene) finished(before map[string]any, child types.UID) {
+	s.Helper()
+	if found := s.plane.Kubectl(s.T, "get", "crd", "--output=name"); strings.Contains(found, "metacontroller.k8s.io") {
+		s.Errorf("there are definitions: %s", found)
+	}
+	if found := s.plane.Kubectl(s.T, "get", "apiservice", "--output=name"); strings.Contains(found, "migration.metacontroller") || strings.Contains(found, "hidden") {
+		s.Errorf("there are APIServices of the move: %s", found)
+	}
+	uids := func(all map[string]any) map[string]any {
+		found := map[string]any{}
+		for key, o := range all {
+			found[key], _, _ = unstructured.NestedString(o.(map[string]any), "metadata", "uid") //nolint:forcetypeassert // They are objects.
+		}
+		return found
+	}
+	if diff := cmp.Diff(uids(before), uids(s.all())); diff != "" {
+		s.Errorf("the objects changed with the definitions (-before +after):\n%s", diff)
+	}
+	if s.child("web") != child {
+		s.Error("the child was created again")
+	}
+	if list, err := s.Dynamic.Resource(things).Namespace(s.namespace).List(s.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != many+2 {
+		s.Errorf("there are %d parents, and the error is %v", len(list.Items), err)
+	}
+}
