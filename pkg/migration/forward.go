@@ -50,7 +50,7 @@ func Forward(ctx context.Context, o Options) error {
 		m.sayf("Going on after step %q.", m.state.Step)
 	}
 	err = m.run(ctx, []step{
-		{"check", "what the cluster has, and what this server would refuse. Nothing is changed", m.check},
+		{"check", "what the cluster has, and who Metacontroller is. Nothing is changed", m.check},
 		{"connect", "the kube-apiserver is led to this server by an APIService of group " + Group, m.connect},
 		{"rehearse", "this server checks all objects in a dry run", m.rehearse},
 		{"hold", "the Lease of this server is taken, so that it runs no controllers yet", m.hold},
@@ -174,7 +174,7 @@ func (m *move) connect(ctx context.Context) error {
 	})
 }
 
-// rehearse has this server check all objects, and prints each that it refuses.
+// rehearse has this server check all objects, and prints what it warns of, and each that it refuses.
 func (m *move) rehearse(ctx context.Context) error {
 	all, err := m.list(ctx, false)
 	if err != nil {
@@ -190,7 +190,9 @@ func (m *move) rehearse(ctx context.Context) error {
 		}
 	}
 	refused := 0
+	defer func() { m.rehearsed = "" }()
 	for _, key := range all.keys() {
+		m.rehearsed = key
 		if err := m.put(ctx, all[key], true); err != nil {
 			refused++
 			m.sayf("  %s would be refused: %v", key, err)

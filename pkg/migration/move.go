@@ -79,21 +79,25 @@ type move struct {
 	user    string
 	// copied are the versions of what this process has copied, by the names of the objects.
 	copied map[string]string
+	// rehearsed is the name of the object of which warnings are printed. Empty: none are.
+	rehearsed string
 	// stopped is when this process has stopped the engine that ran.
 	stopped time.Time
 }
 
 // newMove connects, and loads the state.
 func newMove(ctx context.Context, o Options) (*move, error) {
-	kube, err := kubernetes.NewForConfig(o.Config)
+	m := &move{Options: o, copied: map[string]string{}}
+	m.Config = rest.CopyConfig(o.Config)
+	m.Config.WarningHandler = m
+	kube, err := kubernetes.NewForConfig(m.Config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	objects, err := dynamic.NewForConfig(o.Config)
-	if err != nil {
+	if m.dynamic, err = dynamic.NewForConfig(m.Config); err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	m := &move{Options: o, kube: kube, dynamic: objects, store: stateStore{client: kube.CoreV1().ConfigMaps(o.Service.Namespace)}, copied: map[string]string{}}
+	m.kube, m.store.client = kube, kube.CoreV1().ConfigMaps(o.Service.Namespace)
 	if m.state, err = m.store.load(ctx); err != nil {
 		return nil, err
 	}
@@ -107,6 +111,13 @@ func newMove(ctx context.Context, o Options) (*move, error) {
 
 func (m *move) sayf(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(m.Out, format+"\n", arguments...) // Nobody is helped when that fails.
+}
+
+// HandleWarningHeader prints what an API server warns of while the objects are rehearsed.
+func (m *move) HandleWarningHeader(_ int, _ string, text string) {
+	if m.rehearsed != "" && text != "" {
+		m.sayf("  %s: %s", m.rehearsed, text)
+	}
 }
 
 // run runs the steps of a direction from where it was interrupted.

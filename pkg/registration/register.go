@@ -363,8 +363,8 @@ func (e *ServedByDefinitionsError) Error() string {
 	if len(e.Definitions) > 0 {
 		what = "the CustomResourceDefinitions " + strings.Join(e.Definitions, ", ")
 	}
-	return fmt.Sprintf("this cluster already serves %s/%s by %s: save their objects with metacontroller-apiserver export, "+
-		"stop the Metacontroller that uses them, delete the definitions, and register again", group, version, what)
+	return fmt.Sprintf("this cluster already serves %s/%s by %s: register with --beside-definitions, and move their "+
+		"objects with metacontroller-apiserver migrate", group, version, what)
 }
 
 // An OccupiedError means that the cluster has a registration which this package did not make and must not change.

@@ -74,7 +74,7 @@ func NewCommand() (*cobra.Command, error) {
 	cmd.AddCommand(register.NewRegisterCommand(), register.NewUnregisterCommand(), preflight.NewCommand(), rbac.NewCommand(),
 		snapshot.NewCommand(o.Storage.DataDir, options.EtcdDir), releasefinalizers.NewCommand(),
 		transfer.NewExportCommand(), transfer.NewImportCommand(),
-		migrate.NewCommand())
+		migrate.NewCommand(o.Storage.DataDir))
 	explainArguments(cmd)
 	if options.CalledAsMetacontroller() {
 		cmd.SetArgs(twoDashes(cmd.Flags(), os.Args[1:]))

@@ -60,6 +60,14 @@ const (
 	many = 100
 )
 
+// each is how many parents each of them has: 10,000 in all with FAULTS_LONG=1.
+func each() int {
+	if os.Getenv("FAULTS_LONG") != "" {
+		return 100
+	}
+	return 1
+}
+
 var (
 	things     = schema.GroupVersionResource{Group: "migration.example.com", Version: "v1", Resource: "things"}
 	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -177,11 +185,12 @@ func (s *scene) create(r schema.GroupVersionResource, o *unstructured.Unstructur
 	return created
 }
 
-func (s *scene) thing(name string) *unstructured.Unstructured {
+// thing creates a parent of the controller app.
+func (s *scene) thing(app, name string) *unstructured.Unstructured {
 	s.Helper()
 	o := object("Thing", s.namespace, name, map[string]any{"spec": map[string]any{}})
 	o.SetAPIVersion(things.GroupVersion().String())
-	o.SetLabels(map[string]string{"app": name})
+	o.SetLabels(map[string]string{"app": app})
 	return s.create(things, o)
 }
 
@@ -208,8 +217,8 @@ func (s *scene) populate() {
 			"labelSelector": map[string]any{"matchLabels": map[string]any{"app": "notes"}}}},
 		"hooks": map[string]any{"sync": map[string]any{"version": "v1", "webhook": map[string]any{"url": s.hook.URL + "/notes"}}},
 	}}))
-	s.thing("web")
-	owner := s.thing("unselected")
+	s.thing("web", "web")
+	owner := s.thing("unselected", "unselected")
 	for _, name := range []string{"things-1", "things-2"} {
 		o := object("ControllerRevision", s.namespace, name, map[string]any{
 			"parentPatch": map[string]any{"spec": map[string]any{"image": name}},
@@ -373,6 +382,7 @@ func TestControllersMoveToTheServerAndBack(t *testing.T) {
 		t.Errorf("the definitions serve the group: %t, and Metacontroller has %s replicas", s.local(), s.replicas())
 	}
 	child := s.child("web")
+	s.knockAtTheDoor()
 	s.changeThere()
 	changed := s.all()
 	s.runKilled(migration.Back, nil)
@@ -413,6 +423,31 @@ func (s *scene) refuseWhatChanged() {
 	}
 	if err := s.run(migration.Finish, s.config(), nil); err == nil {
 		s.Error("the definitions are deleted while they serve the group")
+	}
+}
+
+// knockAtTheDoor looks at who may write objects as they are, and when.
+func (s *scene) knockAtTheDoor() {
+	s.Helper()
+	door := composites
+	door.Group = migration.Group
+	o, err := s.Dynamic.Resource(composites).Get(s.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.Dynamic.Resource(door).Update(s.Context(), o, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		s.Errorf("while controllers run, a write ends with %v", err)
+	}
+	o.SetUID("another")
+	if _, err := s.Dynamic.Resource(door).Update(s.Context(), o, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}); !apierrors.IsConflict(err) {
+		s.Errorf("a write of another object of the name ends with %v", err)
+	}
+	const editor = "migration-editor"
+	s.plane.Bind(s.T, editor, "admin", "", editor)
+	config := s.config()
+	config.Impersonate.UserName = editor
+	if _, err := cluster.NewClients(s.T, config).Dynamic.Resource(door).List(s.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		s.Errorf("a user with ClusterRole admin reads behind the door: %v", err)
 	}
 }
 
@@ -461,7 +496,9 @@ func (s *scene) measure() {
 	s.Helper()
 	for i := range many {
 		name := fmt.Sprintf("many-%d", i)
-		s.thing(name)
+		for j := range each() {
+			s.thing(name, fmt.Sprintf("%s-%d", name, j))
+		}
 		s.create(composites, s.composite(name))
 	}
 	s.mu.Lock()
@@ -487,8 +524,8 @@ func (s *scene) measure() {
 			last = at
 		}
 	}
-	s.Logf("with %d controllers the first hook was called %s after Metacontroller was stopped, and the last one %s",
-		many, first.Sub(stopped).Round(time.Millisecond), last.Sub(stopped).Round(time.Millisecond))
+	s.Logf("with %d controllers of %d parents each, the first hook was called %s after Metacontroller was stopped, and the last controller called its first after %s",
+		many, each(), first.Sub(stopped).Round(time.Millisecond), last.Sub(stopped).Round(time.Millisecond))
 }
 
 // finished looks at what is left when the definitions are gone.
@@ -513,7 +550,7 @@ func (s *scene) finished(before map[string]any, child types.UID) {
 	if s.child("web") != child {
 		s.Error("the child was created again")
 	}
-	if list, err := s.Dynamic.Resource(things).Namespace(s.namespace).List(s.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != many+2 {
+	if list, err := s.Dynamic.Resource(things).Namespace(s.namespace).List(s.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != many*each()+2 {
 		s.Errorf("there are %d parents, and the error is %v", len(list.Items), err)
 	}
 }

@@ -212,7 +212,7 @@ func TestDefinitionsOfMetacontrollerAreInTheWay(t *testing.T) {
 		versions: [{name: v1alpha1, served: true, storage: true,
 		schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}`)
 	told := run(t).expect(t, 1, "group", "failed", name)
-	if !strings.Contains(told.Next, "kubectl delete crd "+name) || !strings.Contains(told.Next, "docs/operations/migrate.md") {
+	if !strings.Contains(told.Next, "metacontroller-apiserver migrate") || !strings.Contains(told.Next, "docs/operations/migrate.md") {
 		t.Errorf("it is not said how to migrate: %q", told.Next)
 	}
 }

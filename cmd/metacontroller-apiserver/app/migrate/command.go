@@ -41,11 +41,11 @@ type options struct {
 	back, finish   bool
 }
 
-// NewCommand returns the subcommand migrate. It prints its steps to the command's standard output.
-func NewCommand() *cobra.Command {
+// NewCommand returns the subcommand migrate. It prints its steps to the command's standard output. The data directory of the server is dataDir by default.
+func NewCommand(dataDir string) *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
-		Use:   "migrate --data-dir DIR",
+		Use:   "migrate",
 		Short: "Move controllers from Metacontroller's definitions to this server, or back",
 		Long: `Move all controllers and ControllerRevisions from Metacontroller's CustomResourceDefinitions to this server, which must run, or back.
 
@@ -55,7 +55,7 @@ The definitions stay in place with their objects, hidden behind this server, unt
 It prints each step. Its state is in ConfigMap metacontroller-apiserver-migration in the namespace of the server: killed at any
 point, it goes on when it is run again. It refuses to switch if anybody has changed an object since it was copied.`,
 		Example: `  # In the Pod of the server, with its service account
-  kubectl exec --namespace metacontroller metacontroller-apiserver-0 -- metacontroller-apiserver migrate --data-dir /data
+  kubectl exec --namespace metacontroller metacontroller-apiserver-0 -- metacontroller-apiserver migrate
 
   # Back to Metacontroller
   metacontroller-apiserver migrate --back`,
@@ -68,7 +68,7 @@ point, it goes on when it is run again. It refuses to switch if anybody has chan
 		"then ~/.kube/config, then the service account of the Pod")
 	flags.StringVar(&o.service, "service", "metacontroller/"+servingcert.DefaultServiceName, "NAMESPACE/NAME of the Service of the server")
 	flags.IntVar(&o.moving.Port, "service-port", 443, "port of the Service")
-	flags.StringVar(&o.authority.DataDir, "data-dir", "", "data directory of the server, in which it keeps the certificates that it made")
+	flags.StringVar(&o.authority.DataDir, "data-dir", dataDir, "data directory of the server, in which it keeps the certificates that it made")
 	flags.StringVar(&o.authority.CAFile, "ca-file", "", "certificate authority of the server's certificate, in place of the one in --data-dir")
 	flags.StringVar(&o.authority.CASecret, "ca-secret", "", "NAMESPACE/NAME of the Secret with the certificate authority that the server's replicas share, "+
 		"their --serving-cert-secret, in place of the one in --data-dir")
@@ -79,7 +79,6 @@ point, it goes on when it is run again. It refuses to switch if anybody has chan
 	flags.BoolVar(&o.back, "back", false, "go back to the definitions, with the objects as this server has them, or undo a move that was interrupted")
 	flags.BoolVar(&o.finish, "finish", false, "delete the definitions and their hidden objects after the move; there is no way back then")
 	cmd.MarkFlagsMutuallyExclusive("back", "finish")
-	cmd.MarkFlagsOneRequired("data-dir", "ca-file", "ca-secret", "back", "finish")
 	cmd.MarkFlagsMutuallyExclusive("data-dir", "ca-file", "ca-secret")
 	return cmd
 }

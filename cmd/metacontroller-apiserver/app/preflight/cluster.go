@@ -164,11 +164,9 @@ func emptyList(text string) bool {
 }
 
 // migrate is the way from Metacontroller's CustomResourceDefinitions.
-const migrate = `Stop the Metacontroller that uses them, save their objects, and delete the definitions, and with them the objects; children stay:
-metacontroller-apiserver export > controllers.yaml
-kubectl delete crd compositecontrollers.metacontroller.k8s.io decoratorcontrollers.metacontroller.k8s.io controllerrevisions.metacontroller.k8s.io
-Then install, and create the objects again: metacontroller-apiserver import -f controllers.yaml
-docs/operations/migrate.md has all steps.`
+const migrate = `Install this server beside them, which registers itself nowhere meanwhile, and move their objects to it; parents and children stay:
+metacontroller-apiserver migrate
+docs/operations/migrate.md has all steps, and the way back.`
 
 // metacontrollerImage matches the image of Metacontroller, in any registry.
 var metacontrollerImage = regexp.MustCompile(`(^|/)metacontroller(:|@|$)`)

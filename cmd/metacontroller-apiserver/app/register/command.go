@@ -192,7 +192,7 @@ func (o *options) authority(cmd *cobra.Command, config *rest.Config) ([]byte, er
 	return Authority{DataDir: o.dataDir, CAFile: o.caFile, CASecret: o.caSecret}.Read(cmd.Context(), config, o.timeout, cmd.OutOrStdout())
 }
 
-// Authority says where the authority of a server's certificate is. One of the fields is set.
+// Authority says where the authority of a server's certificate is. The last field that is set counts.
 type Authority struct {
 	// DataDir is the data directory of the server that has made it.
 	DataDir string
