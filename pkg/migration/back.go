@@ -223,7 +223,7 @@ func (m *move) restoreOne(ctx context.Context, wanted, found *unstructured.Unstr
 	client := m.dynamic.Resource(k.served()).Namespace(wanted.GetNamespace())
 	o := wanted.DeepCopy()
 	o.SetResourceVersion("")
-	written := false
+	var written bool
 	if found == nil {
 		annotate(o, string(wanted.GetUID()))
 		o.SetManagedFields(nil)

@@ -100,7 +100,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func respond(w http.ResponseWriter, code int, what any) {
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(what) // The client sees what it lacks.
+	_ = json.NewEncoder(w).Encode(what) //nolint:errchkjson // The client sees what it lacks.
 }
 
 // serverReport is what a server says of itself.
@@ -175,7 +175,7 @@ func (d *Door) resources() metav1.APIResourceList {
 	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: Group + "/" + doorVersion}
 	for _, k := range kinds() {
 		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: k.resource, SingularName: k.singular(), Kind: k.name, Namespaced: k.namespaced, Verbs: metav1.Verbs{"update"},
+			Name: k.resource, SingularName: k.singular(), Kind: k.name, Namespaced: k.namespaced, Verbs: metav1.Verbs{"list", "update"},
 		})
 	}
 	return list

@@ -56,8 +56,8 @@ func (m *move) hold(ctx context.Context) error {
 		}
 		now := metav1.NowMicro()
 		lease.Spec = coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(holder), LeaseDurationSeconds: ptr.To[int32](holdSeconds), AcquireTime: &now, RenewTime: &now,
-			LeaseTransitions: ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1),
+			HolderIdentity: new(holder), LeaseDurationSeconds: new(int32(holdSeconds)), AcquireTime: &now, RenewTime: &now,
+			LeaseTransitions: new(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1),
 		}
 		if missing {
 			_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
@@ -103,7 +103,7 @@ func (m *move) release(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading Lease %s: %w", m.Lease, err)
 	}
-	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = nil, ptr.To[int32](1)
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = nil, new(int32(1))
 	if _, err := leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("releasing Lease %s: %w", m.Lease, err)
 	}

@@ -61,7 +61,7 @@ func Finish(ctx context.Context, o Options) error {
 		{"check", "this server serves the group", m.checkServed},
 		{"uncover", "the definitions serve their hidden objects in a version of their own, " + hiddenVersion, m.uncover},
 		{"detach", "the hidden objects lose their finalizers, which nobody would take off", m.detach},
-		{"delete", "the definitions are deleted, and their objects with them", m.deleteDefinitions},
+		{"drop", "the definitions are deleted, and their objects with them", m.deleteDefinitions},
 		{"clear", "the APIService of " + Group + " and the state are deleted", m.forget},
 	})
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
@@ -95,30 +96,31 @@ func (m *move) check(ctx context.Context) error {
 // checkRights returns the error that a right is missing, before anything depends on it.
 func (m *move) checkRights(ctx context.Context) error {
 	var missing []string
-	for _, right := range []authorizationv1.ResourceAttributes{
-		{Verb: "update", Group: "apiregistration.k8s.io", Resource: "apiservices"},
-		{Verb: "patch", Group: "apiregistration.k8s.io", Resource: "apiservices"},
-		{Verb: "delete", Group: "apiregistration.k8s.io", Resource: "apiservices"},
-		{Verb: "create", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
-		{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
-		{Verb: "create", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
-		{Verb: "delete", Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
-		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: m.Service.Namespace},
-		{Verb: "update", Resource: "configmaps", Namespace: m.Service.Namespace},
-		{Verb: "patch", Group: "apps", Resource: "statefulsets", Namespace: m.Metacontroller.Namespace},
-		{Verb: "update", Group: Group, Resource: "compositecontrollers"},
-		{Verb: "list", Group: Group, Resource: "controllerrevisions"},
-		{Verb: "update", Group: v1alpha1.GroupName, Resource: "compositecontrollers"},
-		{Verb: "delete", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+	for _, right := range []struct{ verbs, resource, namespace string }{
+		{"update patch delete", "apiservices.apiregistration.k8s.io", ""},
+		{"create update delete", "validatingadmissionpolicies.admissionregistration.k8s.io", ""},
+		{"create delete", "validatingadmissionpolicybindings.admissionregistration.k8s.io", ""},
+		{"create update", "leases.coordination.k8s.io", m.Service.Namespace},
+		{"create update", "configmaps", m.Service.Namespace},
+		{"patch", "statefulsets.apps", m.Metacontroller.Namespace},
+		{"list update delete", "compositecontrollers." + Group, ""},
+		{"list update delete", "controllerrevisions." + Group, ""},
+		{"list update", "compositecontrollers." + v1alpha1.GroupName, ""},
+		{"update delete", "customresourcedefinitions.apiextensions.k8s.io", ""},
 	} {
-		review, err := m.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("asking for the rights of %s: %w", m.user, err)
-		}
-		if !review.Status.Allowed {
-			missing = append(missing, strings.TrimSuffix(right.Verb+" "+right.Resource+"."+right.Group, "."))
+		for verb := range strings.FieldsSeq(right.verbs) {
+			resource := schema.ParseGroupResource(right.resource)
+			review, err := m.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Verb: verb, Group: resource.Group, Resource: resource.Resource, Namespace: right.namespace,
+				}},
+			}, metav1.CreateOptions{})
+			if err != nil {
+				return fmt.Errorf("asking for the rights of %s: %w", m.user, err)
+			}
+			if !review.Status.Allowed {
+				missing = append(missing, verb+" "+right.resource)
+			}
 		}
 	}
 	if len(missing) > 0 {

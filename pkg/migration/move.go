@@ -114,7 +114,7 @@ func (m *move) sayf(format string, arguments ...any) {
 }
 
 // HandleWarningHeader prints what an API server warns of while the objects are rehearsed.
-func (m *move) HandleWarningHeader(_ int, _ string, text string) {
+func (m *move) HandleWarningHeader(_ int, _, text string) {
 	if m.rehearsed != "" && text != "" {
 		m.sayf("  %s: %s", m.rehearsed, text)
 	}
@@ -222,7 +222,8 @@ func (m *move) servers(ctx context.Context) (serverReport, error) {
 
 // servedHere reports whether this server serves the group in the cluster. Definitions have no subresource such as plan.
 func (m *move) servedHere(ctx context.Context) (bool, error) {
-	list, err := m.kube.Discovery().ServerResourcesForGroupVersion(v1alpha1.SchemeGroupVersion.String())
+	list := &metav1.APIResourceList{}
+	err := m.kube.Discovery().RESTClient().Get().AbsPath("/apis", v1alpha1.GroupName, v1alpha1.SchemeGroupVersion.Version).Do(ctx).Into(list)
 	if err != nil {
 		return false, fmt.Errorf("asking who serves %s: %w", v1alpha1.GroupName, err)
 	}

@@ -272,8 +272,7 @@ func (s *Self) wanted(ctx context.Context, client dynamic.Interface, bundle []by
 	}
 	wanted := objects[0]
 	err = errors.Join(
-		unstructured.SetNestedField(wanted.Object, s.ServiceNamespace, "spec", "service", "namespace"),
-		unstructured.SetNestedField(wanted.Object, s.ServiceName, "spec", "service", "name"),
+		setService(wanted, s.ServiceNamespace, s.ServiceName),
 		setBundle(wanted, bundle),
 	)
 	if err != nil {

@@ -40,10 +40,17 @@ type Target struct {
 // set has an APIService lead to the target.
 func (t Target) set(apiService *unstructured.Unstructured) error {
 	return errors.Join(
-		unstructured.SetNestedMap(apiService.Object, map[string]any{
-			"namespace": t.Service.Namespace, "name": t.Service.Name, "port": int64(t.Port),
-		}, "spec", "service"),
+		setService(apiService, t.Service.Namespace, t.Service.Name),
+		unstructured.SetNestedField(apiService.Object, int64(t.Port), "spec", "service", "port"),
 		setBundle(apiService, t.CABundle),
+	)
+}
+
+// setService has an APIService lead to a Service.
+func setService(apiService *unstructured.Unstructured, namespace, name string) error {
+	return errors.Join(
+		unstructured.SetNestedField(apiService.Object, namespace, "spec", "service", "namespace"),
+		unstructured.SetNestedField(apiService.Object, name, "spec", "service", "name"),
 	)
 }
 
@@ -118,11 +125,14 @@ func GiveBack(ctx context.Context, config *rest.Config, service types.Namespaced
 		return err
 	}
 	existing, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) {
+		return nil // The kube-apiserver makes it.
+	}
+	if err != nil {
 		return fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
 	}
-	if err != nil || existing.GetLabels()[automanagedLabel] != "" {
-		return nil // The kube-apiserver makes one that is missing.
+	if existing.GetLabels()[automanagedLabel] != "" {
+		return nil
 	}
 	if err := checkOwn(existing, service.Namespace, service.Name); err != nil {
 		return err

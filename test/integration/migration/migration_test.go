@@ -213,8 +213,10 @@ func (s *scene) populate() {
 		}
 	}
 	s.create(decorators, object("DecoratorController", "", "notes", map[string]any{"spec": map[string]any{
-		"resources": []any{map[string]any{"apiVersion": things.GroupVersion().String(), "resource": things.Resource,
-			"labelSelector": map[string]any{"matchLabels": map[string]any{"app": "notes"}}}},
+		"resources": []any{map[string]any{
+			"apiVersion": things.GroupVersion().String(), "resource": things.Resource,
+			"labelSelector": map[string]any{"matchLabels": map[string]any{"app": "notes"}},
+		}},
 		"hooks": map[string]any{"sync": map[string]any{"version": "v1", "webhook": map[string]any{"url": s.hook.URL + "/notes"}}},
 	}}))
 	s.thing("web", "web")
@@ -475,8 +477,8 @@ func (s *scene) comparedBack(want map[string]any) {
 	s.Helper()
 	own := func(all map[string]any) map[string]any {
 		for key, o := range all {
-			metadata := o.(map[string]any)["metadata"].(map[string]any) //nolint:forcetypeassert // They are objects.
-			delete(metadata, "generation")                              // The definitions count it up for what was changed meanwhile.
+			metadata := o.(map[string]any)["metadata"].(map[string]any)
+			delete(metadata, "generation") // The definitions count it up for what was changed meanwhile.
 			if strings.HasSuffix(key, "/new") {
 				delete(metadata, "uid")
 				delete(metadata, "annotations")
@@ -511,7 +513,7 @@ func (s *scene) measure() {
 	cluster.Eventually(s.T, cluster.Limit, "all controllers to call their hooks", func(context.Context) (bool, string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return len(s.called) >= many+1, fmt.Sprint(len(s.called))
+		return len(s.called) > many, fmt.Sprint(len(s.called))
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -540,7 +542,7 @@ func (s *scene) finished(before map[string]any, child types.UID) {
 	uids := func(all map[string]any) map[string]any {
 		found := map[string]any{}
 		for key, o := range all {
-			found[key], _, _ = unstructured.NestedString(o.(map[string]any), "metadata", "uid") //nolint:forcetypeassert // They are objects.
+			found[key], _, _ = unstructured.NestedString(o.(map[string]any), "metadata", "uid")
 		}
 		return found
 	}
