@@ -27,6 +27,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -70,7 +71,7 @@ func Back(ctx context.Context, o Options) error {
 	return nil
 }
 
-// checkBack refuses to lose a field of a definition of a controller: what the definitions do not know they drop without a word.
+// checkBack refuses what the definitions do not take, and to lose a field: what they do not know they drop without a word.
 func (m *move) checkBack(ctx context.Context) error {
 	if err := m.requireDefinitions(ctx); err != nil {
 		return err
@@ -84,7 +85,7 @@ func (m *move) checkBack(ctx context.Context) error {
 	}
 	lost := 0
 	for _, k := range kinds() {
-		schema, err := m.schemaOf(ctx, k)
+		schema, validator, err := m.schemaOf(ctx, k)
 		if err != nil {
 			return err
 		}
@@ -96,19 +97,23 @@ func (m *move) checkBack(ctx context.Context) error {
 				m.sayf("  The definitions drop %s of %s: take it off before.", field, key)
 				lost++
 			}
+			for _, wrong := range validation.ValidateCustomResource(nil, stored[key].Object, validator) {
+				m.sayf("  The definitions refuse %s: %s", key, wrong)
+				lost++
+			}
 		}
 	}
 	if lost > 0 {
-		return fmt.Errorf("the definitions would drop %d fields, which are named above", lost)
+		return fmt.Errorf("the definitions cannot have %d values, which are named above", lost)
 	}
 	return nil
 }
 
-// schemaOf returns the schema of a definition.
-func (m *move) schemaOf(ctx context.Context, k kind) (*structuralschema.Structural, error) {
+// schemaOf returns the schema of a definition, and what validates by it.
+func (m *move) schemaOf(ctx context.Context, k kind) (*structuralschema.Structural, validation.SchemaCreateValidator, error) {
 	definition, err := m.definition(ctx, k)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range definition.Spec.Versions {
 		version := &definition.Spec.Versions[i]
@@ -117,11 +122,16 @@ func (m *move) schemaOf(ctx context.Context, k kind) (*structuralschema.Structur
 		}
 		internal := &apiextensions.JSONSchemaProps{}
 		if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, internal, nil); err != nil {
-			return nil, fmt.Errorf("reading the schema of %s: %w", k.definition(), err)
+			return nil, nil, fmt.Errorf("reading the schema of %s: %w", k.definition(), err)
 		}
-		return structuralschema.NewStructural(internal)
+		structural, err := structuralschema.NewStructural(internal)
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading the schema of %s: %w", k.definition(), err)
+		}
+		validator, _, err := validation.NewSchemaValidator(internal)
+		return structural, validator, err
 	}
-	return nil, fmt.Errorf("CustomResourceDefinition %s has no version %s", k.definition(), v1alpha1.SchemeGroupVersion.Version)
+	return nil, nil, fmt.Errorf("CustomResourceDefinition %s has no version %s", k.definition(), v1alpha1.SchemeGroupVersion.Version)
 }
 
 func (m *move) definition(ctx context.Context, k kind) (*apiextensionsv1.CustomResourceDefinition, error) {

@@ -462,11 +462,12 @@ func (s *scene) changeThere() {
 		}
 	}
 	patch(composites, "web", `{"metadata":{"labels":{"team":"other"}},"spec":{"resyncPeriodSeconds":60}}`)
-	patch(decorators, "notes", `{"spec":{"paused":true}}`)
-	if err := s.run(migration.Back, s.config(), nil); err == nil || !strings.Contains(err.Error(), "would drop 1 field") || s.local() {
+	patch(decorators, "notes", `{"spec":{"paused":true,"resyncPeriodSeconds":100000}}`)
+	// The definitions of DecoratorControllers drop the one, and take no such number.
+	if err := s.run(migration.Back, s.config(), nil); err == nil || !strings.Contains(err.Error(), "cannot have 2 values") || s.local() {
 		s.Errorf("with a field that the definitions drop, the way back ends with %v", err)
 	}
-	patch(decorators, "notes", `{"spec":{"paused":null}}`)
+	patch(decorators, "notes", `{"spec":{"paused":null,"resyncPeriodSeconds":90}}`)
 	patch(composites, "gone", `{"metadata":{"finalizers":null}}`)
 	s.plane.Kubectl(s.T, "delete", "compositecontroller", "gone")
 	s.create(composites, s.composite("new"))
