@@ -147,6 +147,9 @@ func (t *etcdsTurn) end(err error) error {
 
 // Watch implements storage.Interface.
 func (s outageStorage) Watch(ctx context.Context, key string, o storage.ListOptions) (watch.Interface, error) {
+	if err := ofOtherStore(ctx, o.ResourceVersion, s.GetCurrentResourceVersion); err != nil {
+		return nil, err
+	}
 	began := time.Now()
 	w, err := s.Interface.Watch(ctx, key, o)
 	return w, s.explain(err, time.Since(began), false)
