@@ -27,6 +27,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 )
 
@@ -39,6 +40,21 @@ const (
 
 // hold takes the Lease of this server, whoever holds it, and waits until its former holder runs no controllers any more.
 func (m *move) hold(ctx context.Context) error {
+	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return m.takeLease(ctx) }); err != nil {
+		return fmt.Errorf("taking Lease %s/%s: %w", m.Service.Namespace, m.Lease, err)
+	}
+	if err := m.awaitFormer(ctx); err != nil {
+		return err
+	}
+	if report, err := m.servers(ctx); err == nil && report.Running {
+		return fmt.Errorf("the server on %s runs controllers without Lease %s/%s: name its Lease with --leader-elect-resource-name, "+
+			"and have it run with --leader-elect", report.Host, m.Service.Namespace, m.Lease)
+	}
+	return nil
+}
+
+// takeLease takes the Lease unless the move has it. Its holder may renew it meanwhile, which is a conflict.
+func (m *move) takeLease(ctx context.Context) error {
 	leases := m.kube.CoordinationV1().Leases(m.Service.Namespace)
 	lease, err := leases.Get(ctx, m.Lease, metav1.GetOptions{})
 	missing := apierrors.IsNotFound(err)
@@ -46,29 +62,26 @@ func (m *move) hold(ctx context.Context) error {
 	case missing:
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Lease}}
 	case err != nil:
-		return fmt.Errorf("reading Lease %s: %w", m.Lease, err)
+		return err
+	case ptr.Deref(lease.Spec.HolderIdentity, "") == holder:
+		return nil
 	}
-	if ptr.Deref(lease.Spec.HolderIdentity, "") != holder {
-		// Saved before it is overwritten: whoever goes on has to wait for the same holder.
-		m.state.Former, m.state.FormerSeconds = ptr.Deref(lease.Spec.HolderIdentity, ""), ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)
-		if err := m.store.save(ctx, m.state); err != nil {
-			return err
-		}
-		now := metav1.NowMicro()
-		lease.Spec = coordinationv1.LeaseSpec{
-			HolderIdentity: new(holder), LeaseDurationSeconds: new(int32(holdSeconds)), AcquireTime: &now, RenewTime: &now,
-			LeaseTransitions: new(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1),
-		}
-		if missing {
-			_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
-		} else {
-			_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
-		}
-		if err != nil {
-			return fmt.Errorf("taking Lease %s, which changes with each renewal; run the command again: %w", m.Lease, err)
-		}
+	// Saved before it is overwritten: whoever goes on has to wait for the same holder.
+	m.state.Former, m.state.FormerSeconds = ptr.Deref(lease.Spec.HolderIdentity, ""), ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)
+	if err := m.store.save(ctx, m.state); err != nil {
+		return err
 	}
-	return m.awaitFormer(ctx)
+	now := metav1.NowMicro()
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: new(holder), LeaseDurationSeconds: new(int32(holdSeconds)), AcquireTime: &now, RenewTime: &now,
+		LeaseTransitions: new(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1),
+	}
+	if missing {
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	} else {
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	return err
 }
 
 // awaitFormer waits until the former holder of the Lease has said that it runs no controllers, or must have stopped because it could not renew.

@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
@@ -95,17 +96,11 @@ func (m *move) rawDefinitions() dynamic.NamespaceableResourceInterface {
 // uncover adds the version to each definition that is there still, and waits until it is served.
 func (m *move) uncover(ctx context.Context) error {
 	for _, k := range kinds() {
-		definition, err := m.rawDefinitions().Get(ctx, k.definition(), metav1.GetOptions{})
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return m.addHiddenTo(ctx, k) })
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("reading CustomResourceDefinition %s: %w", k.definition(), err)
-		}
-		if err := addHidden(definition); err != nil {
-			return fmt.Errorf("adding a version to CustomResourceDefinition %s: %w", k.definition(), err)
-		}
-		if _, err := m.rawDefinitions().Update(ctx, definition, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
 			return fmt.Errorf("adding a version to CustomResourceDefinition %s: %w", k.definition(), err)
 		}
 		err = m.await(ctx, "the hidden objects to be served", func(ctx context.Context) (bool, string) {
@@ -117,6 +112,19 @@ func (m *move) uncover(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// addHiddenTo adds the version to the definition of a kind. The cluster may write its status meanwhile, which is a conflict.
+func (m *move) addHiddenTo(ctx context.Context, k kind) error {
+	definition, err := m.rawDefinitions().Get(ctx, k.definition(), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if err := addHidden(definition); err != nil {
+		return err
+	}
+	_, err = m.rawDefinitions().Update(ctx, definition, metav1.UpdateOptions{FieldManager: fieldManager})
+	return err
 }
 
 // hidden is the resource of the objects behind the registration of this server.

@@ -27,6 +27,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
@@ -88,11 +89,15 @@ func (m *move) freeze(ctx context.Context, pass ...string) error {
 	policy := freezePolicy(m.user, m.Service.Namespace, append(pass, serverUser))
 	_, err := policies.ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		var existing *admissionregistrationv1.ValidatingAdmissionPolicy
-		if existing, err = policies.ValidatingAdmissionPolicies().Get(ctx, freezeName, metav1.GetOptions{}); err == nil {
-			existing.Spec = policy.Spec
-			_, err = policies.ValidatingAdmissionPolicies().Update(ctx, existing, metav1.UpdateOptions{})
-		}
+		// The cluster writes its status meanwhile.
+		err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			existing, err := policies.ValidatingAdmissionPolicies().Get(ctx, freezeName, metav1.GetOptions{})
+			if err == nil {
+				existing.Spec = policy.Spec
+				_, err = policies.ValidatingAdmissionPolicies().Update(ctx, existing, metav1.UpdateOptions{})
+			}
+			return err
+		})
 	}
 	if err != nil {
 		return fmt.Errorf("writing ValidatingAdmissionPolicy %s: %w", freezeName, err)

@@ -138,7 +138,7 @@ func (s *stateStore) save(ctx context.Context, current *state) error {
 		saved, err = s.client.Update(ctx, object, metav1.UpdateOptions{})
 	}
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("another process moves at the same time: let one end: %w", err)
+		return fmt.Errorf("another process moves at the same time: let one end: %s", err) //nolint:errorlint // It is no conflict that another try would end.
 	}
 	if err != nil {
 		return fmt.Errorf("saving the state in ConfigMap %s: %w", ConfigMapName, err)

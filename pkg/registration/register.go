@@ -55,7 +55,7 @@ func Register(ctx context.Context, o Options) error {
 	}
 	if o.BesideDefinitions {
 		err = checkExistingService(ctx, client)
-	} else if err = checkDefinitions(ctx, client); err == nil {
+	} else if err = checkServed(ctx, client); err == nil {
 		err = checkExisting(ctx, client)
 	}
 	if err != nil {
@@ -130,6 +130,15 @@ func newClient(config *rest.Config) (dynamic.Interface, error) {
 	return client, nil
 }
 
+// checkServed refuses clusters in which CustomResourceDefinitions serve the group. Those that the server's registration hides already do not.
+func checkServed(ctx context.Context, client dynamic.Interface) error {
+	apiService, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	if err == nil && checkOwn(apiService, namespace, serviceName) == nil {
+		return nil
+	}
+	return checkDefinitions(ctx, client)
+}
+
 // apply writes one object. Fields that another field manager owns are taken over: a registration is explicit.
 func apply(ctx context.Context, client dynamic.Interface, object *unstructured.Unstructured, manager string) error {
 	target, err := resourceFor(client, object)
@@ -176,6 +185,9 @@ func Unregister(ctx context.Context, config *rest.Config, out io.Writer) error {
 		if err != nil {
 			return err
 		}
+	}
+	if found, err := findDefinitions(ctx, client); err == nil && len(found) > 0 {
+		progressf(out, "CustomResourceDefinitions serve the group again, with the objects that they had before the move to this server: %s", strings.Join(found, ", "))
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 )
 
 // Target is a server to which a registration leads.
@@ -95,6 +96,11 @@ func UnregisterOther(ctx context.Context, config *rest.Config, group, version st
 // TakeOver has the server serve the group in place of CustomResourceDefinitions, by one update. These stay, with their objects, hidden. It is no
 // error if the registration is the server's already; one of another server is an *OccupiedError.
 func TakeOver(ctx context.Context, config *rest.Config, t Target) error {
+	// The cluster writes its status, which is a conflict.
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return takeOver(ctx, config, t) })
+}
+
+func takeOver(ctx context.Context, config *rest.Config, t Target) error {
 	client, err := newClient(config)
 	if err != nil {
 		return err
@@ -120,6 +126,10 @@ func TakeOver(ctx context.Context, config *rest.Config, t Target) error {
 // GiveBack has CustomResourceDefinitions serve the group in place of a server, by one update. The kube-apiserver manages the registration from then
 // on. It is no error if it does already.
 func GiveBack(ctx context.Context, config *rest.Config, service types.NamespacedName) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return giveBack(ctx, config, service) })
+}
+
+func giveBack(ctx context.Context, config *rest.Config, service types.NamespacedName) error {
 	client, err := newClient(config)
 	if err != nil {
 		return err

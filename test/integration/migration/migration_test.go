@@ -371,6 +371,7 @@ func TestControllersMoveToTheServerAndBack(t *testing.T) {
 	if !s.local() || s.replicas() != "1" {
 		t.Errorf("the definitions serve the group: %t, and Metacontroller has %s replicas", s.local(), s.replicas())
 	}
+	version := s.version()
 	same := sync.OnceFunc(func() { // When it thaws again, controllers run.
 		if diff := cmp.Diff(before, s.all()); diff != "" {
 			t.Errorf("the objects are others after the move (-before +after):\n%s", diff)
@@ -384,6 +385,7 @@ func TestControllersMoveToTheServerAndBack(t *testing.T) {
 		t.Errorf("the definitions serve the group: %t, and Metacontroller has %s replicas", s.local(), s.replicas())
 	}
 	child := s.child("web")
+	s.watchFrom(version)
 	s.knockAtTheDoor()
 	s.changeThere()
 	changed := s.all()
@@ -425,6 +427,34 @@ func (s *scene) refuseWhatChanged() {
 	}
 	if err := s.run(migration.Finish, s.config(), nil); err == nil {
 		s.Error("the definitions are deleted while they serve the group")
+	}
+}
+
+// version is that of the list of CompositeControllers.
+func (s *scene) version() string {
+	s.Helper()
+	list, err := s.Dynamic.Resource(composites).List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return list.GetResourceVersion()
+}
+
+// watchFrom goes on with a watch that began before the move, as each client does when its connection has ended.
+func (s *scene) watchFrom(version string) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 20*time.Second)
+	defer cancel()
+	watching, err := s.Dynamic.Resource(composites).Watch(ctx, metav1.ListOptions{ResourceVersion: version})
+	if err == nil {
+		defer watching.Stop()
+		s.create(composites, s.composite("watched"))
+		event := <-watching.ResultChan()
+		err = apierrors.FromObject(event.Object)
+		s.plane.Kubectl(s.T, "delete", "compositecontroller", "watched")
+	}
+	if !apierrors.IsResourceExpired(err) {
+		s.Errorf("a watch that goes on at version %s, while the server is at %s, is not told to list again: %v", version, s.version(), err)
 	}
 }
 
