@@ -127,6 +127,7 @@ apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: old, namespace: metacontroller}
 spec:
+  replicas: 1
   serviceName: ""
   selector: {matchLabels: {app: old}}
   template:
@@ -311,7 +312,7 @@ func (k killing) RoundTrip(r *http.Request) (*http.Response, error) {
 // runKilled runs the command again and again, each time killed after a few more requests, until it ends by itself.
 func (s *scene) runKilled(d direction, on map[string]func()) {
 	s.Helper()
-	for times, requests := 0, int64(10); ; times, requests = times+1, requests+4 {
+	for times, requests := 0, int64(5); ; times, requests = times+1, requests+2 {
 		ctx, kill := context.WithCancel(s.Context())
 		left := &atomic.Int64{}
 		left.Store(requests)
