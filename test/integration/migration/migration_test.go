@@ -221,8 +221,7 @@ func (s *scene) populate() {
 		"hooks": map[string]any{"sync": map[string]any{"version": "v1", "webhook": map[string]any{"url": s.hook.URL + "/notes"}}},
 	}}))
 	s.thing("web", "web")
-	owner := s.thing("unselected", "unselected")
-	for _, name := range []string{"things-1", "things-2"} {
+	for name, owner := range map[string]*unstructured.Unstructured{"things-1": s.thing("unselected", "deleted"), "things-2": s.thing("unselected", "kept")} {
 		o := object("ControllerRevision", s.namespace, name, map[string]any{
 			"parentPatch": map[string]any{"spec": map[string]any{"image": name}},
 			"children":    []any{map[string]any{"apiGroup": "", "kind": "ConfigMap", "names": []any{"a", "b"}}},
@@ -584,7 +583,24 @@ func (s *scene) finished(before map[string]any, child types.UID) {
 	if s.child("web") != child {
 		s.Error("the child was created again")
 	}
-	if list, err := s.Dynamic.Resource(things).Namespace(s.namespace).List(s.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != many*each()+2 {
+	if list, err := s.Dynamic.Resource(things).Namespace(s.namespace).List(s.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != many*each()+3 {
 		s.Errorf("there are %d parents, and the error is %v", len(list.Items), err)
+	}
+	s.collected()
+}
+
+// collected has the garbage collector, which knew the former objects, collect the revision of one parent. It leaves that of another one.
+func (s *scene) collected() {
+	s.Helper()
+	if err := s.Dynamic.Resource(things).Namespace(s.namespace).Delete(s.Context(), "deleted", metav1.DeleteOptions{}); err != nil {
+		s.Fatal(err)
+	}
+	there := s.Dynamic.Resource(revisions).Namespace(s.namespace)
+	cluster.Eventually(s.T, cluster.Limit, "the revision of a deleted parent to be collected", func(ctx context.Context) (bool, string) {
+		_, err := there.Get(ctx, "things-1", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	if _, err := there.Get(s.Context(), "things-2", metav1.GetOptions{}); err != nil {
+		s.Errorf("the revision of a parent that is there: %v", err)
 	}
 }
