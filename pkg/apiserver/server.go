@@ -128,7 +128,7 @@ func (s *Server) install(c CompletedConfig) error {
 	if c.processMetrics {
 		serveProcessMetrics(s.Generic)
 	}
-	s.openDoor(storage, c.inspection)
+	s.openDoor(storage, c)
 	// It logs when the watch caches are filled, and passes after --storage-initialization-timeout whether they are or not. Only kube-apiserver has it
 	// by itself.
 	hook := s.Generic.StorageReadinessHook.Hook
@@ -142,19 +142,19 @@ func (s *Server) install(c CompletedConfig) error {
 }
 
 // openDoor serves the stores as they are, for the command migrate.
-func (s *Server) openDoor(storage *registry.Storage, inspection inspect.Config) {
+func (s *Server) openDoor(storage *registry.Storage, c CompletedConfig) {
 	running := func() bool {
-		if inspection.Engine == nil {
+		if c.inspection.Engine == nil {
 			return false
 		}
-		_, here := inspection.Engine.Engine()
+		_, here := c.inspection.Engine.Engine()
 		return here
 	}
 	door := migration.NewDoor(Scheme, map[string]*genericregistry.Store{
 		"compositecontrollers": storage.CompositeControllers.Objects.Store.Store,
 		"decoratorcontrollers": storage.DecoratorControllers.Objects.Store.Store,
 		"controllerrevisions":  storage.ControllerRevisions.Store,
-	}, running)
+	}, c.generic.Authorization.Authorizer, running)
 	mux := s.Generic.Handler.NonGoRestfulMux
 	mux.UnlistedHandle(migration.DoorPath, door)
 	mux.UnlistedHandlePrefix(migration.DoorPath+"/", door)

@@ -35,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
@@ -61,19 +62,21 @@ const (
 
 // Door serves the objects of stores as they are. It writes nothing while controllers run in this process. Create it with NewDoor.
 type Door struct {
-	stores  map[string]*genericregistry.Store
-	running func() bool
-	decoder runtime.Decoder
-	encoder runtime.Encoder
+	stores     map[string]*genericregistry.Store
+	authorizer authorizer.Authorizer
+	running    func() bool
+	decoder    runtime.Decoder
+	encoder    runtime.Encoder
 }
 
 // NewDoor returns the door to stores, by the names of their resources, of objects of scheme. Running reports whether controllers run in this
-// process.
-func NewDoor(scheme *runtime.Scheme, stores map[string]*genericregistry.Store, running func() bool) *Door {
+// process. Who writes needs the verb escalate on the resource in the group as it is served, of which the authorizer is asked: no admission looks at what a
+// controller gives its author.
+func NewDoor(scheme *runtime.Scheme, stores map[string]*genericregistry.Store, a authorizer.Authorizer, running func() bool) *Door {
 	// A field that the server does not know is an error rather than lost.
 	strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
 	return &Door{
-		stores: stores, running: running,
+		stores: stores, authorizer: a, running: running,
 		decoder: strict.UniversalDecoder(metacontroller.SchemeGroupVersion),
 		encoder: serializer.NewCodecFactory(scheme).LegacyCodec(v1alpha1.SchemeGroupVersion),
 	}
@@ -156,6 +159,9 @@ func (d *Door) serve(r *http.Request) (any, error) {
 	if p.name == "" || r.Method != http.MethodPut && r.Method != http.MethodDelete {
 		return nil, apierrors.NewMethodNotSupported(resource, strings.ToLower(r.Method))
 	}
+	if err := d.mayEscalate(r.Context(), p); err != nil {
+		return nil, err
+	}
 	dryRun := slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll)
 	if !dryRun && d.running() {
 		return nil, apierrors.NewConflict(resource, p.name, errors.New("this server runs controllers, which would act on what is written now"))
@@ -168,6 +174,23 @@ func (d *Door) serve(r *http.Request) (any, error) {
 		return d.remove(ctx, store, p.name, body)
 	}
 	return d.put(ctx, store, p, body, dryRun)
+}
+
+// mayEscalate returns the error for a user who may not give controllers rights that he does not have.
+func (d *Door) mayEscalate(ctx context.Context, p place) error {
+	requester, _ := request.UserFrom(ctx)
+	decision, why, err := d.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: requester, Verb: "escalate", APIGroup: v1alpha1.GroupName, APIVersion: v1alpha1.SchemeGroupVersion.Version,
+		Resource: p.resource, Namespace: p.namespace, Name: p.name, ResourceRequest: true,
+	})
+	if decision == authorizer.DecisionAllow {
+		return nil
+	}
+	if err != nil {
+		why = err.Error()
+	}
+	resource := schema.GroupResource{Group: Group, Resource: p.resource}
+	return apierrors.NewForbidden(resource, p.name, fmt.Errorf("it takes the verb escalate on %s.%s: %s", p.resource, v1alpha1.GroupName, why))
 }
 
 // resources is the discovery of the group, for the kube-apiserver. No verb of it has other components look after the objects.

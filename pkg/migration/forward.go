@@ -105,7 +105,8 @@ func (m *move) checkRights(ctx context.Context) error {
 		{"patch", "statefulsets.apps", m.Metacontroller.Namespace},
 		{"list update delete", "compositecontrollers." + Group, ""},
 		{"list update delete", "controllerrevisions." + Group, ""},
-		{"list update", "compositecontrollers." + v1alpha1.GroupName, ""},
+		{"list update escalate", "compositecontrollers." + v1alpha1.GroupName, ""},
+		{"escalate", "controllerrevisions." + v1alpha1.GroupName, ""},
 		{"update delete", "customresourcedefinitions.apiextensions.k8s.io", ""},
 	} {
 		for verb := range strings.FieldsSeq(right.verbs) {

@@ -478,8 +478,19 @@ func (s *scene) knockAtTheDoor() {
 	s.plane.Bind(s.T, editor, "admin", "", editor)
 	config := s.config()
 	config.Impersonate.UserName = editor
-	if _, err := cluster.NewClients(s.T, config).Dynamic.Resource(door).List(s.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	editing := cluster.NewClients(s.T, config).Dynamic.Resource(door)
+	if _, err := editing.List(s.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		s.Errorf("a user with ClusterRole admin reads behind the door: %v", err)
+	}
+	s.plane.Apply(s.T, `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: migration-all-but-escalate},
+		rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list, create, update, patch, delete]}]}`)
+	s.plane.Bind(s.T, "migration-more", "migration-all-but-escalate", "", editor)
+	cluster.Eventually(s.T, cluster.Limit, "the user to read behind the door", func(ctx context.Context) (bool, string) {
+		_, err := editing.List(ctx, metav1.ListOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+	if _, err := editing.Update(s.Context(), o, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "escalate") {
+		s.Errorf("a user without the verb escalate writes behind the door: %v", err)
 	}
 }
 
