@@ -73,7 +73,7 @@ func estimateRange(_ checker.CostEstimator, _ *checker.AstNode, args []checker.A
 // estimatePairs are those of functions that compare each two elements of a list, and return a list that is as long. CEL takes the number of pairs
 // for the length of the result, so that nothing can be done with it.
 func estimatePairs() []checker.CostOption {
-	estimate := func(e checker.CostEstimator, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate { //nolint:gocritic // CEL has it.
+	estimate := func(e checker.CostEstimator, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 		switch {
 		case len(args) > 0: // What a list is sorted by.
 			target = &args[0]
