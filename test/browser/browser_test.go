@@ -191,11 +191,12 @@ func value[T any](t *testing.T, b *browser, expression string) T {
 	return found
 }
 
-// await waits until an expression is true in the page.
+// await waits until an expression is true in the page. While another page is loaded, there may be no body, or not what the expression looks at.
 func (b *browser) await(t *testing.T, expression string) {
 	t.Helper()
 	cluster.Eventually(t, patience, expression, func(context.Context) (bool, string) {
-		return value[bool](t, b, expression), value[string](t, b, "document.body.innerText")
+		return value[bool](t, b, "(() => { try { return "+expression+" } catch (e) { if (e instanceof TypeError) return false; throw e } })()"),
+			value[string](t, b, `document.body?.innerText ?? "no body"`)
 	})
 }
 
