@@ -451,12 +451,17 @@ func TestAChildIsAppliedInTheVersionThatTheHookReturned(t *testing.T) {
 	s, content := declared(t, `{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {maxReplicas: 2,
 		targetCPUUtilizationPercentage: 50, scaleTargetRef: {kind: Deployment, name: a, apiVersion: apps/v1}}}`, v1alpha1.ChildUpdateInPlace)
 	s.does(t, plan.Create, content)
+	target := s.first()
+	target.Resource.Version = "v2"
+	// Its controller writes once that there is no such Deployment. An update meanwhile would meet a conflict.
+	cluster.Eventually(t, cluster.Limit, "the status of the autoscaler", func(context.Context) (bool, string) {
+		status := s.prints(t, target, `{.status.conditions[*].type}`)
+		return status != "", status
+	})
 	newer := s.decode(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a, namespace: NAMESPACE}, spec: {maxReplicas: 3,
 		metrics: [{type: Resource, resource: {name: memory, target: {type: AverageValue, averageValue: 1024Mi}}}],
 		scaleTargetRef: {kind: Deployment, name: a, apiVersion: apps/v1}}}`)
 	s.does(t, plan.Update, newer)
-	target := s.first()
-	target.Resource.Version = "v2"
 	if got := s.prints(t, target, "{.spec.metrics[*].resource.name}"); got != "memory" {
 		t.Errorf("metrics %s", got)
 	}
