@@ -19,6 +19,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 )
@@ -91,6 +93,23 @@ func (c *Cluster) Bind(t testing.TB, name, role, namespace, user string) {
 			t.Errorf("deleting the binding %s: %v", name, err)
 		}
 	})
+}
+
+// KubeconfigAs returns a file with the access of an administrator who acts as a user.
+func (c *Cluster) KubeconfigAs(t testing.TB, user string) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, info := range config.AuthInfos {
+		info.Impersonate = user
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // AwaitAccess waits until the cluster lets a user do something, or until it lets him do it no more: a kube-apiserver sees roles and

@@ -17,9 +17,12 @@ limitations under the License.
 package server
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -47,6 +50,20 @@ func Definitions(t testing.TB) string {
 		manifests = append(append(manifests, "---\n"...), text...)
 	}
 	return string(manifests)
+}
+
+// AsMetacontroller makes the command of a server on definitions that is started as Metacontroller's manifests start Metacontroller: by its name,
+// with its flags and no others.
+func AsMetacontroller(t testing.TB) func(context.Context, ...string) *exec.Cmd {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "metacontroller")
+	if err := os.Symlink(Binary(t), program); err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context, args ...string) *exec.Cmd {
+		args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "--api=definitions" })
+		return exec.CommandContext(ctx, program, append([]string{"--zap-log-level=4", "-discovery-interval=20s", "--cache-flush-interval=30m"}, args...)...)
+	}
 }
 
 // ServesAPI reports whether the server serves the API itself, with admission, subresources and tables. Otherwise the cluster does, by definitions.

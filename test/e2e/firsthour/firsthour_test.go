@@ -27,7 +27,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +34,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
@@ -145,7 +143,7 @@ func TestFirstHour(t *testing.T) {
 	c := cluster.Shared(t)
 	c.DefineManifests(t, kinds)
 	c.KubectlInput(t, rights, "apply", "-f", "-")
-	server.Start(t, c, server.Options{Kubeconfig: impersonating(t, c, "first-hour")})
+	server.Start(t, c, server.Options{Kubeconfig: c.KubeconfigAs(t, "first-hour")})
 	clients := cluster.NewClients(t, c.Config(t))
 
 	all := slices.Concat(slow, reaching, answering, owning, settling, declaring)
@@ -188,23 +186,6 @@ func compare(t *testing.T, sections []string) {
 		}
 		t.Fatalf("%s is stale: run this test with -update. Line %d is\n%s\nand kubectl prints\n%s", golden, i+1, before[i], after[i])
 	}
-}
-
-// impersonating returns a kubeconfig of an administrator who acts as another user.
-func impersonating(t *testing.T, c *cluster.Cluster, user string) string {
-	t.Helper()
-	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, info := range config.AuthInfos {
-		info.Impersonate = user
-	}
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // A session is an author at a terminal. It prints what he sees, without what differs from one time to the next.

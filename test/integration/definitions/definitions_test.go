@@ -24,7 +24,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,20 +48,6 @@ var (
 	composites = v1alpha1.SchemeGroupVersion.WithResource("compositecontrollers")
 	leases     = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 )
-
-// asMetacontroller makes the command of a server that is started as Metacontroller's manifests start Metacontroller: by its name, with its flags
-// and no others.
-func asMetacontroller(t *testing.T) func(context.Context, ...string) *exec.Cmd {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "metacontroller")
-	if err := os.Symlink(server.Binary(t), program); err != nil {
-		t.Fatal(err)
-	}
-	return func(ctx context.Context, args ...string) *exec.Cmd {
-		args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == "--api=definitions" })
-		return exec.CommandContext(ctx, program, append([]string{"--zap-log-level=4", "-discovery-interval=20s", "--cache-flush-interval=30m"}, args...)...)
-	}
-}
 
 // A rollout is a parent with two parts, of which one is held in the middle of a rolling update.
 type rollout struct {
@@ -181,7 +166,7 @@ func TestMetacontrollersDefinitionsAndCommandSuffice(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := fixture.SetUp(t, fixture.Options{
-		Server:    server.Options{Definitions: string(manifests), Command: asMetacontroller(t)},
+		Server:    server.Options{Definitions: string(manifests), Command: server.AsMetacontroller(t)},
 		Resources: []cluster.CustomResource{{Resource: parts, Kind: "Part"}},
 	})
 	r := newRollout(t, e)
