@@ -46,7 +46,7 @@ func Back(ctx context.Context, o Options) error {
 	}
 	switch {
 	case m.state == nil:
-		return fmt.Errorf("there is no ConfigMap %s/%s: nothing was moved, or --finish has ended it", o.Service.Namespace, ConfigMapName)
+		return m.confirmBack(ctx)
 	case m.state.Direction == finishing:
 		return errors.New("--finish has begun: the definitions are being deleted, and there is no way back to them")
 	case m.state.Direction == forward:
@@ -68,6 +68,19 @@ func Back(ctx context.Context, o Options) error {
 		return fmt.Errorf("%w. Run the command again to go on", err)
 	}
 	m.sayf("The definitions serve the group. Stop this server, or leave it: it has no controllers.")
+	return nil
+}
+
+// confirmBack returns an error unless the definitions serve the group without a move under way, which is what a run leaves that was killed at its very end.
+func (m *move) confirmBack(ctx context.Context) error {
+	here, err := m.servedHere(ctx)
+	if err != nil {
+		return err
+	}
+	if here {
+		return fmt.Errorf("there is no ConfigMap %s/%s: nothing was moved, or --finish has ended it", m.Service.Namespace, ConfigMapName)
+	}
+	m.sayf("The definitions serve the group already, and no move is under way.")
 	return nil
 }
 

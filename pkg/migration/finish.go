@@ -48,7 +48,7 @@ func Finish(ctx context.Context, o Options) error {
 	}
 	switch {
 	case m.state == nil:
-		return fmt.Errorf("there is no ConfigMap %s/%s: nothing was moved, or this has ended", o.Service.Namespace, ConfigMapName)
+		return m.confirmFinished(ctx)
 	case m.state.Direction == backward:
 		return errors.New("the way back is under way: end it with --back")
 	case m.state.Direction == forward && !m.state.Done:
@@ -69,6 +69,22 @@ func Finish(ctx context.Context, o Options) error {
 		return fmt.Errorf("%w. Run the command again to go on", err)
 	}
 	m.sayf("Only this server has the controllers now. What else Metacontroller's installation has can be deleted, see docs/operations/migrate.md.")
+	return nil
+}
+
+// confirmFinished returns an error unless this server serves the group and no definition is left, as after a run that was killed at its very end.
+func (m *move) confirmFinished(ctx context.Context) error {
+	existing, err := registration.Inspect(ctx, m.Config)
+	if err != nil {
+		return err
+	}
+	if len(existing.Definitions) > 0 {
+		return fmt.Errorf("there is no ConfigMap %s/%s: nothing was moved", m.Service.Namespace, ConfigMapName)
+	}
+	if err := m.checkServed(ctx); err != nil {
+		return err
+	}
+	m.sayf("Only this server has the controllers already.")
 	return nil
 }
 

@@ -15,7 +15,10 @@ limitations under the License.
 */
 
 // Package migration moves controllers from definitions of Metacontroller's form to the server, back and there again on a real control plane: killed
-// after every so many requests, the last of which may have had its effect. Metacontroller is a StatefulSet whose Pods do nothing.
+// after every so many requests, the last of which may have had its effect. There Metacontroller is a StatefulSet whose Pods do nothing.
+//
+// And it has engines run on both sides of moves, in the middle of rollouts: what stands for the Pods is a program outside of the cluster.
+// METACONTROLLER_PEER names the binary of a Metacontroller that runs before this program does.
 package migration
 
 import (
@@ -86,19 +89,22 @@ type scene struct {
 	authority []byte
 	hook      *httptest.Server
 	namespace string
+	// workload is the StatefulSet of Metacontroller.
+	workload string
 
 	mu sync.Mutex
 	// called is when each controller has called its hook first since it was cleared.
 	called map[string]time.Time
 }
 
-func newScene(t *testing.T) *scene {
+// newScene makes a scene with the definitions in a file, and a server with variables in its environment.
+func newScene(t *testing.T, file, workload string, env ...string) *scene {
 	t.Helper()
-	s := &scene{T: t, plane: cluster.Shared(t), called: map[string]time.Time{}}
+	s := &scene{T: t, plane: cluster.Shared(t), workload: workload, called: map[string]time.Time{}}
 	s.Clients = cluster.NewClients(t, s.plane.Config(t))
 	s.hook = httptest.NewServer(http.HandlerFunc(s.sync))
 	t.Cleanup(s.hook.Close)
-	s.server = server.Start(t, s.plane, server.Options{Args: []string{
+	s.server = server.Start(t, s.plane, server.Options{Env: env, Args: []string{
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
 	}})
 	t.Cleanup(func() {
@@ -114,7 +120,7 @@ func newScene(t *testing.T) *scene {
 	}
 	// What is registered is to be the way to the server alone, as register --beside-definitions makes it.
 	s.plane.Kubectl(t, "delete", "apiservice", apiService)
-	definitions, err := os.ReadFile("testdata/definitions.yaml")
+	definitions, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,18 +128,6 @@ func newScene(t *testing.T) *scene {
 	s.plane.AwaitServed(t, cluster.Limit, v1alpha1.SchemeGroupVersion)
 	s.plane.Define(t, cluster.CustomResource{Resource: things, Kind: "Thing"})
 	s.namespace = s.plane.Namespace(t)
-	s.plane.Apply(t, `
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: old, namespace: metacontroller}
-spec:
-  replicas: 1
-  serviceName: ""
-  selector: {matchLabels: {app: old}}
-  template:
-    metadata: {labels: {app: old}}
-    spec: {containers: [{name: metacontroller, image: example.com/metacontroller}]}
-`)
 	return s
 }
 
@@ -278,7 +272,7 @@ func (s *scene) run(d direction, config *rest.Config, on map[string]func()) erro
 	return d(s.Context(), migration.Options{
 		Config: config, CABundle: s.authority, Lease: "metacontroller-apiserver", Timeout: cluster.Limit,
 		Service: types.NamespacedName{Namespace: namespace, Name: "metacontroller-apiserver"}, Port: s.server.Port(),
-		Metacontroller: types.NamespacedName{Namespace: namespace, Name: "old"}, Out: steps{s.Output(), on},
+		Metacontroller: types.NamespacedName{Namespace: namespace, Name: s.workload}, Out: steps{s.Output(), on},
 	})
 }
 
@@ -324,6 +318,9 @@ func (s *scene) runKilled(d direction, on map[string]func()) {
 		switch {
 		case err == nil && !killed:
 			s.Logf("it was killed %d times", times)
+			if err := s.run(d, s.config(), nil); err != nil { // As after one that was killed when it had done all.
+				s.Errorf("run again when it has ended: %v", err)
+			}
 			return
 		case !killed:
 			s.Fatal(err)
@@ -345,7 +342,7 @@ func (s *scene) local() bool {
 
 func (s *scene) replicas() string {
 	s.Helper()
-	return s.plane.Kubectl(s.T, "get", "statefulset", "old", "--namespace", namespace, "--output=jsonpath={.spec.replicas}")
+	return s.plane.Kubectl(s.T, "get", "statefulset", s.workload, "--namespace", namespace, "--output=jsonpath={.spec.replicas}")
 }
 
 // child returns the UID of a child, once it is there.
@@ -363,7 +360,19 @@ func (s *scene) child(name string) types.UID {
 }
 
 func TestControllersMoveToTheServerAndBack(t *testing.T) {
-	s := newScene(t)
+	s := newScene(t, "testdata/definitions.yaml", "old")
+	s.plane.Apply(t, `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: old, namespace: metacontroller}
+spec:
+  replicas: 1
+  serviceName: ""
+  selector: {matchLabels: {app: old}}
+  template:
+    metadata: {labels: {app: old}}
+    spec: {containers: [{name: metacontroller, image: example.com/metacontroller}]}
+`)
 	s.populate()
 	s.refuseWhatChanged()
 	before := s.all()
