@@ -144,6 +144,8 @@ type runner struct {
 	configurations int
 	// provoked says that parents may be held back, since a hook returned something new with each call.
 	provoked bool
+	// turned is how often something happened to children one after the other.
+	turned int
 	// weights are how likely what is pending is chosen, by what it is.
 	weights map[string]float64
 }

@@ -31,6 +31,8 @@ const (
 	// inTurnAtMost is how long it takes at most until all is written once an object wants something else, and nothing else happens, and
 	// inTurnPerChild how much longer with each child.
 	inTurnAtMost, inTurnPerChild = 150 * time.Second, time.Second
+	// turnsAtMost is how often it happens in a history: each syncs a parent as often as it has children, which are 150 in some.
+	turnsAtMost = 8
 )
 
 // takes has something happen, and checks how long it takes until all is written. It reports whether everything is at rest then.
@@ -52,9 +54,10 @@ func (r *runner) takes(s Step, something func()) bool {
 // inTurn has an object want many children, and has what How says happen to them one after the other. Nothing else does, so that how long that
 // takes is known.
 func (r *runner) inTurn(s Step) {
-	if !r.calm() {
+	if r.turned == turnsAtMost || !r.calm() {
 		return
 	}
+	r.turned++
 	p, many := placeOf(s.Kind, s.On), int64(max(2, r.history.Options.Many))
 	want := func(spec map[string]any) bool {
 		return r.takes(s, func() { r.merge(p.path(), "", map[string]any{"spec": spec}) })
