@@ -249,10 +249,13 @@ func (b *browser) documents(t *testing.T) {
 	for name, of := range map[string]struct {
 		colors        string
 		width, height int64
-	}{"controllers": {"light", 1100, 900}, "fight": {"light", 1000, 820}, "rollout": {"dark", 1000, 760}} {
+	}{
+		"controllers": {"light", 1100, 900}, "failing": {"light", 1000, 900}, "fight": {"light", 1000, 820}, "rollout": {"dark", 1000, 760},
+		"requests": {"dark", 1000, 760}, "guard": {"light", 1000, 760},
+	} {
 		b.run(t, scheme(of.colors), chromedp.EmulateViewport(of.width, of.height))
 		b.open(t, pages[name])
-		b.await(t, `document.getElementById("live").textContent === "live"`)
+		b.await(t, `(document.getElementById("live")?.textContent ?? "live") === "live"`) // Plans and requests do not change by themselves.
 		shot, err := chromedp.Run(b, chromedp.CaptureScreenshot())
 		if err != nil {
 			t.Fatal(err)
