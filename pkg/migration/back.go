@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +50,8 @@ func Back(ctx context.Context, o Options) error {
 		return m.confirmBack(ctx)
 	case m.state.Direction == finishing:
 		return errors.New("--finish has begun: the definitions are being deleted, and there is no way back to them")
+	case m.state.Direction == forward && slices.Contains([]string{"", "check", "connect"}, m.state.Step):
+		return m.disconnect(ctx)
 	case m.state.Direction == forward:
 		m.state.Direction, m.state.Step, m.state.Done = backward, "", false
 	default:
@@ -68,6 +71,18 @@ func Back(ctx context.Context, o Options) error {
 		return fmt.Errorf("%w. Run the command again to go on", err)
 	}
 	m.sayf("The definitions serve the group. Stop this server, or leave it: it has no controllers.")
+	return nil
+}
+
+// disconnect undoes a move that has changed nothing but who reaches this server, which need not be reached for it.
+func (m *move) disconnect(ctx context.Context) error {
+	if err := registration.UnregisterOther(ctx, m.Config, Group, doorVersion); err != nil {
+		return err
+	}
+	if err := m.store.remove(ctx); err != nil {
+		return err
+	}
+	m.sayf("Nothing was moved yet. The APIService of group %s and the state are deleted.", Group)
 	return nil
 }
 

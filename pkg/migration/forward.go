@@ -25,6 +25,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -64,6 +65,9 @@ func Forward(ctx context.Context, o Options) error {
 		{"confirm", "the cluster is asked for the objects", m.confirm},
 		{"thaw", "this server runs the controllers, and they may be written", m.thaw},
 	})
+	if err != nil && m.state.Step == "" {
+		return err // Nothing is changed, and there is no state.
+	}
 	if err != nil {
 		return fmt.Errorf("%w. Run the command again to go on, or with --back to undo what was done", err)
 	}
@@ -85,6 +89,13 @@ func (m *move) check(ctx context.Context) error {
 	}
 	if err := m.checkRights(ctx); err != nil {
 		return err
+	}
+	_, err = m.kube.CoreV1().Services(m.Service.Namespace).Get(ctx, m.Service.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no Service %s: install this server first, or name its Service with --service", m.Service)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the Service of this server: %w", err)
 	}
 	found, err := m.findWorkload(ctx)
 	if err != nil || found == nil {
@@ -166,15 +177,20 @@ func (m *move) target() registration.Target {
 	return registration.Target{Service: m.Service, Port: m.Port, CABundle: m.CABundle}
 }
 
-// connect opens the way to the door, and waits until the cluster reaches this server by it: so it will after the switch.
+// connect opens the way to the door, and waits until the cluster reaches this server by it: so it will after the switch. If it does not, it closes
+// the way: no namespace can be deleted while an APIService leads nowhere.
 func (m *move) connect(ctx context.Context) error {
 	if err := registration.RegisterOther(ctx, m.Config, Group, doorVersion, m.target()); err != nil {
 		return err
 	}
-	return m.await(ctx, "the kube-apiserver to reach this server", func(ctx context.Context) (bool, string) {
+	err := m.await(ctx, "the kube-apiserver to reach this server", func(ctx context.Context) (bool, string) {
 		_, err := m.servers(ctx)
-		return err == nil, fmt.Sprintf("%v; see kubectl get apiservice %s.%s -o yaml", err, doorVersion, Group)
+		return err == nil, fmt.Sprintf("%v; look whether Service %s leads to a server that is ready, and whose certificate is of the authority that was given", err, m.Service)
 	})
+	if err != nil && ctx.Err() == nil {
+		return errors.Join(err, registration.UnregisterOther(ctx, m.Config, Group, doorVersion))
+	}
+	return err
 }
 
 // rehearse has this server check all objects, and prints what it warns of, and each that it refuses.

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -241,9 +242,14 @@ func (m *move) requireDefinitions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(existing.Definitions) != len(kinds()) {
-		return fmt.Errorf("of the CustomResourceDefinitions of %s the cluster has %d, %s, and needs all three", v1alpha1.GroupName,
-			len(existing.Definitions), strings.Join(existing.Definitions, ", "))
+	var missing []string
+	for _, k := range kinds() {
+		if !slices.Contains(existing.Definitions, k.definition()) {
+			missing = append(missing, k.definition())
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("the cluster has no CustomResourceDefinition %s, and a move is from or to Metacontroller's three", strings.Join(missing, ", "))
 	}
 	return nil
 }

@@ -269,11 +269,40 @@ type direction func(ctx context.Context, o migration.Options) error
 
 // run runs the command in a direction, with functions that are called before steps begin.
 func (s *scene) run(d direction, config *rest.Config, on map[string]func()) error {
-	return d(s.Context(), migration.Options{
+	return d(s.Context(), s.options(config, on))
+}
+
+func (s *scene) options(config *rest.Config, on map[string]func()) migration.Options {
+	return migration.Options{
 		Config: config, CABundle: s.authority, Lease: "metacontroller-apiserver", Timeout: cluster.Limit,
 		Service: types.NamespacedName{Namespace: namespace, Name: "metacontroller-apiserver"}, Port: s.server.Port(),
 		Metacontroller: types.NamespacedName{Namespace: namespace, Name: s.workload}, Out: steps{s.Output(), on},
-	})
+	}
+}
+
+// refuseWhatIsNotReached has the kube-apiserver reach no server: what was done for that is undone at once, and the way back needs no server.
+func (s *scene) refuseWhatIsNotReached() {
+	s.Helper()
+	o := s.options(s.config(), nil)
+	o.Service.Name = "nothing"
+	if err := migration.Forward(s.Context(), o); err == nil || !strings.Contains(err.Error(), "there is no Service metacontroller/nothing") {
+		s.Errorf("without a Service, the move ends with %v", err)
+	}
+	o = s.options(s.config(), nil)
+	o.Port, o.Timeout = 1, 2*time.Second
+	if err := migration.Forward(s.Context(), o); err == nil || !strings.Contains(err.Error(), "to reach this server") {
+		s.Errorf("with a port at which nobody listens, the move ends with %v", err)
+	}
+	const door = "v1alpha1." + migration.Group
+	if output, err := s.plane.TryKubectl(s.Context(), "", "get", "apiservice", door); err == nil {
+		s.Errorf("the APIService is there still, so that no namespace can be deleted:\n%s", output)
+	}
+	if err := migration.Back(s.Context(), o); err != nil {
+		s.Errorf("the way back ends with %v", err)
+	}
+	if output, err := s.plane.TryKubectl(s.Context(), "", "get", "configmap", migration.ConfigMapName, "--namespace", namespace); err == nil {
+		s.Errorf("the state is there still:\n%s", output)
+	}
 }
 
 // killing lets requests pass until there were as many as it allows. The last one has its effect, and its answer is lost.
@@ -374,6 +403,7 @@ spec:
     spec: {containers: [{name: metacontroller, image: example.com/metacontroller}]}
 `)
 	s.populate()
+	s.refuseWhatIsNotReached()
 	s.refuseWhatChanged()
 	before := s.all()
 	s.runKilled(migration.Back, nil) // It undoes what was done before the switch.
