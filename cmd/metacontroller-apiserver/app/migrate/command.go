@@ -102,7 +102,11 @@ func (o *options) run(cmd *cobra.Command) (err error) {
 	case o.finish:
 		return migration.Finish(cmd.Context(), o.moving)
 	}
-	o.moving.CABundle, err = o.authority.Read(cmd.Context(), o.moving.Config, o.moving.Timeout, cmd.OutOrStdout())
+	wait := o.moving.Timeout
+	if o.authority.CASecret == "" {
+		wait = 0 // The server runs already: without its file, this is another machine.
+	}
+	o.moving.CABundle, err = o.authority.Read(cmd.Context(), o.moving.Config, wait, cmd.OutOrStdout())
 	if err != nil {
 		return err
 	}
