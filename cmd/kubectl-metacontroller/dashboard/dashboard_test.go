@@ -330,6 +330,33 @@ func TestForbiddenIsNotEmpty(t *testing.T) {
 	}
 }
 
+// TestDefinitionsAreNoFailure shows what is said where no API server answers for parents, plans and syncs.
+func TestDefinitionsAreNoFailure(t *testing.T) {
+	documents := cluster()
+	served := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, composites+"/web/") {
+			documents.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found",`+
+			`"details":{"name":"web","group":"metacontroller.k8s.io","kind":"compositecontrollers"}}`)
+	})
+	s, browser := start(t, served, false)
+	for path, subresource := range map[string]string{
+		"/controller?c=cc/web": "parents",
+		"/parent?c=cc/web&resource=sites.example.com&ns=shop&name=a": "parents",
+		"/plan?c=cc/web&resource=sites.example.com&ns=shop&name=a":   "plan",
+		"/hooks?c=cc/web&resource=sites.example.com&ns=shop&name=a":  "request",
+	} {
+		want := "<div class=\"problem\">\n<p><bdi>the cluster serves controllers by CustomResourceDefinitions, and &#39;" + subresource + "&#39; needs the API server"
+		if _, body, _ := get(t, browser, "http://"+s.hosts[0]+path); !strings.Contains(body, want) {
+			t.Errorf("%s does not say it, or calls it a failure:\n%s", path, body)
+		}
+	}
+}
+
 // TestUpdatesComeWhileAPageIsOpen shows that what changes in the cluster reaches a page, and that nothing is asked of the cluster without a page.
 func TestUpdatesComeWhileAPageIsOpen(t *testing.T) {
 	var mu sync.Mutex

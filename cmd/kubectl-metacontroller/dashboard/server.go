@@ -32,6 +32,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 )
 
 //go:embed assets
@@ -172,13 +173,18 @@ func visible(r rune) rune {
 
 // problem is why something is not shown.
 type problem struct {
-	Forbidden bool
-	Message   string
+	// Definitions says that nothing failed: the cluster has no API server that could answer.
+	Forbidden, Definitions bool
+	Message                string
 }
 
 func problemOf(err error) problem {
 	var status apierrors.APIStatus
-	return problem{Forbidden: errors.As(err, &status) && apierrors.IsForbidden(err), Message: err.Error()}
+	return problem{
+		Forbidden:   errors.As(err, &status) && apierrors.IsForbidden(err),
+		Definitions: errors.Is(err, subresource.ErrDefinitions),
+		Message:     err.Error(),
+	}
 }
 
 // link is an address of a page with its parameters, which are given as names and values. Those that are empty are left out.

@@ -66,7 +66,7 @@ const MostParents = 500
 // ParentPage returns one page of the parents that the options select.
 func (c *Client) ParentPage(ctx context.Context, o v1alpha1.ControllerParentOptions) (*v1alpha1.ControllerParentList, error) {
 	list, err := c.reads.GetParents(ctx, c.object.Name(), o)
-	return list, c.explain(err, "get", "parents")
+	return list, c.explain(ctx, err, "get", "parents")
 }
 
 // EachPage calls f with all parents that the options select, page by page.
@@ -113,7 +113,7 @@ func (c *Client) Missing(ctx context.Context, s Selected) (bool, error) {
 // Syncs returns recent syncs of the parents that the options select, the latest first.
 func (c *Client) Syncs(ctx context.Context, o v1alpha1.ControllerSyncOptions) (*v1alpha1.ControllerSyncList, error) {
 	list, err := c.reads.GetSyncs(ctx, c.object.Name(), o)
-	return list, c.explain(err, "get", "syncs")
+	return list, c.explain(ctx, err, "get", "syncs")
 }
 
 // RequestOptions say which requests are wanted.
@@ -128,7 +128,7 @@ type RequestOptions struct {
 func (c *Client) Requests(ctx context.Context, p v1alpha1.ParentReference, o RequestOptions) (*v1alpha1.HookRequestList, error) {
 	asked := v1alpha1.HookRequestOptions{Resource: ResourceOf(p), Namespace: p.Namespace, Name: p.Name, Hook: o.Hook, Call: o.Call}
 	list, err := c.reads.GetRequest(ctx, c.object.Name(), asked)
-	return list, c.explain(err, "get", "request")
+	return list, c.explain(ctx, err, "get", "request")
 }
 
 // EachPlan asks for plans until there is one for every parent that the spec selects, and calls f with each part.
@@ -171,7 +171,7 @@ func (c *Client) post(ctx context.Context, subresource string, body, into runtim
 func (c *Client) postWith(ctx context.Context, subresource string, options metav1.CreateOptions, body, into runtime.Object) error {
 	err := c.api.Post().Resource(c.resource()).Name(c.object.Name()).SubResource(subresource).
 		VersionedParams(&options, scheme.ParameterCodec).Body(body).Do(ctx).Into(into)
-	return c.explain(err, "create", subresource)
+	return c.explain(ctx, err, "create", subresource)
 }
 
 // ResourceOf is the resource of a parent as queries take it, such as things.example.com.

@@ -17,6 +17,7 @@ limitations under the License.
 package subresource
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,8 +29,11 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
+// ErrDefinitions says that no API server of Metacontroller is there to answer for controllers, only definitions, which have no such subresources.
+var ErrDefinitions = errors.New("the cluster serves controllers by CustomResourceDefinitions")
+
 // explain adds to an error of a subresource what to do next. Nil stays nil.
-func (c *Client) explain(err error, verb, subresource string) error {
+func (c *Client) explain(ctx context.Context, err error, verb, subresource string) error {
 	if err == nil {
 		return nil
 	}
@@ -40,6 +44,8 @@ func (c *Client) explain(err error, verb, subresource string) error {
 	case apierrors.IsNotFound(err) && elsewhere:
 		return fmt.Errorf("the cluster has no subresource %s of controllers: it serves them by CustomResourceDefinitions, or its server is older than "+
 			"this plugin; compare them with '%s version'", subresource, connection.Program)
+	case apierrors.IsNotFound(err) && isOf(err, c.resource()) && c.exists(ctx):
+		return fmt.Errorf("%w, and '%s' needs the API server: see docs/operations/definitions.md", ErrDefinitions, subresource)
 	case subresource == "rollback" && strings.Contains(err.Error(), "updated by a rolling method"):
 		return fmt.Errorf("%w: set a rolling updateStrategy.method, or write the old fields back", err)
 	case apierrors.IsNotFound(err) && isOf(err, "controllerrevisions"):
@@ -59,6 +65,12 @@ func (c *Client) explain(err error, verb, subresource string) error {
 		return fmt.Errorf("%w: see '%s parents %s --all'", err, connection.Program, name)
 	}
 	return connection.Explain(err)
+}
+
+// exists reports whether the cluster has the controller. Of a custom resource, kube-apiserver answers for a subresource that it does not have as
+// for an object that does not exist.
+func (c *Client) exists(ctx context.Context) bool {
+	return c.api.Get().Resource(c.resource()).Name(c.object.Name()).Do(ctx).Error() == nil
 }
 
 // isOf reports whether an error is about objects of a resource.

@@ -18,6 +18,7 @@ package subresource
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -65,19 +66,86 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 		"see how long its hook takes with 'kubectl metacontroller status cc/website'": apierrors.NewTimeoutError("slow", 1),
 		"see 'kubectl metacontroller parents cc/website --all'":                       apierrors.NewConflict(resource, "a", errors.New("no")),
 	} {
-		if got := c.explain(err, "create", "plan"); got == nil || !strings.Contains(got.Error(), want) {
+		if got := c.explain(t.Context(), err, "create", "plan"); got == nil || !strings.Contains(got.Error(), want) {
 			t.Errorf("got %v, want %q", got, want)
 		}
 	}
-	if got := c.explain(apierrors.NewTimeoutError("look at the parent", 0), "create", "rollback"); strings.Contains(got.Error(), "its hook") {
+	if got := c.explain(t.Context(), apierrors.NewTimeoutError("look at the parent", 0), "create", "rollback"); strings.Contains(got.Error(), "its hook") {
 		t.Errorf("a rollback calls no hook: %v", got)
 	}
 	nothing := apierrors.NewNotFound(schema.GroupResource{Resource: "controllerrevisions"}, "no kind of children is updated by a rolling method")
-	if got := c.explain(nothing, "create", "rollback"); !strings.Contains(got.Error(), "set a rolling updateStrategy.method, or write the old fields back") {
+	if got := c.explain(t.Context(), nothing, "create", "rollback"); !strings.Contains(got.Error(), "set a rolling updateStrategy.method, or write the old fields back") {
 		t.Errorf("nothing rolls: %v", got)
 	}
-	if err := c.explain(nil, "create", "plan"); err != nil {
+	if err := c.explain(t.Context(), nil, "create", "plan"); err != nil {
 		t.Errorf("no error: %v", err)
+	}
+}
+
+// Of a custom resource, kube-apiserver answers for an unknown subresource as for an object that does not exist.
+func TestSubresourcesThatDefinitionsDoNotHave(t *testing.T) {
+	const controller = "/apis/metacontroller.k8s.io/v1alpha1/compositecontrollers/website"
+	missing := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,` +
+		`"message":"compositecontrollers.metacontroller.k8s.io \"website\" not found",` +
+		`"details":{"name":"website","group":"metacontroller.k8s.io","kind":"compositecontrollers"}}`
+	ask := map[string]func(context.Context, *Client) error{
+		"parents": func(ctx context.Context, c *Client) error {
+			_, err := c.Parents(ctx, v1alpha1.ControllerParentOptions{})
+			return err
+		},
+		"syncs": func(ctx context.Context, c *Client) error {
+			_, err := c.Syncs(ctx, v1alpha1.ControllerSyncOptions{})
+			return err
+		},
+		"request": func(ctx context.Context, c *Client) error {
+			_, err := c.Requests(ctx, v1alpha1.ParentReference{}, RequestOptions{})
+			return err
+		},
+		"plan": func(ctx context.Context, c *Client) error {
+			return c.EachPlan(ctx, v1alpha1.ControllerPlanSpec{}, func(*v1alpha1.ControllerPlanStatus) error { return nil })
+		},
+		"resync": func(ctx context.Context, c *Client) error {
+			_, err := c.Resync(ctx, nil)
+			return err
+		},
+		"rollback": func(ctx context.Context, c *Client) error {
+			_, err := c.Rollback(ctx, v1alpha1.ControllerRollbackSpec{}, true)
+			return err
+		},
+	}
+	for what, tc := range map[string]struct {
+		documents   connectiontest.Documents
+		definitions bool
+	}{
+		"the controller exists":  {connectiontest.Documents{controller: `{"kind":"CompositeController","metadata":{"name":"website"}}`}, true},
+		"the controller is gone": {connectiontest.Documents{}, false},
+	} {
+		served := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if tc.documents[r.URL.Path] != "" {
+				tc.documents.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(missing))
+		})
+		c, err := New(connectiontest.New(t, served, genericiooptions.IOStreams{}), website)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for subresource, ask := range ask {
+			t.Run(what+", "+subresource, func(t *testing.T) {
+				err := ask(t.Context(), c)
+				if errors.Is(err, ErrDefinitions) != tc.definitions || apierrors.IsNotFound(err) == tc.definitions {
+					t.Fatalf("got %v", err)
+				}
+				want := "the cluster serves controllers by CustomResourceDefinitions, and '" + subresource +
+					"' needs the API server: see docs/operations/definitions.md"
+				if tc.definitions && err.Error() != want {
+					t.Errorf("got %q, want %q", err, want)
+				}
+			})
+		}
 	}
 }
 
@@ -97,7 +165,7 @@ func TestParentsThatAreHidden(t *testing.T) {
 		"something else":     {apierrors.NewConflict(websites, "a", errors.New("the customize hook failed")), false},
 		"no error of an API": {errors.New("no"), false},
 	} {
-		if got := IsHidden(c.explain(tc.err, "get", "request"), p); got != tc.want {
+		if got := IsHidden(c.explain(t.Context(), tc.err, "get", "request"), p); got != tc.want {
 			t.Errorf("%s: %t, want %t", what, got, tc.want)
 		}
 	}
