@@ -94,7 +94,7 @@ func ReportOf(object controllerobject.Object, live *v1alpha1.ControllerParentLis
 	status := object.Status()
 	r := &Report{Parents: parentsOf(status, live), Warnings: warningLines(object, warnings, now)}
 	conditions := missingFirst(status.Conditions)
-	ready := causeOf(conditions)
+	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	troubles := troublesOf(conditions)
 	r.Heading = fmt.Sprintf("%s %s %s", object.Kind(), object.Name(), state(ready, object.Generation(), r.Parents.Failing()))
 	r.About = parentLines(r.Parents, status.Counters, writtenAgo(object, now))
@@ -139,17 +139,6 @@ func missingFirst(conditions []metav1.Condition) []metav1.Condition {
 
 func isMissing(c metav1.Condition) bool {
 	return c.Type == v1alpha1.ConditionEstablished && c.Status == metav1.ConditionFalse && c.Reason == v1alpha1.ReasonResourceNotFound
-}
-
-// causeOf returns the condition Ready, with the cause of a kind that is not served in place of its consequence.
-func causeOf(conditions []metav1.Condition) *metav1.Condition {
-	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason == v1alpha1.ReasonPaused || !isMissing(conditions[0]) {
-		return ready
-	}
-	cause := *ready
-	cause.Reason, cause.Message = conditions[0].Reason, conditions[0].Message
-	return &cause
 }
 
 // state ends the sentence that begins with the controller's name.

@@ -193,8 +193,8 @@ CompositeController web is not ready (ResourceNotFound): No things.
 			condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, v1alpha1.ReasonHookFailing, "The sync hook fails: LookupError."),
 			condition(v1alpha1.ConditionEstablished, metav1.ConditionFalse, v1alpha1.ReasonResourceNotFound, "No things."),
 		}}, `
-CompositeController web is not ready (ResourceNotFound): No things.
-  HooksHealthy is False (HookFailing): The sync hook fails: LookupError.
+CompositeController web is not ready (HookFailing): No sync can succeed. The sync hook fails: LookupError.
+  Established is False (ResourceNotFound): No things.
   Next:
     kubectl api-resources   # the plural names and groups of what is served
     kubectl metacontroller parents cc/web --all --state=Failing
