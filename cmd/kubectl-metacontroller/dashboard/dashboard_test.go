@@ -29,6 +29,8 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -353,6 +355,39 @@ func TestDefinitionsAreNoFailure(t *testing.T) {
 		want := "<div class=\"problem\">\n<p><bdi>the cluster serves controllers by CustomResourceDefinitions, and &#39;" + subresource + "&#39; needs the API server"
 		if _, body, _ := get(t, browser, "http://"+s.hosts[0]+path); !strings.Contains(body, want) {
 			t.Errorf("%s does not say it, or calls it a failure:\n%s", path, body)
+		}
+	}
+}
+
+// TestFailingControllersAreFirst has one that fails by its status, one that fails by its parents of now, and more that are ready than a page has.
+func TestFailingControllersAreFirst(t *testing.T) {
+	object := func(name, ready, reason string) string {
+		return `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"` + name + `"},"status":{"conditions":[` +
+			`{"type":"Ready","status":"` + ready + `","reason":"` + reason + `"}]}}`
+	}
+	var objects []string
+	for i := range controllersOfAPage {
+		objects = append(objects, object(fmt.Sprintf("a%02d", i), "True", "Running"))
+	}
+	objects = append(objects, object("broken", "False", "HookFailing"), object("pending", "Unknown", "Pending"), object("paused", "False", "Paused"))
+	documents := connectiontest.Documents{
+		composites:                  `{"kind":"CompositeControllerList","items":[` + strings.Join(objects, ",") + `]}`,
+		decorators:                  `{"kind":"DecoratorControllerList","items":[]}`,
+		composites + "/a05/parents": `{"items":[{"group":"example.com","resource":"sites","namespace":"shop","name":"x","state":"Failing"}]}`,
+	}
+	title := regexp.MustCompile(`<h2><a [^>]*><bdi>([^<]*)</bdi>`)
+	s, browser := start(t, documents, false)
+	for path, want := range map[string][]string{
+		"/":        {"broken", "pending", "a05", "paused", "a00", "a01", "a02", "a03", "a04", "a06"},
+		"/?page=1": {"a17", "a18", "a19"},
+	} {
+		_, body, _ := get(t, browser, "http://"+s.hosts[0]+path)
+		var got []string
+		for _, found := range title.FindAllStringSubmatch(body, len(want)) {
+			got = append(got, found[1])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s begins with %v, want %v", path, got, want)
 		}
 	}
 }

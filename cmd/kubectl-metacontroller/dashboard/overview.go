@@ -61,6 +61,8 @@ func (s *server) overview(ctx context.Context, q url.Values) *page {
 		p.Parts = []part{{ID: "controllers", Problem: err}}
 		return p
 	}
+	// What is now takes requests; the objects themselves say which page a controller is on.
+	slices.SortStableFunc(objects, func(a, b controllerobject.Object) int { return worstFirst(storedTone(a), storedTone(b)) })
 	found := summaries{Total: len(objects)}
 	number, _ := strconv.Atoi(q.Get("page")) // What is no number is the first page.
 	from := min(max(0, number)*controllersOfAPage, len(objects))
@@ -82,6 +84,7 @@ func (s *server) overview(ctx context.Context, q url.Values) *page {
 		})
 	}
 	group.Wait()
+	slices.SortStableFunc(found.Items, func(a, b summary) int { return worstFirst(a.Tone, b.Tone) })
 	p.Parts = []part{{ID: "controllers", Template: "controllers", Data: found}}
 	return p
 }
@@ -89,10 +92,7 @@ func (s *server) overview(ctx context.Context, q url.Values) *page {
 func (s *server) summaryOf(ctx context.Context, object controllerobject.Object) summary {
 	r := status.ReportOf(object, status.Live(ctx, s.c, object), nil, time.Now(), false)
 	one := summary{Argument: object.Argument(), Name: object.Name(), State: stateOf(r), Report: r, Hooks: object.Status().Hooks}
-	one.Tone = tone(one.State)
-	if one.Tone == good && slices.ContainsFunc(r.Conditions, func(c status.Condition) bool { return c.Trouble }) {
-		one.Tone = waiting
-	}
+	one.Tone = toneOf(r)
 	if client, err := subresource.New(s.c, object); err == nil {
 		if list, err := client.Syncs(ctx, v1alpha1.ControllerSyncOptions{Limit: sparkCalls}); err == nil {
 			one.Spark = sparkOf(list.Items)
@@ -100,6 +100,23 @@ func (s *server) summaryOf(ctx context.Context, object controllerobject.Object) 
 	}
 	return one
 }
+
+// storedTone is the tone of a controller as its status has it.
+func storedTone(object controllerobject.Object) string {
+	return toneOf(status.ReportOf(object, nil, nil, time.Now(), false))
+}
+
+// toneOf is the tone of a controller: one that is ready may have something to look at.
+func toneOf(r *status.Report) string {
+	found := tone(stateOf(r))
+	if found == good && slices.ContainsFunc(r.Conditions, func(c status.Condition) bool { return c.Trouble }) {
+		return waiting
+	}
+	return found
+}
+
+// worstFirst compares tones.
+func worstFirst(a, b string) int { return slices.Index(severity, b) - slices.Index(severity, a) }
 
 // stateOf is the state of a controller in a word.
 func stateOf(r *status.Report) string {
