@@ -392,6 +392,29 @@ func TestFailingControllersAreFirst(t *testing.T) {
 	}
 }
 
+// TestACardSaysWhatReadyDoesNot has a controller whose hook fails, and a kind that the cluster does not serve.
+func TestACardSaysWhatReadyDoesNot(t *testing.T) {
+	const object = `{"apiVersion":"metacontroller.k8s.io/v1alpha1","kind":"CompositeController","metadata":{"name":"web"},"status":{"conditions":[` +
+		`{"type":"Ready","status":"False","reason":"HookFailing","message":"No sync can succeed. The sync hook is dead."},` +
+		`{"type":"HooksHealthy","status":"False","reason":"HookFailing","message":"The sync hook is dead."},` +
+		`{"type":"Established","status":"False","reason":"ResourceNotFound","message":"No things."}]}}`
+	documents := connectiontest.Documents{
+		composites: `{"kind":"CompositeControllerList","items":[` + object + `]}`,
+		decorators: `{"kind":"DecoratorControllerList","items":[]}`,
+	}
+	s, browser := start(t, documents, false)
+	_, body, _ := get(t, browser, "http://"+s.hosts[0]+"/")
+	for text, want := range map[string]int{
+		"CompositeController web is not ready (HookFailing): No sync can succeed. The sync hook is dead.": 1,
+		"The sync hook is dead.":                        1,
+		"<b>ResourceNotFound</b> <bdi>No things.</bdi>": 1,
+	} {
+		if got := strings.Count(body, text); got != want {
+			t.Errorf("%q is there %d times, want %d, in\n%s", text, got, want, body)
+		}
+	}
+}
+
 // TestUpdatesComeWhileAPageIsOpen shows that what changes in the cluster reaches a page, and that nothing is asked of the cluster without a page.
 func TestUpdatesComeWhileAPageIsOpen(t *testing.T) {
 	var mu sync.Mutex

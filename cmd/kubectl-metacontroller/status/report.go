@@ -35,9 +35,9 @@ import (
 type Condition struct {
 	metav1.Condition
 
-	// Trouble says that it tells of something to look at.
-	Trouble bool
-	Next    string
+	// Trouble says that it tells of something to look at, and Said that Ready has its message.
+	Trouble, Said bool
+	Next          string
 }
 
 // Report is how a controller is doing.
@@ -99,9 +99,12 @@ func ReportOf(object controllerobject.Object, live *v1alpha1.ControllerParentLis
 	r.Heading = fmt.Sprintf("%s %s %s", object.Kind(), object.Name(), state(ready, object.Generation(), r.Parents.Failing()))
 	r.About = parentLines(r.Parents, status.Counters, writtenAgo(object, now))
 	r.lines = slices.Clone(r.About)
+	// Ready repeats what keeps the controller from running.
+	said := func(c metav1.Condition) bool {
+		return ready != nil && strings.Contains(oneLine(ready.Message), oneLine(c.Message))
+	}
 	for _, c := range troubles {
-		// Ready repeats what keeps the controller from running.
-		if ready == nil || !strings.Contains(oneLine(ready.Message), oneLine(c.Message)) {
+		if !said(c) {
 			r.addf("%s is %s (%s): %s", c.Type, c.Status, c.Reason, oneLine(c.Message))
 		}
 	}
@@ -117,7 +120,7 @@ func ReportOf(object controllerobject.Object, live *v1alpha1.ControllerParentLis
 	r.Next = next(object, r.Parents)
 	for _, c := range conditions {
 		trouble := slices.ContainsFunc(troubles, func(t metav1.Condition) bool { return t.Type == c.Type })
-		r.Conditions = append(r.Conditions, Condition{c, trouble, cure(object, c, r.Parents)})
+		r.Conditions = append(r.Conditions, Condition{c, trouble, said(c), cure(object, c, r.Parents)})
 	}
 	return r
 }
