@@ -17,6 +17,7 @@ limitations under the License.
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
 // Composite is a CompositeController whose hooks are Go functions.
@@ -132,6 +134,7 @@ func (d *definitions) add(
 	ctx context.Context, kind string, o runtime.Object, metadata *metav1.ObjectMeta, timeout time.Duration, hooks ...declaration,
 ) error {
 	o.GetObjectKind().SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(kind))
+	subject := kind + " " + cmp.Or(metadata.Name, "without a name")
 	place := "/" + strings.ToLower(kind) + "/" + metadata.Name
 	var errs field.ErrorList
 	if _, ok := d.functions[place+"/"+string(hook.Sync)]; ok {
@@ -145,15 +148,15 @@ func (d *definitions) add(
 	if len(errs) == 0 {
 		invalid, warnings, err := d.check(ctx, o)
 		if err != nil {
-			return fmt.Errorf("checking the %s %s: %w", kind, metadata.Name, err)
+			return fmt.Errorf("checking the %s: %w", subject, err)
 		}
 		errs = invalid
 		for _, w := range warnings {
-			d.warnings = append(d.warnings, fmt.Sprintf("%s %s: %s", kind, metadata.Name, w))
+			d.warnings = append(d.warnings, fmt.Sprintf("%s: %s", subject, w))
 		}
 	}
 	if len(errs) > 0 {
-		return fmt.Errorf("the %s %s is invalid: %w", kind, metadata.Name, errs.ToAggregate())
+		return fmt.Errorf("the %s is invalid: %w", subject, errs.ToAggregate())
 	}
 	d.objects = append(d.objects, o)
 	return nil
@@ -174,7 +177,7 @@ func (d *definitions) declare(h declaration, place string, timeout time.Duration
 	}
 	path := place + "/" + string(h.name)
 	d.functions[path] = h.function
-	url := &v1alpha1.Webhook{URL: new("http://" + host + path)}
+	url := &v1alpha1.Webhook{URL: new("http://" + webhook.FunctionHost + path)}
 	if timeout > 0 {
 		url.Timeout = &metav1.Duration{Duration: timeout}
 	}

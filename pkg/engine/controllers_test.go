@@ -86,6 +86,7 @@ func TestNewSaysAllThatIsWrong(t *testing.T) {
 			}},
 			[]string{"CompositeController A is invalid: metadata.name: Invalid value", "CompositeController b is invalid: spec.parentResource.resource: Required value"},
 		},
+		"no name": {Options{Composites: []Composite{{Controller: composite("", nil), Sync: nothing}}}, []string{"the CompositeController without a name is invalid: "}},
 		"a timeout without end": {
 			Options{Composites: []Composite{{Controller: composite("a", nil), Sync: nothing, Timeout: 2 * time.Hour}}},
 			[]string{"spec.hooks.sync.webhook.timeout: Invalid value", "must be no more than 1h"},

@@ -55,8 +55,16 @@ func functionOf[Request, Response any](f func(context.Context, *Request) (*Respo
 	}
 }
 
-// host is that of the URLs that controllers have in place of functions: no host can have the name.
-const host = "function.invalid"
+// panicked says that a function of the program panicked: there is no server whose bug and whose log that is.
+type panicked struct{ cause *recovery.PanicError }
+
+// Error implements error.
+func (e *panicked) Error() string {
+	return fmt.Sprintf("panic while %s: %v; the log says where", e.cause.What, e.cause.Value)
+}
+
+// Unwrap returns the panic.
+func (e *panicked) Unwrap() error { return e.cause }
 
 // functions are the hooks of all controllers by the paths of their URLs. They carry the calls of webhooks, so that the calls have the limits,
 // the statistics and the metrics of webhooks.
@@ -67,7 +75,7 @@ func (f functions) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer r.Body.Close() //nolint:errcheck // It is in memory.
 	ctx := r.Context()
 	call, ok := f[r.URL.Path]
-	if !ok || r.URL.Host != host {
+	if !ok || r.URL.Host != webhook.FunctionHost {
 		return nil, &webhook.FunctionError{Err: fmt.Errorf("there is no function for %s", r.URL.Redacted())}
 	}
 	request, err := io.ReadAll(r.Body)
@@ -82,6 +90,9 @@ func (f functions) RoundTrip(r *http.Request) (*http.Response, error) {
 		response, err = call(ctx, request)
 		return err
 	})
+	if e, ok := err.(*recovery.PanicError); ok { //nolint:errorlint // Call returns it as it is.
+		err = &panicked{e}
+	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("the function did not return within its timeout; raise it, or let the function do less: %w", context.DeadlineExceeded)
 	}

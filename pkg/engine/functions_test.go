@@ -86,7 +86,7 @@ func TestAFunctionIsCalled(t *testing.T) {
 		},
 		"a panic is an error": {
 			f:    func(context.Context, *CompositeRequest) (*CompositeResponse, error) { panic("oh no") },
-			fail: "panic while running the function: oh no",
+			fail: "panic while running the function: oh no; the log says where",
 		},
 		"nothing is an error": {
 			f:    func(context.Context, *CompositeRequest) (*CompositeResponse, error) { return nil, nil },

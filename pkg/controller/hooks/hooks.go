@@ -328,7 +328,7 @@ func (h *Hook) send(ctx context.Context, parent webhook.RootKey, r Request) (res
 
 // Failed says which hook an error is about (docs/reference/contract.md#s18.3).
 func (h *Hook) Failed(err error) error {
-	return fmt.Errorf("%s hook failed (version=%s): %w", h.Name, h.Version, err)
+	return webhook.Failed(h.Name, h.Version, err)
 }
 
 // Syncs returns how many parents are synced at the same time for a number of workers, which is the most calls of hooks at the

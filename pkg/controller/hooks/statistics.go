@@ -264,8 +264,8 @@ func unreachable(err error) bool {
 
 // explain returns the cause of a failure, and what to do.
 func (h *Hook) explain(err error) string {
-	if _, ok := errors.AsType[*webhook.CallError](err); ok {
-		return webhook.Shorten(strings.TrimPrefix(err.Error(), "http error: "), maxCause)
+	if text, ok := webhook.Explained(err); ok {
+		return webhook.Shorten(text, maxCause)
 	}
 	// It becomes a part of a sentence: what a hook returned may have many lines.
 	said := strings.Join(strings.Fields(err.Error()), " ")

@@ -253,6 +253,12 @@ func TestAHookFailsWhileAllItsCallsFail(t *testing.T) {
 	}
 }
 
+func TestTheCauseOfAFailedFunctionIsWhatItReturned(t *testing.T) {
+	if got := declaredHook(t).explain(&webhook.FunctionError{Err: errors.New("the moon\nis down")}); got != "the moon is down" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestStatusOfAHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, began := declaredHook(t), time.Now()

@@ -119,6 +119,9 @@ func New(config Config) (*Client, error) {
 		requests:   newQuota(config.RequestBudget, controller),
 	}
 	c.series = vectors.acquire(seriesKey{url: c.endpoint, controllerName: config.ControllerName, controllerType: config.ControllerKind})
+	if config.Transport != nil && u.Host == FunctionHost {
+		c.endpoint = "the " + string(config.Hook) + " function"
+	}
 	if e := config.Webhook.Etag; e != nil && ptr.Deref(e.Enabled, false) {
 		lifetime := time.Duration(ptr.Deref(e.CacheTimeoutSeconds, 0)) * time.Second
 		c.etags = newEtagCache(config.MaxEtagBytes, config.EtagBudget, lifetime, config.Clock)
@@ -126,7 +129,7 @@ func New(config Config) (*Client, error) {
 	return c, nil
 }
 
-// Endpoint returns the URL of the hook without user, query and fragment, for messages.
+// Endpoint returns the URL of the hook without user, query and fragment, for messages. They call a function by the name of its hook.
 func (c *Client) Endpoint() string { return c.endpoint }
 
 // References returns the Secrets and ConfigMaps that each call reads.

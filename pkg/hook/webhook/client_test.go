@@ -568,3 +568,40 @@ func TestTheErrorOfAFunctionIsThatOfTheCall(t *testing.T) {
 		t.Errorf("a call that is stopped: %v", err)
 	}
 }
+
+func TestMessagesCallAFunctionByTheNameOfItsHook(t *testing.T) {
+	function, refused := &webhook.FunctionError{Err: errors.New("the moon\nis down")}, &webhook.CallError{Endpoint: "http://h", Cause: "refused"}
+	for name, tc := range map[string]struct {
+		host      string
+		transport http.RoundTripper
+		err       error
+		// explained is empty if the error needs an explanation.
+		endpoint, failed, explained string
+	}{
+		"function": {
+			webhook.FunctionHost, failing{function}, function, "the sync function", "sync function: the moon\nis down", "the moon is down",
+		},
+		"response of a function": {
+			webhook.FunctionHost, failing{function}, errors.New("no kind"), "the sync function", "sync hook failed (version=v2): no kind", "",
+		},
+		"webhook": {
+			"h", nil, refused, "http://h/sync", "sync hook failed (version=v2): http error: calling http://h: refused", "calling http://h: refused",
+		},
+		"webhook in a simulation": {
+			"h", failing{refused}, errors.New("no kind"), "http://h/sync", "sync hook failed (version=v2): no kind", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := newClient(t, configure("http://"+tc.host+"/sync", func(c *webhook.Config) { c.Transport = tc.transport }))
+			if got := client.Endpoint(); got != tc.endpoint {
+				t.Errorf("the endpoint is %q, want %q", got, tc.endpoint)
+			}
+			if got := webhook.Failed(hook.Sync, v1alpha1.HookVersionV2, tc.err); got.Error() != tc.failed || !errors.Is(got, tc.err) {
+				t.Errorf("the error is %q, want %q", got, tc.failed)
+			}
+			if got, ok := webhook.Explained(tc.err); ok != (tc.explained != "") || ok && got != tc.explained {
+				t.Errorf("it is explained: %t, by %q, want %q", ok, got, tc.explained)
+			}
+		})
+	}
+}

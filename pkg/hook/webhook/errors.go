@@ -36,6 +36,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/destination"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/origin"
@@ -156,6 +157,9 @@ func (e *CallError) Unwrap() error { return e.Err }
 // FailureReason returns the reason by which metrics count the error.
 func (*CallError) FailureReason() string { return metrics.ReasonHook }
 
+// FunctionHost is the host of URLs in place of which a [Config.Transport] calls functions of this program: no host can have the name.
+const FunctionHost = "function.invalid"
+
 // A FunctionError says that a [Config.Transport] has called a function of this program in place of a webhook, and that the function failed.
 type FunctionError struct {
 	// Err is what the function returned.
@@ -170,6 +174,24 @@ func (e *FunctionError) Unwrap() error { return e.Err }
 
 // FailureReason returns the reason by which metrics count the error.
 func (*FunctionError) FailureReason() string { return metrics.ReasonHook }
+
+// Failed says which hook an error is about (docs/reference/contract.md#s18.3). A function has no version.
+func Failed(name hook.Name, version v1alpha1.HookVersion, err error) error {
+	if _, ok := errors.AsType[*FunctionError](err); ok {
+		return fmt.Errorf("%s function: %w", name, err)
+	}
+	return fmt.Errorf("%s hook failed (version=%s): %w", name, version, err)
+}
+
+// Explained returns the text of an error for a sentence that names the hook, if the error says by itself what failed and what to do: that of a
+// call without a response, and that of a function.
+func Explained(err error) (string, bool) {
+	if e, ok := errors.AsType[*FunctionError](err); ok {
+		return strings.Join(strings.Fields(e.Error()), " "), true // What a function returned may have many lines.
+	}
+	_, ok := errors.AsType[*CallError](err)
+	return strings.TrimPrefix(err.Error(), "http error: "), ok
+}
 
 const (
 	// maxErrorBody is how many bytes of the body of an unsupported status are shown.

@@ -232,7 +232,7 @@ func TestControllersOfAProgram(t *testing.T) {
 	o.Await(configMaps, "marked", "to be marked", func(c *unstructured.Unstructured) bool { return c.GetAnnotations()["marked"] == "yes" })
 
 	o.Patch(greetings, "a", `{"spec":{"fail":true}}`)
-	o.AwaitEvent("a", corev1.EventTypeWarning, "SyncError", "sync hook failed (version=v2): no quota for greetings")
+	o.AwaitEvent("a", corev1.EventTypeWarning, "SyncError", "sync function: no quota for greetings")
 	seen.await(t, "CompositeController greetings", metav1.ConditionFalse, "no quota for greetings")
 	o.Patch(greetings, "a", `{"spec":{"fail":false}}`)
 	seen.await(t, "CompositeController greetings", metav1.ConditionTrue, "runs")
