@@ -25,6 +25,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"runtime"
+	"sync"
+
+	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
@@ -35,7 +39,7 @@ type function func(ctx context.Context, request []byte) (response []byte, err er
 
 // functionOf returns a function that decodes and encodes for f: what f is given shares nothing with the engine.
 func functionOf[Request, Response any](f func(context.Context, *Request) (*Response, error)) function {
-	return func(ctx context.Context, body []byte) ([]byte, error) {
+	return recovered(func(ctx context.Context, body []byte) ([]byte, error) {
 		var request Request
 		if err := json.Unmarshal(body, &request); err != nil {
 			return nil, fmt.Errorf("decoding the request: %w", err)
@@ -52,6 +56,31 @@ func functionOf[Request, Response any](f func(context.Context, *Request) (*Respo
 			return nil, fmt.Errorf("encoding the response: %w", err)
 		}
 		return encoded, nil
+	})
+}
+
+// recovered returns a function that makes an error of a panic. Each parent runs into the panic again after each back-off: the log has the stack
+// once for each place, and then a line.
+func recovered(f function) function {
+	const what = "running the function"
+	var places sync.Map // It has one element for each way to a panic in the code of the program.
+	return func(ctx context.Context, request []byte) (response []byte, err error) {
+		err = recovery.CallLogged(what, func(value any) {
+			var place [32]uintptr
+			runtime.Callers(0, place[:])
+			if _, logged := places.LoadOrStore(place, true); logged {
+				klog.FromContext(ctx).Error(nil, "Recovered from a panic as before", "what", what, "panic", value)
+				return
+			}
+			recovery.Log(ctx, what, value)
+		}, func() (err error) {
+			response, err = f(ctx, request)
+			return err
+		})
+		if e, ok := err.(*recovery.PanicError); ok { //nolint:errorlint // CallLogged returns it as it is.
+			err = &panicked{e}
+		}
+		return response, err
 	}
 }
 
@@ -85,14 +114,7 @@ func (f functions) RoundTrip(r *http.Request) (*http.Response, error) {
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil && trace.WroteRequest != nil {
 		trace.WroteRequest(httptrace.WroteRequestInfo{}) // The request is of this side from now on, and counts in no budget.
 	}
-	var response []byte
-	err = recovery.Call(ctx, "running the function", func() (err error) {
-		response, err = call(ctx, request)
-		return err
-	})
-	if e, ok := err.(*recovery.PanicError); ok { //nolint:errorlint // Call returns it as it is.
-		err = &panicked{e}
-	}
+	response, err := call(ctx, request)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("the function did not return within its timeout; raise it, or let the function do less: %w", context.DeadlineExceeded)
 	}

@@ -24,11 +24,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -127,6 +129,49 @@ func TestAPanicIsCounted(t *testing.T) {
 	_, err := call(t, func(context.Context, *CompositeRequest) (*CompositeResponse, error) { panic("oh no") }, 0, parent)
 	if _, ok := errors.AsType[*recovery.PanicError](err); !ok || recovery.Count() != before+1 {
 		t.Errorf("got %v, and %d panics", err, recovery.Count()-before)
+	}
+}
+
+func TestTheStackOfAPanicIsLoggedOnce(t *testing.T) {
+	type panicking struct {
+		in   func(text string)
+		text string
+	}
+	here := func(text string) { panic(text) }
+	there := func(text string) { panic(text) }
+	for name, tc := range map[string]struct {
+		calls []panicking
+		// want says of each call whether its stack is logged.
+		want []bool
+	}{
+		"the same panic":               {[]panicking{{here, "a"}, {here, "a"}, {here, "a"}}, []bool{true, false, false}},
+		"another text, as of a parent": {[]panicking{{here, "a"}, {here, "b"}}, []bool{true, false}},
+		"another place":                {[]panicking{{here, "a"}, {there, "a"}, {here, "a"}}, []bool{true, true, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lines []string
+			ctx := klog.NewContext(t.Context(), funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
+			next := 0
+			f := recovered(func(context.Context, []byte) ([]byte, error) {
+				tc.calls[next].in(tc.calls[next].text)
+				return nil, nil
+			})
+			for next = range tc.calls {
+				if _, err := f(ctx, nil); err == nil {
+					t.Error("a panic is no error")
+				}
+			}
+			var got []bool
+			for _, line := range lines {
+				got = append(got, strings.Contains(line, "functions_test.go"))
+				if strings.Contains(line, "Recovered from a panic as before") == got[len(got)-1] {
+					t.Errorf("logged %s", line)
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("stacks are logged otherwise (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -52,11 +52,21 @@ func (e *PanicError) Unwrap() error {
 
 // Call calls f and returns its error. If f panics, Call logs the panic with its stack, counts it, and returns a
 // *PanicError. what says what f does, such as "writing children", and names no secret.
-func Call(ctx context.Context, what string, f func() error) (err error) {
+func Call(ctx context.Context, what string, f func() error) error {
+	return CallLogged(what, func(value any) { Log(ctx, what, value) }, f)
+}
+
+// Log logs a panic as Call does. It is for the log of CallLogged.
+func Log(ctx context.Context, what string, value any) {
+	klog.FromContext(ctx).Error(nil, "Recovered from a panic", "what", what, "panic", value, "stack", string(debug.Stack()))
+}
+
+// CallLogged is Call with another log of a panic, which is given what f panicked with. It is called on the stack of the panic.
+func CallLogged(what string, log func(value any), f func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			count.Add(1)
-			klog.FromContext(ctx).Error(nil, "Recovered from a panic", "what", what, "panic", value, "stack", string(debug.Stack()))
+			log(value)
 			err = &PanicError{What: what, Value: value}
 		}
 	}()
