@@ -52,7 +52,8 @@ type Options struct {
 	// metacontroller.
 	Namespace string
 	// OnStatus is called with the status of a controller, whose kind and name are given, whenever its conditions, counters or errors change: what
-	// kubectl shows of a controller object that an API server stores. It must return soon. Nil: the log says when Ready changes.
+	// kubectl shows of a controller object that an API server stores. It must return soon. Nil: the log says when Ready changes, and which
+	// resources the cluster does not serve.
 	OnStatus func(kind, name string, status v1alpha1.ControllerStatus)
 }
 

@@ -255,12 +255,22 @@ func (o *objects) tell(ctx context.Context, former, next *unstructured.Unstructu
 		Status v1alpha1.ControllerStatus `json:"status"`
 	}
 	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(former.Object, &before) // It was encoded here.
-	was, is := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	if is == nil || was != nil && was.Reason == is.Reason {
-		return
+	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionResourcesServed} {
+		was, is := meta.FindStatusCondition(before.Status.Conditions, name), meta.FindStatusCondition(status.Conditions, name)
+		if is != nil && news(was, is) {
+			klog.FromContext(ctx).Info("Condition "+name+" of a controller changed", "controller", next.GetName(), "controllerKind", next.GetKind(),
+				"status", is.Status, "reason", is.Reason, "message", is.Message)
+		}
 	}
-	klog.FromContext(ctx).Info("Condition Ready of a controller changed", "controller", next.GetName(), "controllerKind", next.GetKind(),
-		"status", is.Status, "reason", is.Reason, "message", is.Message)
+}
+
+// news reports whether the log has a condition that is nil if it was not there before. That resources are served is news if they were not.
+func news(was, is *metav1.Condition) bool {
+	if is.Type == v1alpha1.ConditionResourcesServed {
+		missing := is.Status == metav1.ConditionFalse
+		return missing && (was == nil || was.Message != is.Message) || !missing && was != nil && was.Status == metav1.ConditionFalse
+	}
+	return was == nil || was.Reason != is.Reason
 }
 
 // stream is the body of a response to a watch.

@@ -17,15 +17,21 @@ limitations under the License.
 package engine
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"testing"
 
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
@@ -155,5 +161,58 @@ func TestAWatchBeginsAfterAList(t *testing.T) {
 	defer w.Stop()
 	if event := <-w.ResultChan(); event.Object.(*v1alpha1.CompositeController).Status.ObservedGeneration != 1 {
 		t.Errorf("got %+v", event)
+	}
+}
+
+func TestConditionsThatTheLogHas(t *testing.T) {
+	condition := func(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+	}
+	ready := func(reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionReady, metav1.ConditionTrue, reason, message)
+	}
+	served := condition(v1alpha1.ConditionResourcesServed, metav1.ConditionTrue, "Served", "all")
+	unknown := condition(v1alpha1.ConditionResourcesServed, metav1.ConditionUnknown, "NotRunning", "no")
+	missing := func(what string) metav1.Condition {
+		return condition(v1alpha1.ConditionResourcesServed, metav1.ConditionFalse, "ResourceNotFound", what)
+	}
+	for name, tc := range map[string]struct {
+		conditions []metav1.Condition
+		// want are the messages that are logged.
+		want []string
+	}{
+		"another reason":               {[]metav1.Condition{ready("a", "1"), ready("a", "2"), ready("b", "3")}, []string{"1", "3"}},
+		"resources are served":         {[]metav1.Condition{unknown, served}, nil},
+		"a resource is missing":        {[]metav1.Condition{unknown, missing("pages"), missing("pages")}, []string{"pages"}},
+		"another one is missing":       {[]metav1.Condition{missing("pages"), missing("pages, books")}, []string{"pages", "pages, books"}},
+		"what was missing is served":   {[]metav1.Condition{missing("pages"), served}, []string{"pages", "all"}},
+		"no other condition is logged": {[]metav1.Condition{condition(v1alpha1.ConditionHooksHealthy, metav1.ConditionFalse, "a", "1")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			ctx := klog.NewContext(t.Context(), funcr.NewJSON(func(line string) {
+				var logged struct {
+					Message string `json:"message"`
+				}
+				if err := json.Unmarshal([]byte(line), &logged); err != nil {
+					t.Error(err)
+				}
+				got = append(got, logged.Message)
+			}, funcr.Options{}))
+			o, former := &objects{}, &unstructured.Unstructured{Object: map[string]any{}}
+			for _, c := range tc.conditions {
+				status := v1alpha1.ControllerStatus{Conditions: []metav1.Condition{c}}
+				fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+				if err != nil {
+					t.Fatal(err)
+				}
+				next := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
+				o.tell(ctx, former, next, status)
+				former = next
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("the log has otherwise (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
