@@ -76,10 +76,7 @@ func Back(ctx context.Context, o Options) error {
 
 // disconnect undoes a move that has changed nothing but who reaches this server, which need not be reached for it.
 func (m *move) disconnect(ctx context.Context) error {
-	if err := registration.UnregisterOther(ctx, m.Config, Group, doorVersion); err != nil {
-		return err
-	}
-	if err := m.store.remove(ctx); err != nil {
+	if err := m.forget(ctx); err != nil {
 		return err
 	}
 	m.sayf("Nothing was moved yet. The APIService of group %s and the state are deleted.", Group)
@@ -163,7 +160,7 @@ func (m *move) schemaOf(ctx context.Context, k kind) (*structuralschema.Structur
 }
 
 func (m *move) definition(ctx context.Context, k kind) (*apiextensionsv1.CustomResourceDefinition, error) {
-	found, err := m.dynamic.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")).Get(ctx, k.definition(), metav1.GetOptions{})
+	found, err := m.rawDefinitions().Get(ctx, k.definition(), metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", k.definition(), err)
 	}
@@ -329,8 +326,5 @@ func (m *move) clear(ctx context.Context) error {
 	if err := m.release(ctx); err != nil {
 		return err
 	}
-	if err := registration.UnregisterOther(ctx, m.Config, Group, doorVersion); err != nil {
-		return err
-	}
-	return m.store.remove(ctx)
+	return m.forget(ctx)
 }

@@ -214,7 +214,7 @@ func (m *move) deleteDefinitions(ctx context.Context) error {
 	return m.checkServed(ctx)
 }
 
-// forget deletes what the move has left.
+// forget deletes what a move has left in the cluster: the APIService of the door, and the state.
 func (m *move) forget(ctx context.Context) error {
 	if err := registration.UnregisterOther(ctx, m.Config, Group, doorVersion); err != nil {
 		return err
