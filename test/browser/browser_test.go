@@ -59,6 +59,9 @@ var (
 // patience is how long a test waits for the browser.
 const patience = cluster.Limit
 
+// maxPeak is how many MiB of memory the dashboard may have with 10,000 parents: two to three times what it was seen to have.
+const maxPeak = 150
+
 // chromium is the program of the browser, empty if there is none.
 var chromium string
 
@@ -424,4 +427,10 @@ func manyParents(t *testing.T, s *dashboard.Stage, b *browser, axe string) {
 	b.run(t, chromedp.KeyEvent("/"), chromedp.KeyEvent(last+kb.Enter))
 	b.await(t, fmt.Sprintf(`document.querySelectorAll("#parents tbody tr").length === 1 && document.getElementById("parents").innerText.includes(%q)`, last))
 	t.Logf("one of %d was found in %s", *crowd, time.Since(began).Round(time.Millisecond))
+	// All parents are in it only as long as a page is made of them.
+	if peak := s.Peak(t); peak > maxPeak {
+		t.Errorf("the dashboard had %d MiB of memory at most, and %d are enough", peak, maxPeak)
+	} else {
+		t.Logf("the dashboard had %d MiB of memory at most", peak)
+	}
 }

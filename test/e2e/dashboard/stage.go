@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -90,6 +91,8 @@ type Stage struct {
 
 	t           *testing.T
 	controllers map[string]*controllers.Controller
+	// first is the dashboard that was served first.
+	first *process.Process
 }
 
 // New sets the stage.
@@ -360,6 +363,9 @@ func (s *Stage) Serve(t *testing.T, flags ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if s.first == nil {
+		s.first = running
+	}
 	t.Cleanup(func() {
 		var exit *exec.ExitError
 		if err := running.Stop(s.Limit); err != nil && !errors.As(err, &exit) {
@@ -371,4 +377,19 @@ func (s *Stage) Serve(t *testing.T, flags ...string) string {
 		t.Fatalf("the dashboard printed no address: %v\n%s", err, running.Tail(5))
 	}
 	return address.FindStringSubmatch(line)[1]
+}
+
+// Peak returns how much memory the first dashboard had at most so far, in MiB. kubectl replaces itself by the plugin, whose process is the same.
+func (s *Stage) Peak(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.first.ID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kib := 0
+	if _, err := fmt.Sscanf(rest, "%d kB", &kib); err != nil {
+		t.Fatalf("reading the peak of memory: %v\n%s", err, status)
+	}
+	return kib / 1024
 }
