@@ -254,13 +254,19 @@ func selects(d, o, child object) bool {
 	return true
 }
 
-// reported reports whether a controller says of a parent, in its status, that its last sync failed, or said in a Warning on it after the
-// last call of the hook that it leaves a child as it is. An earlier Warning is enough beyond the budget of events, and as long as the hook wants
-// the same: a child in another version is not read again during the pause, so that no sync can say where it differs.
+// listedErrors is how many parents whose last sync failed the status of a controller names at most.
+const listedErrors = 10
+
+// reported reports whether a controller says of a parent that its last sync failed: in its status, or in a Warning if the status names no more. It also
+// does whether it said in a Warning on the parent after the last call of the hook that it leaves a child as it is. An earlier Warning is enough beyond
+// the budget of events, and as long as the hook wants the same: a child in another version is not read again during the pause, so that no sync can
+// say where it differs.
 func (t *Tracker) reported(c Cluster, call *Call, o object) bool {
 	w := t.warned[o.meta("uid")]
 	said := w.left >= call.At || w.times >= eventsBurst || w.left >= call.since && c.still(w.left)
-	return fails(t.definition(call.Controller), o) || w.left > 0 && said
+	d := t.definition(call.Controller)
+	listed, _ := d.at("status")["lastErrors"].([]any) // Absent: none.
+	return fails(d, o) || len(listed) >= listedErrors && c.still(w.failed) || w.left > 0 && said
 }
 
 // fails reports whether a controller says of a parent, in its status, that its last sync failed.

@@ -127,6 +127,8 @@ type warnings struct {
 	times         int
 	latest        time.Duration
 	left, flapped time.Duration
+	// failed is when a Warning said last that a sync failed, 0 if another event said since that one succeeded.
+	failed time.Duration
 }
 
 // syncing identifies the syncs of a parent by a controller of an engine.
@@ -297,23 +299,34 @@ func (t *Tracker) event(e object, at time.Duration) {
 	if t.options.Reported != nil {
 		t.options.Reported(text(e["type"]), text(subject["kind"])+" "+text(subject["name"]), text(e["message"]))
 	}
-	if text(e["type"]) == "Warning" {
-		uid := text(subject["uid"])
-		if misled, ever := t.misled[uid]; text(e["reason"]) == responseDiffers && (!ever || at-misled > misleading) {
+	uid := text(subject["uid"])
+	w := t.warned[uid]
+	switch reason := text(e["reason"]); {
+	case reason == syncRecovered:
+		w.failed = 0
+	case text(e["type"]) != "Warning":
+		return
+	default:
+		if misled, ever := t.misled[uid]; reason == responseDiffers && (!ever || at-misled > misleading) {
 			t.violated(New(HooksNotBlamed, at, "a Warning about %s %s blames its hook: %s", text(subject["kind"]), text(subject["name"]), text(e["message"])))
 		}
-		w := t.warned[uid]
 		w.times++
 		w.latest = at
-		if leaving[text(e["reason"])] {
+		if leaving[reason] {
 			w.left = at
 		}
-		if text(e["reason"]) == childFlapping {
+		if reason == childFlapping {
 			w.flapped = at
 		}
-		t.warned[uid] = w
+		if reason == syncError {
+			w.failed = at
+		}
 	}
+	t.warned[uid] = w
 }
+
+// syncError is the reason of Warnings that a sync failed, and syncRecovered that of the event that one succeeded afterwards.
+const syncError, syncRecovered = "SyncError", "SyncRecovered"
 
 // responseDiffers is the reason of Warnings that blame a hook, and misleading how long a response is remembered that gives reason to.
 const (
