@@ -96,6 +96,8 @@ type Sync struct {
 	// WroteParent says that it wrote to the parent. Overwrote says that it wrote children which others had written since this controller did, and
 	// Deleted that it deleted children.
 	WroteParent, Overwrote, Deleted bool
+	// Recreates says that children which it deleted are gone, and created again by the next sync.
+	Recreates bool
 	// Ends says that no sync follows from what it wrote.
 	Ends bool
 	// Rolling says that it is a step of a rolling update, which is no reason to hold the parent back.
@@ -135,8 +137,8 @@ type entry struct {
 	answers bool
 	// failed says that a sync followed that wrote nothing and failed.
 	failed bool
-	// based says that Deleting and Leaving of left are those of after the sync.
-	based bool
+	// based says that Deleting and Leaving of left are those of after the sync, and begun that the sync is held back whose children the next one creates.
+	based, begun bool
 	// related are changes of related objects since the last sync that wrote, and because those that caused the last sync that they caused: the syncs
 	// that follow from its writes have the same causes.
 	related, because []uint64
@@ -197,8 +199,6 @@ type Tracker struct {
 	// before. Nil: none was. It is set before the first call, and must not call the Tracker.
 	Answers func(key parent.Key, version uint64) bool
 
-	// unsettled is the number of parents with a cause, so that it costs nothing to ask for others.
-	unsettled atomic.Int64
 	// known is the number of parents of which something is known, and sweepAt from how many on it is looked for those that need not be remembered any more.
 	known, sweepAt atomic.Int64
 }
@@ -234,7 +234,7 @@ func (t *Tracker) Sweep(at time.Time, all func(yield func(*Parent) bool)) {
 
 // Unsettled returns how many parents do not settle now, by the two causes.
 func (t *Tracker) Unsettled(at time.Time, all func(yield func(*Parent) bool)) (differing, changedBack int) {
-	if t.unsettled.Load() == 0 {
+	if t.known.Load() == 0 {
 		return 0, 0
 	}
 	for p := range all {
@@ -269,8 +269,8 @@ func (p *Parent) cause(at time.Time) (cause Cause) {
 	return cause
 }
 
-// Wrote takes note of a sync that wrote something. If the parent does not settle, it returns why, and for how long the parent is held
-// back now.
+// Wrote takes note of a sync that wrote something. If the parent does not settle, it returns why, unless it returned that for the sync before, and for how
+// long the parent is held back now. Of a recreation only the second half is followed by a pause.
 func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -287,8 +287,10 @@ func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 	e.caused(s)
 	e.left, e.at, e.seen, e.seenMarks = s.After, now, s.Before.Written, s.Before.Marks
 	e.places, e.failed, e.based = s.Places, false, !s.Deleted
-	if cause == None {
-		return None, 0
+	begun := e.begun
+	e.begun = cause != None && s.Recreates && !begun
+	if cause == None || e.begun {
+		return cause, 0 // No child stays away for a pause.
 	}
 	e.pause = min(max(2*e.pause, firstPause), lastPause)
 	if cause == Restless {
@@ -297,7 +299,9 @@ func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 	if s.Again > 0 {
 		e.pause = max(min(e.pause, s.Again), firstPause)
 	}
-	e.until = now.Add(e.pause)
+	if e.until = now.Add(e.pause); begun {
+		cause = None // The sync that deleted the children has been blamed.
+	}
 	return cause, e.pause
 }
 
@@ -602,12 +606,4 @@ func (p *Parent) outside() {
 }
 
 // blame sets why a parent does not settle.
-func (p *Parent) blame(cause Cause) {
-	switch {
-	case p.entry.cause == None && cause != None:
-		p.of.unsettled.Add(1)
-	case p.entry.cause != None && cause == None:
-		p.of.unsettled.Add(-1)
-	}
-	p.entry.cause = cause
-}
+func (p *Parent) blame(cause Cause) { p.entry.cause = cause }

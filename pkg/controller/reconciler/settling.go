@@ -73,11 +73,11 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 	after.Children, after.Deleting, after.Leaving = s.left(before.Children), before.Deleting, before.Leaving
 	cause, pause := s.record.settling.Wrote(loopguard.Sync{
 		Before: before, After: after, Places: places, Children: there, Related: s.related(), WroteParent: s.writesParent(),
-		Overwrote: s.result.overwrote, Deleted: s.deletes(), Rolling: s.moved, Ends: s.ends(), Again: s.Decision.ResyncAfter,
+		Overwrote: s.result.overwrote, Deleted: s.deletes(), Recreates: s.recreates(), Rolling: s.moved, Ends: s.ends(), Again: s.Decision.ResyncAfter,
 	}, time.Now())
 	c.settling.Sweep(time.Now(), c.parents.settling)
 	if cause == loopguard.None {
-		return 0
+		return pause
 	}
 	text, reason, last := s.differs(cause), events.ReasonResponseDiffers, &c.unsettled.differs
 	if cause == loopguard.ChangedBack {
@@ -216,6 +216,11 @@ func (s *Sync) deletes() bool {
 	return slices.ContainsFunc(s.result.outcomes, func(o plan.Outcome) bool { return o.Deletes() && (o.Done || o.Unknown) })
 }
 
+// recreates reports whether children are gone that the next sync creates again.
+func (s *Sync) recreates() bool {
+	return slices.ContainsFunc(s.result.outcomes, func(o plan.Outcome) bool { return o.Action == plan.Recreate && o.Gone != nil })
+}
+
 // related returns how many related objects there are.
 func (s *Sync) related() (n int) {
 	for _, group := range s.Related {
@@ -291,12 +296,8 @@ func (s *Sync) differs(cause loopguard.Cause) string {
 		return fmt.Sprintf("metadata.name of %s differs in each response of the hook (lately it was %s), %sGive children names that stay the same",
 			created.Key, deleted.Name, tail)
 	case created != nil || deleted != nil:
-		changed := created
-		if changed == nil {
-			changed = deleted
-		}
 		return fmt.Sprintf("%s is in one response of the hook and not in the next, %sReturn all children each time, also those that exist",
-			changed.Key, tail)
+			cmp.Or(created, deleted).Key, tail)
 	}
 	d := difference(s.opened, s.Parent)
 	return fmt.Sprintf("%s differs in each response of the hook (%s), %s%s", d.Path, d.Kinds(), tail, d.Advice())
