@@ -74,12 +74,17 @@ help: ## Print this help.
 ##@ Build
 
 .PHONY: build
-build: build-plugin ## Build the server at bin/metacontroller-apiserver, and the plugin.
-	@CGO_ENABLED=0 hack/build.sh '$(SERVER) $(VERSION)' -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(SERVER) ./cmd/metacontroller-apiserver
+build: completion ## Build the server at bin/metacontroller-apiserver, and the plugin.
+	@CGO_ENABLED=0 hack/build.sh '$(SERVER) $(VERSION) and $(PLUGIN)' -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN)/ \
+		./cmd/kubectl-metacontroller ./cmd/metacontroller-apiserver
 
 .PHONY: build-plugin
-build-plugin: ## Build the plugin of kubectl at bin/kubectl-metacontroller.
+build-plugin: completion ## Build the plugin of kubectl at bin/kubectl-metacontroller.
 	@CGO_ENABLED=0 hack/build.sh '$(PLUGIN)' -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(PLUGIN) ./cmd/kubectl-metacontroller
+
+.PHONY: completion
+completion:
+	@mkdir -p $(BIN)
 	@printf '#!/bin/sh\nexec kubectl metacontroller __complete "$$@"\n' >$(COMPLETION) && chmod +x $(COMPLETION)
 
 .PHONY: build-race
@@ -114,11 +119,11 @@ clean: ## Remove what was built here. The control plane's binaries live in the u
 ##@ Run
 
 .PHONY: run
-run: demo-check build control-plane-build ## Run EXAMPLE, or your own HOOK and CONTROLLER, on a local control plane until Ctrl-C.
+run: demo-check build control-plane-soon ## Run EXAMPLE, or your own HOOK and CONTROLLER, on a local control plane until Ctrl-C.
 	@$(BIN)/demo $(DEMO_ARGS)
 
 .PHONY: demo
-demo: demo-check build control-plane-build ## The same, but exit after showing the result.
+demo: demo-check build control-plane-soon ## The same, but exit after showing the result.
 	@$(BIN)/demo $(DEMO_ARGS) --once
 
 .PHONY: demo-build
@@ -137,6 +142,11 @@ control-plane: control-plane-build ## Start a local control plane alone, print i
 .PHONY: control-plane-build
 control-plane-build: ## Build the local control plane's programs where they are not built yet (minutes, once).
 	@hack/control-plane.sh build
+
+# kube-controller-manager is built while a demonstration runs.
+.PHONY: control-plane-soon
+control-plane-soon:
+	@hack/control-plane.sh build --soon
 
 ##@ Test
 

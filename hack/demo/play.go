@@ -70,8 +70,9 @@ type stage struct {
 
 // cluster is what the control plane's program prints when it is up.
 type cluster struct {
-	Kubeconfig string `json:"kubeconfig"`
-	Kubectl    string `json:"kubectl"`
+	Kubeconfig string         `json:"kubeconfig"`
+	Kubectl    string         `json:"kubectl"`
+	Processes  map[string]int `json:"processes"`
 }
 
 // play shows a project. With once it returns when the result was shown, without when ctx is done, which is how a

@@ -109,6 +109,12 @@ func (s *stage) showNext() error {
 	for _, command := range commands {
 		fmt.Fprintln(s.out, "   ", command)
 	}
+	if _, running := s.cluster.Processes["kube-controller-manager"]; !running && s.options.kubeconfig == "" {
+		fmt.Fprint(s.out, `
+kube-controller-manager is still being built, which takes about a minute, once. Until it runs, Deployments get no Pods, and
+children stay when their parent is deleted.
+`)
+	}
 	edited, done := "the manifests", "applied"
 	if hooks := s.project.hooks(); hooks != "" {
 		edited, done = hooks+", or the manifests", "restarted or applied"

@@ -71,7 +71,7 @@ func (s *stage) steps() []step {
 
 func (s *stage) startControlPlane(ctx context.Context) error {
 	controlPlane, err := s.processes.start("control plane",
-		process.Command(ctx, s.program("controlplane"), "start", "--module", "test/controlplane", "--dir", filepath.Join(s.dir, "control-plane"), "--keep"),
+		process.Command(ctx, s.program("controlplane"), "start", "--soon", "--module", "test/controlplane", "--dir", filepath.Join(s.dir, "control-plane"), "--keep"),
 		func(line string) bool { return strings.HasPrefix(line, "{") })
 	if err != nil {
 		return err

@@ -138,6 +138,48 @@ func TestPods(t *testing.T) {
 	t.Run("one with a grace period is gone when it is deleted", func(t *testing.T) { podIsDeleted(t, c) })
 }
 
+func TestAPodRunsBeforeTheControllersAreBuilt(t *testing.T) {
+	const late = "kube-controller-manager"
+	built := buildPrograms(t)
+	t.Setenv(build.CacheVariable, t.TempDir())
+	folder, err := build.Folder(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	install := func(name string) {
+		if err := os.Symlink(filepath.Join(built, name), filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-scheduler", "kubectl", "kwok"} {
+		install(name)
+	}
+	// Who holds the lock builds, and the others wait for it.
+	lock, err := os.Create(filepath.Join(folder, "LOCK"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+
+	c := startAsBuilt(t, "--soon", "--with-stdin", "--frugal")
+	if _, runs := c.Processes[late]; runs {
+		t.Fatal("it runs although it is not built")
+	}
+	c.kubectl(t, "run", "pod", "--image=example.com/none", "--restart=Never")
+	c.kubectl(t, "wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=90s", "pod/pod")
+	install(late)
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_UN); err != nil {
+		t.Fatal(err)
+	}
+	c.namespace(t, "has-a-service-account")
+}
+
 // controlPlane is the command, running in a process of its own.
 type controlPlane struct {
 	plane.Info
@@ -206,6 +248,12 @@ func buildPrograms(t *testing.T) string {
 func startControlPlane(t *testing.T, flags ...string) *controlPlane {
 	t.Helper()
 	buildPrograms(t)
+	return startAsBuilt(t, flags...)
+}
+
+// startAsBuilt is startControlPlane with the programs that are there.
+func startAsBuilt(t *testing.T, flags ...string) *controlPlane {
+	t.Helper()
 	c := &controlPlane{stderr: &bytes.Buffer{}, ended: make(chan struct{})}
 	c.command = exec.CommandContext(context.WithoutCancel(t.Context()), os.Args[0], append([]string{"start"}, flags...)...)
 	c.command.Env = append(os.Environ(), commandVariable+"=yes")

@@ -44,7 +44,8 @@ const usage = `usage: controlplane COMMAND [flags]
             --fsync        let etcd wait for the disk
             --audit        have kube-apiserver write logs/audit.log, with a line of JSON for each request that writes
             --frugal       give each program but kube-apiserver one processor, for many control planes on a machine
-  common flag:
+  common flags:
+            --soon         do not wait for kube-controller-manager: start builds it while the others run, and starts it then
             --module DIR   the folder of this Go module (default ".")
 
 Environment: CONTROL_PLANE_CACHE is where the programs are kept, instead of the user's cache folder.
@@ -89,6 +90,7 @@ func run(ctx context.Context, args []string, std stdio) error {
 	flags.SetOutput(std.err)
 	flags.Usage = func() { fmt.Fprint(std.err, usage) }
 	module := flags.String("module", ".", "")
+	soon := flags.Bool("soon", false, "")
 	if args[0] == "start" {
 		s.flags(flags)
 	}
@@ -100,6 +102,9 @@ func run(ctx context.Context, args []string, std stdio) error {
 	switch {
 	case flags.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case args[0] == "build" && *soon:
+		_, _, err := build.Soon(ctx, *module, std.err)
+		return err
 	case args[0] == "build":
 		_, err := build.Programs(ctx, *module, std.err)
 		return err
@@ -110,7 +115,8 @@ func run(ctx context.Context, args []string, std stdio) error {
 		}
 		return err
 	case args[0] == "start":
-		return s.run(ctx, *module, std)
+		s.module, s.soon = *module, *soon
+		return s.run(ctx, std)
 	}
 	fmt.Fprint(std.err, usage)
 	return errUsage
@@ -121,9 +127,9 @@ var errStdinClosed = errors.New("standard input was closed")
 
 // starter runs the command start.
 type starter struct {
-	dir                    string
+	module, dir            string
 	keep, withStdin, fsync bool
-	audit, frugal          bool
+	audit, frugal, soon    bool
 }
 
 func (s *starter) flags(flags *flag.FlagSet) {
@@ -136,7 +142,7 @@ func (s *starter) flags(flags *flag.FlagSet) {
 }
 
 // run returns nil when it was told to end after the control plane was ready.
-func (s *starter) run(ctx context.Context, module string, std stdio) error {
+func (s *starter) run(ctx context.Context, std stdio) error {
 	if s.withStdin {
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
@@ -148,7 +154,7 @@ func (s *starter) run(ctx context.Context, module string, std stdio) error {
 			cancel(errStdinClosed)
 		}()
 	}
-	programs, err := build.Programs(ctx, module, std.err)
+	programs, incomplete, err := s.build(ctx, std)
 	if err != nil {
 		return err
 	}
@@ -156,7 +162,16 @@ func (s *starter) run(ctx context.Context, module string, std stdio) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.runIn(ctx, folder, programs, std), s.leave(folder, std))
+	o := plane.Options{Programs: programs, Folder: folder, Fsync: s.fsync, Audit: s.audit, Frugal: s.frugal, WithoutControllers: incomplete}
+	return errors.Join(s.runIn(ctx, o, std), s.leave(folder, std))
+}
+
+func (s *starter) build(ctx context.Context, std stdio) (programs string, incomplete bool, err error) {
+	if s.soon {
+		return build.Soon(ctx, s.module, std.err)
+	}
+	programs, err = build.Programs(ctx, s.module, std.err)
+	return programs, false, err
 }
 
 func (s *starter) folder() (*plane.Folder, error) {
@@ -176,8 +191,8 @@ func (s *starter) leave(folder *plane.Folder, std stdio) error {
 	return nil
 }
 
-func (s *starter) runIn(ctx context.Context, folder *plane.Folder, programs string, std stdio) error {
-	running, err := plane.Start(ctx, plane.Options{Programs: programs, Folder: folder, Fsync: s.fsync, Audit: s.audit, Frugal: s.frugal})
+func (s *starter) runIn(ctx context.Context, o plane.Options, std stdio) error {
+	running, err := plane.Start(ctx, o)
 	if err != nil {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}
@@ -188,10 +203,41 @@ func (s *starter) runIn(ctx context.Context, folder *plane.Folder, programs stri
 	if err := json.NewEncoder(std.out).Encode(info); err != nil {
 		return fmt.Errorf("telling how to reach the control plane: %w", err)
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-running.Died():
-		return err
+	var rest <-chan error
+	if o.WithoutControllers {
+		var wait func()
+		rest, wait = s.buildRest(ctx, std)
+		defer wait()
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-running.Died():
+			return err
+		case err := <-rest:
+			if err == nil {
+				err = running.StartControllers(ctx)
+			}
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("completing the control plane: %w", err)
+			}
+			rest = nil
+		}
+	}
+}
+
+// buildRest builds the programs that are missing still, until wait is called at the latest.
+func (s *starter) buildRest(ctx context.Context, std stdio) (done <-chan error, wait func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	built, ended := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, err := build.Programs(ctx, s.module, std.err)
+		built <- err
+	}()
+	return built, func() {
+		cancel()
+		<-ended
 	}
 }

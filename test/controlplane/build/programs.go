@@ -17,6 +17,7 @@ limitations under the License.
 package build
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -25,8 +26,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,11 +43,21 @@ const unfinished = ".unfinished"
 // module. What is built is told to w, since it takes minutes the first time. Several processes may call it at once: one
 // builds, the others wait.
 func Programs(ctx context.Context, module string, w io.Writer) (string, error) {
+	return ensureIn(ctx, module, programs(), w)
+}
+
+// Soon is Programs without those that a first Pod does not need. It reports whether these are missing.
+func Soon(ctx context.Context, module string, w io.Writer) (folder string, incomplete bool, err error) {
+	folder, err = ensureIn(ctx, module, slices.DeleteFunc(programs(), func(p program) bool { return p.late }), w)
+	return folder, err == nil && len(missing(folder, programs())) > 0, err
+}
+
+func ensureIn(ctx context.Context, module string, all []program, w io.Writer) (string, error) {
 	folder, err := Folder(module)
 	if err != nil {
 		return "", err
 	}
-	return folder, ensure(ctx, module, folder, programs(), w)
+	return folder, ensure(ctx, module, folder, all, w)
 }
 
 // ensure builds those of the programs that are not in folder.
@@ -66,19 +80,19 @@ func ensure(ctx context.Context, module, folder string, all []program, w io.Writ
 	if len(wanted) == 0 {
 		return nil
 	}
-	fmt.Fprintf(w, "Building the control plane (Kubernetes %s) into %s.\n"+
-		"This is done once. On two cores it takes about six minutes, and less where Go has compiled parts of it before.\n",
-		KubernetesVersion, folder)
-	removeUnfinished(folder)
-	for i, p := range wanted {
-		fmt.Fprintf(w, "  %d/%d %s (about %s) … ", i+1, len(wanted), p.name, p.usual)
-		started := time.Now()
-		if err := p.build(ctx, module, folder); err != nil {
-			fmt.Fprintln(w, "failed")
-			return err
-		}
-		fmt.Fprintf(w, "done in %s\n", time.Since(started).Round(time.Second))
+	names := make([]string, 0, len(wanted))
+	for _, p := range wanted {
+		names = append(names, p.name)
 	}
+	fmt.Fprintf(w, "Building %s (Kubernetes %s) into %s.\n"+
+		"This is done once. On two cores it takes about three minutes, and less where Go has compiled parts of it before.\n",
+		strings.Join(names, ", "), KubernetesVersion, folder)
+	removeUnfinished(folder)
+	started := time.Now()
+	if err := build(ctx, module, folder, wanted, w); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "    done in %s\n", time.Since(started).Round(time.Second))
 	return nil
 }
 
@@ -98,7 +112,7 @@ func removeUnfinished(folder string) {
 	// The pattern is well formed, and what cannot be removed is only in the way.
 	names, _ := filepath.Glob(filepath.Join(folder, "*"+unfinished))
 	for _, name := range names {
-		_ = os.Remove(name)
+		_ = os.RemoveAll(name)
 	}
 }
 
@@ -108,25 +122,68 @@ type program struct {
 	name string
 	// pkg is the Go package.
 	pkg string
-	// usual is how long a first build takes on two cores, for people who wait.
-	usual string
+	// late says that a first Pod does not need it.
+	late bool
 }
 
-// build builds one program. Nobody sees it half written.
-func (p program) build(ctx context.Context, module, folder string) error {
-	target := filepath.Join(folder, p.name)
-	// A killed process may leave its compiler running, so the file is not shared with the next one.
-	result := fmt.Sprintf("%s.%d%s", target, os.Getpid(), unfinished)
-	command := exec.CommandContext(ctx, "go", append(arguments(), "-o", result, p.pkg)...)
+// file is the name that go build gives the program, which is not that of a major version.
+func (p program) file() string { return path.Base(majorVersion.ReplaceAllString(p.pkg, "")) }
+
+var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
+
+// build builds programs by one command, so that one is linked while another is compiled. Nobody sees one half written.
+func build(ctx context.Context, module, folder string, all []program, w io.Writer) error {
+	// A killed process may leave its compiler running, so the folder is not shared with the next one.
+	results := filepath.Join(folder, fmt.Sprintf("%d%s", os.Getpid(), unfinished))
+	if err := os.Mkdir(results, 0o755); err != nil {
+		return fmt.Errorf("creating the folder of a build: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(results) }()
+	args := append(arguments(), "-v", "-o", results+string(filepath.Separator))
+	for _, p := range all {
+		args = append(args, p.pkg)
+	}
+	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = module
 	command.Env = append(os.Environ(), environment()...)
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", p.name, err, output)
+	said := &progress{w: w, next: time.Now().Add(period)}
+	command.Stderr = said
+	command.WaitDelay = time.Second // A compiler that goes on has what it says in the same pipe.
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("building the control plane: %w\n%s", err, said.words.String())
 	}
-	if err := os.Rename(result, target); err != nil {
-		return fmt.Errorf("installing %s: %w", p.name, err)
+	for _, p := range all {
+		if err := os.Rename(filepath.Join(results, p.file()), filepath.Join(folder, p.name)); err != nil {
+			return fmt.Errorf("installing %s: %w", p.name, err)
+		}
 	}
 	return nil
+}
+
+// period is after how long it is said again how many packages are compiled.
+const period = 15 * time.Second
+
+// progress reads what go build -v prints: the name of each package, and errors, which it keeps.
+type progress struct {
+	w     io.Writer
+	next  time.Time
+	built int
+	words bytes.Buffer
+}
+
+func (p *progress) Write(data []byte) (int, error) {
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSuffix(line, "\n"); strings.ContainsAny(line, " :#") {
+			p.words.WriteString(line + "\n")
+			continue
+		}
+		p.built++
+	}
+	if now := time.Now(); now.After(p.next) {
+		p.next = now.Add(period)
+		fmt.Fprintf(p.w, "    %d packages are compiled\n", p.built)
+	}
+	return len(data), nil
 }
 
 // KubernetesVersion is the version of kube-apiserver, kube-controller-manager, kube-scheduler and kubectl. It is that of
@@ -136,15 +193,14 @@ const KubernetesVersion = "v1.37.2"
 // buildDate is stamped into the programs. It is a constant, so that the same versions give the same bytes.
 const buildDate = "1970-01-01T00:00:00Z"
 
-// programs are in the order of building: what they share is compiled with the first that needs it.
 func programs() []program {
 	return []program{
-		{"etcd", "go.etcd.io/etcd/server/v3", "half a minute"},
-		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "three and a half minutes"},
-		{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "one minute"},
-		{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", "a quarter of a minute"},
-		{"kubectl", "k8s.io/kubernetes/cmd/kubectl", "half a minute"},
-		{"kwok", "sigs.k8s.io/kwok/cmd/kwok", "half a minute"},
+		{name: "etcd", pkg: "go.etcd.io/etcd/server/v3"},
+		{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver"},
+		{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", late: true},
+		{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler"},
+		{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl"},
+		{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"},
 	}
 }
 

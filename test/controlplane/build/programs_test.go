@@ -49,7 +49,7 @@ func smallModule(t *testing.T) string {
 }
 
 func smallPrograms() []program {
-	return []program{{"one", "./one", "no time"}, {"two", "./two", "no time"}}
+	return []program{{name: "one", pkg: "./one"}, {name: "two", pkg: "./two"}}
 }
 
 func TestConcurrentBuildsBuildOnce(t *testing.T) {
@@ -68,8 +68,8 @@ func TestConcurrentBuildsBuildOnce(t *testing.T) {
 	for i := range outputs {
 		told.Write(outputs[i].Bytes())
 	}
-	if n := strings.Count(told.String(), "done in"); n != 2 {
-		t.Errorf("two programs were built %d times:\n%s", n, told.String())
+	if n := strings.Count(told.String(), "done in"); n != 1 {
+		t.Errorf("the programs were built %d times:\n%s", n, told.String())
 	}
 	for _, name := range []string{"one", "two"} {
 		output, err := exec.CommandContext(t.Context(), filepath.Join(folder, name)).CombinedOutput()
@@ -81,12 +81,20 @@ func TestConcurrentBuildsBuildOnce(t *testing.T) {
 
 func TestFailedBuildLeavesNothing(t *testing.T) {
 	module, folder := smallModule(t), t.TempDir()
-	err := ensure(t.Context(), module, folder, []program{{"broken", "./broken", "no time"}}, &bytes.Buffer{})
-	if err == nil || !strings.Contains(err.Error(), "building broken") || !strings.Contains(err.Error(), "undefined: missing") {
+	err := ensure(t.Context(), module, folder, []program{{name: "broken", pkg: "./broken"}}, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "building the control plane") || !strings.Contains(err.Error(), "undefined: missing") {
 		t.Errorf("want an error with the compiler's words, got %v", err)
 	}
 	if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 || entries[0].Name() != "LOCK" {
 		t.Errorf("want the lock alone in the folder, got %v, error %v", entries, err)
+	}
+}
+
+func TestAProgramOfAMajorVersionHasNoVersionForAName(t *testing.T) {
+	for pkg, want := range map[string]string{"go.etcd.io/etcd/server/v3": "server", "k8s.io/kubernetes/cmd/kubectl": "kubectl"} {
+		if got := (program{pkg: pkg}).file(); got != want {
+			t.Errorf("go build gives %s the name %s, got %s", pkg, want, got)
+		}
 	}
 }
 

@@ -56,6 +56,9 @@ type Options struct {
 	Audit bool
 	// Frugal gives each program but kube-apiserver one processor at a time: they do the same with less work, and later where one does much.
 	Frugal bool
+	// WithoutControllers leaves kube-controller-manager to StartControllers. Until then nobody collects garbage, and Pods get no service account
+	// for as long as the control plane runs.
+	WithoutControllers bool
 }
 
 // Plane is a running control plane. It is for one goroutine.
@@ -63,6 +66,7 @@ type Plane struct {
 	options   Options
 	ports     ports
 	files     files
+	client    *client
 	processes []*process.Process
 	died      chan error
 }
@@ -109,41 +113,48 @@ func (p *Plane) start(ctx context.Context) (err error) {
 	if p.files, err = writeFiles(p.options.Folder.Path, p.ports); err != nil {
 		return err
 	}
-	server := []component{p.etcd(), p.apiServer()}
-	clients := []component{p.controllerManager(), p.scheduler(), p.kwok()}
+	server, clients := []component{p.etcd(), p.apiServer()}, []component{p.scheduler(), p.kwok()}
 	// Room for all, so that nobody who reports an end is kept waiting.
-	p.died = make(chan error, len(server)+len(clients))
+	p.died = make(chan error, len(server)+len(clients)+1)
 
 	if err := p.launch(ctx, server...); err != nil {
 		return err
 	}
-	client, err := newClient(p.files, p.ports)
-	if err != nil {
+	if p.client, err = newClient(p.files, p.ports); err != nil {
 		return err
 	}
-	if err := p.await(ctx, "kube-apiserver to be ready", client.serverReady); err != nil {
+	if err := p.await(ctx, condition{"kube-apiserver to be ready", p.client.serverReady}); err != nil {
 		return err
+	}
+	ready := []condition{
+		{"the node to be made", p.client.createNode},
+		{"the node to be ready", p.client.nodeReady},
+		{"kube-scheduler to be ready", p.client.schedulerReady},
+		{"the settings of aggregated API servers", p.client.aggregationSettings},
+	}
+	if !p.options.WithoutControllers {
+		clients, ready = append(clients, p.controllerManager()), append(ready, p.controllersReady()...)
 	}
 	// Not earlier: these end when the API server refuses them, which it does until its RBAC rules are there.
 	if err := p.launch(ctx, clients...); err != nil {
 		return err
 	}
-	for _, condition := range []struct {
-		what string
-		ask  func(context.Context) error
-	}{
-		{"the node to be made", client.createNode},
-		{"the node to be ready", client.nodeReady},
-		{"kube-controller-manager to be ready", client.controllerManagerReady},
-		{"kube-scheduler to be ready", client.schedulerReady},
-		{"the default service account", client.serviceAccount},
-		{"the settings of aggregated API servers", client.aggregationSettings},
-	} {
-		if err := p.await(ctx, condition.what, condition.ask); err != nil {
-			return err
-		}
+	return p.await(ctx, ready...)
+}
+
+// StartControllers starts what was left out by WithoutControllers, and returns when it works.
+func (p *Plane) StartControllers(ctx context.Context) error {
+	if err := p.launch(ctx, p.controllerManager()); err != nil {
+		return err
 	}
-	return nil
+	return p.await(ctx, p.controllersReady()...)
+}
+
+func (p *Plane) controllersReady() []condition {
+	return []condition{
+		{"kube-controller-manager to be ready", p.client.controllerManagerReady},
+		{"the default service account", p.client.serviceAccount},
+	}
 }
 
 // Info returns how to use the control plane.
@@ -187,25 +198,30 @@ func (p *Plane) launch(ctx context.Context, components ...component) error {
 	return nil
 }
 
-// await asks until the answer is nil, a program has died, or startLimit has passed.
-func (p *Plane) await(ctx context.Context, what string, ask func(context.Context) error) error {
+// condition is something to wait for.
+type condition struct {
+	what string
+	ask  func(context.Context) error
+}
+
+// await asks for one condition after the other, until the answer is nil, a program has died, or startLimit has passed.
+func (p *Plane) await(ctx context.Context, conditions ...condition) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
-	for {
-		last := ask(ctx)
-		if last == nil {
-			return nil
-		}
-		select {
-		case <-ticker.C:
-		case err := <-p.died:
-			return fmt.Errorf("waiting for %s: %w", what, err)
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w", what, errors.Join(ctx.Err(), last))
+	for _, c := range conditions {
+		for last := c.ask(ctx); last != nil; last = c.ask(ctx) {
+			select {
+			case <-ticker.C:
+			case err := <-p.died:
+				return fmt.Errorf("waiting for %s: %w", c.what, err)
+			case <-ctx.Done():
+				return fmt.Errorf("waiting for %s: %w", c.what, errors.Join(ctx.Err(), last))
+			}
 		}
 	}
+	return nil
 }
 
 // component is a program with its arguments.
@@ -270,6 +286,10 @@ func (p *Plane) apiServer() component {
 		"--max-requests-inflight=2000",
 		"--max-mutating-requests-inflight=1000",
 		"--v=1",
+	}
+	if p.options.WithoutControllers {
+		// What these wait for is made by the controllers.
+		args = append(args, "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition")
 	}
 	if p.options.Audit {
 		args = append(args, "--audit-policy-file="+p.files.auditPolicy, "--audit-log-path="+filepath.Join(p.files.logs, "audit.log"))
