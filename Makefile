@@ -283,7 +283,7 @@ vulnerabilities: ## Known vulnerabilities that code of ours can reach; needs the
 	@hack/vulnerabilities.sh
 
 .PHONY: verify-docs
-verify-docs: ## Links in documents lead somewhere, and every package says what it is for.
+verify-docs: ## Links in documents lead somewhere, documents keep their budget of words, and every package says what it is for.
 	@hack/verify-docs.sh
 
 .PHONY: verify-monitoring
