@@ -221,19 +221,14 @@ func (m *move) servers(ctx context.Context) (serverReport, error) {
 	return report, err
 }
 
-// servedHere reports whether this server serves the group in the cluster. Definitions have no subresource such as plan.
+// servedHere reports whether this server serves the group in the cluster.
 func (m *move) servedHere(ctx context.Context) (bool, error) {
 	list := &metav1.APIResourceList{}
 	err := m.kube.Discovery().RESTClient().Get().AbsPath("/apis", v1alpha1.GroupName, v1alpha1.SchemeGroupVersion.Version).Do(ctx).Into(list)
 	if err != nil {
 		return false, fmt.Errorf("asking who serves %s: %w", v1alpha1.GroupName, err)
 	}
-	for i := range list.APIResources {
-		if strings.HasSuffix(list.APIResources[i].Name, "/plan") {
-			return true, nil
-		}
-	}
-	return false, nil
+	return registration.ByServer(list.APIResources), nil
 }
 
 // requireDefinitions returns the error that a definition is missing.

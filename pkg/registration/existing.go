@@ -22,6 +22,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -41,6 +43,12 @@ import (
 
 // automanagedLabel is on APIServices that kube-apiserver itself makes for CustomResourceDefinitions, and overwrites.
 const automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
+
+// ByServer reports whether an API server such as this one serves the group, by the resources that the cluster has in it: no definition has the
+// subresource plan.
+func ByServer(resources []metav1.APIResource) bool {
+	return slices.ContainsFunc(resources, func(r metav1.APIResource) bool { return strings.HasSuffix(r.Name, "/plan") })
+}
 
 // checkDefinitions refuses clusters in which CustomResourceDefinitions serve the group.
 func checkDefinitions(ctx context.Context, client dynamic.Interface) error {

@@ -38,6 +38,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
 )
 
 // runOnDefinitions runs controllers that the cluster serves by CustomResourceDefinitions, until ctx ends, and then returns nil
@@ -104,7 +105,7 @@ func fit(ctx context.Context, client discovery.DiscoveryInterface) error {
 	serves := func(resource string) bool {
 		return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource })
 	}
-	if serves("compositecontrollers/plan") { // No definition has it.
+	if registration.ByServer(list.APIResources) {
 		return errServer
 	}
 	var missing []string
