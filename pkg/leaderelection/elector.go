@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -167,8 +168,8 @@ func (e *Elector) election(l *lock, elected func(context.Context)) clientleadere
 // ErrNotLeading is why a request was not sent.
 var ErrNotLeading = errors.New("this process does not lead: it does not hold the Lease, or has not renewed it in time")
 
-// Fence lets requests that write through while this process leads, and ends those under way when the Lease is lost. Requests that read
-// always pass. It is safe for concurrent use; the zero value lets nothing through that writes.
+// Fence lets requests that write through while this process leads, and ends those under way when the Lease is lost. Requests that change nothing
+// always pass: those that read, dry runs, and reviews of rights. It is safe for concurrent use; the zero value lets nothing through that writes.
 type Fence struct{ term atomic.Pointer[term] }
 
 // Wrap puts the fence in front of a transport, as the configurations of clients want it.
@@ -192,6 +193,9 @@ func (f *fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	t := f.fence.term.Load()
 	if t == nil || !t.holds() {
+		if changesNothing(r) {
+			return f.next.RoundTrip(r) //nolint:wrapcheck // A RoundTripper passes errors on as they are.
+		}
 		if r.Body != nil {
 			_ = r.Body.Close() // As a RoundTripper must.
 		}
@@ -210,6 +214,12 @@ func (f *fenced) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response.Body = body{response.Body, ctx, end}
 	return response, nil
+}
+
+// changesNothing reports whether a request that is no read is a dry run or a review of rights. A process that does not lead makes them for plans.
+func changesNothing(r *http.Request) bool {
+	return r.URL.Query().Get("dryRun") == metav1.DryRunAll ||
+		r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/apis/authorization.k8s.io/")
 }
 
 // reason returns ErrLost for the error of a request that ended because the Lease was lost: it says more than that the request was canceled.

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -576,6 +577,32 @@ func TestAFenceLetsWritesThroughDuringATerm(t *testing.T) {
 		}
 		shut()
 	})
+}
+
+func TestAFenceLetsThroughWhatChangesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		method, url string
+		want        error
+	}{
+		"a dry run":                    {http.MethodPatch, "/api/v1/namespaces/a/configmaps/b?fieldManager=c&dryRun=All", nil},
+		"a deletion as a dry run":      {http.MethodDelete, "/api/v1/namespaces/a/configmaps/b?dryRun=All", nil},
+		"a review of rights":           {http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", nil},
+		"a dry run of nothing":         {http.MethodPatch, "/api/v1/namespaces/a/configmaps/b?dryRun=", ErrNotLeading},
+		"a name that looks like one":   {http.MethodPost, "/api/v1/namespaces/a/configmaps/dryRun=All", ErrNotLeading},
+		"a token":                      {http.MethodPost, "/api/v1/namespaces/a/serviceaccounts/b/token", ErrNotLeading},
+		"a write of an object of that": {http.MethodPut, "/apis/authorization.k8s.io/v1/subjectaccessreviews/a", ErrNotLeading},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequestWithContext(t.Context(), test.method, test.url, http.NoBody)
+			response, err := (&Fence{}).Wrap(transport{}).RoundTrip(r)
+			if err == nil {
+				err = response.Body.Close()
+			}
+			if !errors.Is(err, test.want) {
+				t.Errorf("it ends with %v, want %v", err, test.want)
+			}
+		})
+	}
 }
 
 func TestAFenceEndsWritesUnderWay(t *testing.T) {
