@@ -154,7 +154,7 @@ func (s *Server) openDoor(storage *registry.Storage, c CompletedConfig) {
 		"compositecontrollers": storage.CompositeControllers.Objects.Store.Store,
 		"decoratorcontrollers": storage.DecoratorControllers.Objects.Store.Store,
 		"controllerrevisions":  storage.ControllerRevisions.Store,
-	}, c.generic.Authorization.Authorizer, running)
+	}, storage.Standby(c.inspection), c.generic.Authorization.Authorizer, running)
 	mux := s.Generic.Handler.NonGoRestfulMux
 	mux.UnlistedHandle(migration.DoorPath, door)
 	mux.UnlistedHandlePrefix(migration.DoorPath+"/", door)

@@ -56,27 +56,33 @@ const (
 	DoorPath = "/apis/" + Group + "/" + doorVersion
 	// serversResource is what says whether the server that responds runs controllers.
 	serversResource = "servers"
+	// planSuffix is what follows the name of a controller that is planned.
+	planSuffix = "/plan"
 	// maxBody is more than any object that etcd takes.
 	maxBody = 4 << 20
 )
 
-// Door serves the objects of stores as they are. It writes nothing while controllers run in this process. Create it with NewDoor.
+// Door serves the objects of stores as they are, and plans of the controllers among them. It writes nothing while controllers run in this process.
+// Create it with NewDoor.
 type Door struct {
 	stores     map[string]*genericregistry.Store
+	plans      map[string]rest.NamedCreater
 	authorizer authorizer.Authorizer
 	running    func() bool
 	decoder    runtime.Decoder
 	encoder    runtime.Encoder
 }
 
-// NewDoor returns the door to stores, by the names of their resources, of objects of scheme. Running reports whether controllers run in this
-// process. Who writes needs the verb escalate on the resource in the group as it is served, of which the authorizer is asked: no admission looks at what a
+// NewDoor returns the door to stores, by the names of their resources, of objects of scheme. Plans are the endpoints that plan candidates. Running
+// reports whether controllers run in this process. Who writes needs the verb escalate on the resource in the group as it is served, of which the authorizer is asked: no admission looks at what a
 // controller gives its author.
-func NewDoor(scheme *runtime.Scheme, stores map[string]*genericregistry.Store, a authorizer.Authorizer, running func() bool) *Door {
+func NewDoor(
+	scheme *runtime.Scheme, stores map[string]*genericregistry.Store, plans map[string]rest.NamedCreater, a authorizer.Authorizer, running func() bool,
+) *Door {
 	// A field that the server does not know is an error rather than lost.
 	strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
 	return &Door{
-		stores: stores, authorizer: a, running: running,
+		stores: stores, plans: plans, authorizer: a, running: running,
 		decoder: strict.UniversalDecoder(metacontroller.SchemeGroupVersion),
 		encoder: serializer.NewCodecFactory(scheme).LegacyCodec(v1alpha1.SchemeGroupVersion),
 	}
@@ -156,6 +162,9 @@ func (d *Door) serve(r *http.Request) (any, error) {
 		limit, _ := strconv.ParseInt(r.URL.Query().Get("limit"), 10, 64)
 		return store.List(ctx, &metainternalversion.ListOptions{Limit: limit, Continue: r.URL.Query().Get("continue")})
 	}
+	if name, ok := strings.CutSuffix(p.name, planSuffix); ok && r.Method == http.MethodPost {
+		return d.plan(ctx, store, place{resource: p.resource, name: name}, r.Body)
+	}
 	if p.name == "" || r.Method != http.MethodPut && r.Method != http.MethodDelete {
 		return nil, apierrors.NewMethodNotSupported(resource, strings.ToLower(r.Method))
 	}
@@ -174,6 +183,29 @@ func (d *Door) serve(r *http.Request) (any, error) {
 		return d.remove(ctx, store, p.name, body)
 	}
 	return d.put(ctx, store, p, body, dryRun)
+}
+
+// plan says what the engine of this process would do with a controller of the store, if it ran it. The answer is a part of the plan, as the
+// subresource plan has it, and nothing is written. The endpoint asks what the user may do.
+func (d *Door) plan(ctx context.Context, store *genericregistry.Store, p place, body io.Reader) (any, error) {
+	endpoint, ok := d.plans[p.resource]
+	if !ok {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: Group, Resource: p.resource}, p.name+planSuffix)
+	}
+	asked := &v1alpha1.ControllerPlan{}
+	if err := json.NewDecoder(io.LimitReader(body, maxBody)).Decode(asked); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	stored, err := store.Get(ctx, p.name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	text, err := runtime.Encode(d.encoder, stored)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s %s: %w", p.resource, p.name, err)
+	}
+	asked.Spec.Candidate = &runtime.RawExtension{Raw: text} // It takes no controller that runs.
+	return endpoint.Create(ctx, p.name, asked, nil, &metav1.CreateOptions{})
 }
 
 // mayEscalate returns the error for a user who may not give controllers rights that he does not have.

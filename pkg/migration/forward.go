@@ -57,6 +57,7 @@ func Forward(ctx context.Context, o Options) error {
 		{"rehearse", "this server checks all objects in a dry run", m.rehearse},
 		{"hold", "the Lease of this server is taken, so that it runs no controllers yet", m.hold},
 		{"copy", "all objects are copied, while everything goes on", m.copyAll},
+		{"plan", "hooks are called for all parents, and nothing is written: would children change?", m.plan},
 		{"freeze", "nobody but Metacontroller may write controllers and revisions from now on", m.freezeForEngine},
 		{"stop", "Metacontroller is stopped", m.stopMetacontroller},
 		{"delta", "what changed since is copied", m.copyDelta},

@@ -56,6 +56,10 @@ type Options struct {
 	Metacontroller types.NamespacedName
 	// Timeout is how long to wait for each thing that others have to do.
 	Timeout time.Duration
+	// SkipPlan leaves out what Forward finds out by hooks before anything stops, PlanTimeout is how long that may take, and AllowChanges has it go on
+	// though children would change.
+	SkipPlan, AllowChanges bool
+	PlanTimeout            time.Duration
 	// Out receives a line for each step, and for what is to be known.
 	Out io.Writer
 }
@@ -82,6 +86,8 @@ type move struct {
 	copied map[string]string
 	// rehearsed is the name of the object of which warnings are printed. Empty: none are.
 	rehearsed string
+	// answered says that the engine of this server has answered a request for a plan, or was waited for.
+	answered bool
 	// stopped is when this process has stopped the engine that ran.
 	stopped time.Time
 }

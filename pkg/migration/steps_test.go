@@ -153,6 +153,7 @@ func TestPlacesBehindTheDoor(t *testing.T) {
 		"/compositecontrollers/a":             {resource: "compositecontrollers", name: "a"},
 		"/namespaces/n/controllerrevisions/r": {resource: "controllerrevisions", namespace: "n", name: "r"},
 		"/compositecontrollers/a/status":      {resource: "compositecontrollers", name: "a/status"},
+		"/compositecontrollers/a/plan":        {resource: "compositecontrollers", name: "a" + planSuffix},
 	} {
 		if got := placeOf(path); got != want {
 			t.Errorf("%s is %+v, want %+v", path, got, want)

@@ -237,9 +237,10 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 	if err != nil {
 		return nil, err
 	}
-	config.Inspection.Engine = &inspection.Link{}
+	config.Inspection.Engine, config.Inspection.Standby = &inspection.Link{}, &inspection.Link{}
 	engine := EngineConfig{
-		Cluster: cluster, Controllers: *o.Controllers, Port: o.Recommended.SecureServing.BindPort, Inspection: config.Inspection.Engine,
+		Cluster: cluster, Controllers: *o.Controllers, Port: o.Recommended.SecureServing.BindPort,
+		Inspection: config.Inspection.Engine, Standby: config.Inspection.Standby,
 	}
 	if o.Recommended.Traces.ConfigFile != "" {
 		config.Generic.TracerProvider = tracing.LimitFlush(config.Generic.TracerProvider, tracing.FlushLimit)

@@ -79,6 +79,8 @@ type EngineConfig struct {
 	TracerProvider trace.TracerProvider
 	// Inspection lets the API server ask the engine while it runs. Nil: it does not ask.
 	Inspection *inspection.Link
+	// Standby lets it ask also while the engine waits to be elected. Nil: it does not ask.
+	Standby *inspection.Link
 }
 
 // NewEngine creates an engine. It is called when the API server serves.
@@ -168,6 +170,12 @@ func (h *engineRunner) runOne() bool {
 	running, stop := context.WithCancel(h.ctx)
 	standing, withdraw := context.WithCancel(h.ctx)
 	defer withdraw()
+	asked, answers := engine.(inspection.Engine)
+	cut := func() {}
+	if answers && h.config.Standby != nil {
+		cut = h.config.Standby.Connect(asked)
+	}
+	defer cut()
 	ended := make(chan struct{})
 	var failed error
 	outlived := false
@@ -185,13 +193,14 @@ func (h *engineRunner) runOne() bool {
 	}()
 	h.stand(standing, func(term context.Context) {
 		close(elected)
-		if asked, ok := engine.(inspection.Engine); ok && h.config.Inspection != nil {
+		if answers && h.config.Inspection != nil {
 			defer h.config.Inspection.Connect(asked)()
 		}
 		if h.leads != nil {
 			h.leads(term)
 		}
 		<-term.Done()
+		cut() // The next engine answers sooner than one that ends.
 		stop()
 		outlived = !h.await(term, ended)
 	})

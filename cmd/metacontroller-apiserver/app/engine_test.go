@@ -39,6 +39,7 @@ import (
 	"k8s.io/client-go/rest"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/leaderelection"
 )
 
@@ -360,6 +361,51 @@ func TestAnEngineThatOutlivesItsTermEndsTheServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// answering is an engine that can be asked.
+type answering struct {
+	engineFunc
+	inspection.Engine
+}
+
+func TestAnEngineAnswersAlsoOnStandby(t *testing.T) {
+	for name, test := range map[string]struct {
+		terms int
+		leads bool
+	}{
+		"while it waits": {0, false},
+		"while it leads": {1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newRunner(t, func(context.Context, EngineConfig) (Engine, error) {
+					return answering{engineFunc: func(ctx context.Context) error {
+						<-ctx.Done()
+						return nil
+					}}, nil
+				})
+				x := &terms{left: test.terms, end: make(chan struct{})}
+				defer close(x.end)
+				h.elector, h.config.Cluster = x, &rest.Config{}
+				h.config.Inspection, h.config.Standby = &inspection.Link{}, &inspection.Link{}
+				h.start(own(t))
+				synctest.Wait()
+				if _, ok := h.config.Standby.Engine(); !ok {
+					t.Error("it cannot be asked on standby")
+				}
+				if _, ok := h.config.Inspection.Engine(); ok != test.leads {
+					t.Errorf("it can be asked what its controllers do: %t", ok)
+				}
+				if err := h.shutdown(); err != nil {
+					t.Fatal(err)
+				}
+				if _, ok := h.config.Standby.Engine(); ok {
+					t.Error("it can be asked when it has ended")
+				}
+			})
+		})
+	}
 }
 
 // TestEnginesAskTheFence lets an engine write before its election.

@@ -91,6 +91,16 @@ func NewStorage(scheme *runtime.Scheme, getter generic.RESTOptionsGetter, inspec
 	}, nil
 }
 
+// Standby returns the endpoints by their resources that plan candidates, also while the engine of this process waits to be elected.
+func (s *Storage) Standby(inspection inspect.Config) map[string]rest.NamedCreater {
+	inspection.Engine = inspection.Standby
+	inspector := inspect.New(inspection)
+	return map[string]rest.NamedCreater{
+		"compositecontrollers": inspector.Plans(v1alpha1.KindComposite, "compositecontrollers", getFrom(s.CompositeControllers.Objects.Store.Store)),
+		"decoratorcontrollers": inspector.Plans(v1alpha1.KindDecorator, "decoratorcontrollers", getFrom(s.DecoratorControllers.Objects.Store.Store)),
+	}
+}
+
 // getFrom returns what reads an object of a store.
 func getFrom(store *genericregistry.Store) inspect.Get {
 	return func(ctx context.Context, name string) (metav1.Object, error) {

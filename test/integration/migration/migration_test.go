@@ -19,6 +19,8 @@ limitations under the License.
 //
 // And it has engines run on both sides of moves, in the middle of rollouts: what stands for the Pods is a program outside of the cluster.
 // METACONTROLLER_PEER names the binary of a Metacontroller that runs before this program does.
+//
+// Before anything stops, the server says what it would change: the audit log of the kube-apiserver shows that it writes nothing for that.
 package migration
 
 import (
@@ -52,7 +54,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/server"
 )
 
-func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m, cluster.Audit)) }
 
 const (
 	// user is a finalizer of a user's.
@@ -134,7 +136,8 @@ func newScene(t *testing.T, file, workload string, env ...string) *scene {
 // sync is the hook of all controllers: each has one ConfigMap for each parent.
 func (s *scene) sync(w http.ResponseWriter, r *http.Request) {
 	var request struct {
-		Parent unstructured.Unstructured `json:"parent"`
+		Parent unstructured.Unstructured  `json:"parent"`
+		Object *unstructured.Unstructured `json:"object"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -145,8 +148,14 @@ func (s *scene) sync(w http.ResponseWriter, r *http.Request) {
 		s.called[r.URL.Path] = time.Now()
 	}
 	s.mu.Unlock()
-	_, _ = fmt.Fprintf(w, `{"status":{},"children":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"from":%q}}]}`,
-		request.Parent.GetName(), request.Parent.GetName())
+	name, from, field := request.Parent.GetName(), request.Parent.GetName(), "children"
+	switch {
+	case request.Object != nil:
+		name, from, field = request.Object.GetName()+"-note", request.Object.GetName(), "attachments"
+	case r.URL.Path == "/edited":
+		from = "edited"
+	}
+	_, _ = fmt.Fprintf(w, `{"status":{},%q:[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"from":%q}}]}`, field, name, from)
 }
 
 // composite is a CompositeController of the things with the label app: name.
@@ -276,7 +285,7 @@ func (s *scene) options(config *rest.Config, on map[string]func()) migration.Opt
 	return migration.Options{
 		Config: config, CABundle: s.authority, Lease: "metacontroller-apiserver", Timeout: cluster.Limit,
 		Service: types.NamespacedName{Namespace: namespace, Name: "metacontroller-apiserver"}, Port: s.server.Port(),
-		Metacontroller: types.NamespacedName{Namespace: namespace, Name: s.workload}, Out: steps{s.Output(), on},
+		Metacontroller: types.NamespacedName{Namespace: namespace, Name: s.workload}, Out: steps{s.Output(), on}, SkipPlan: true,
 	}
 }
 
@@ -584,13 +593,22 @@ func (s *scene) measure() {
 		}
 		s.create(composites, s.composite(name))
 	}
-	s.mu.Lock()
-	clear(s.called)
-	s.mu.Unlock()
-	var stopped time.Time
-	if err := s.run(migration.Forward, s.config(), map[string]func(){"stop": func() { stopped = time.Now() }}); err != nil {
+	var began, planned, stopped time.Time
+	o := s.options(s.config(), map[string]func(){
+		"plan":   func() { began = time.Now() },
+		"freeze": func() { planned = time.Now() },
+		"stop": func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			clear(s.called) // The plan has called them.
+			stopped = time.Now()
+		},
+	})
+	o.SkipPlan, o.AllowChanges, o.PlanTimeout = false, true, 10*cluster.Limit // They have no children yet.
+	if err := migration.Forward(s.Context(), o); err != nil {
 		s.Fatal(err)
 	}
+	s.Logf("with %d controllers of %d parents each, which would all get children, the plan took %s", many, each(), planned.Sub(began).Round(time.Millisecond))
 	cluster.Eventually(s.T, cluster.Limit, "all controllers to call their hooks", func(context.Context) (bool, string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

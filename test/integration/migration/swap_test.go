@@ -396,6 +396,25 @@ func (s *swap) migrate(args ...string) {
 	}
 }
 
+// planned has a move go as far as its plan, which expects that nothing changes, and kills it there. The hooks that it calls are those of an engine that
+// does not run.
+func (s *swap) planned() {
+	s.Helper()
+	ctx, kill := context.WithCancel(s.Context())
+	defer kill()
+	o := s.options(s.config(), map[string]func(){"freeze": kill})
+	o.SkipPlan, o.PlanTimeout = false, cluster.Limit
+	s.hooks.mu.Lock()
+	overlapping := s.hooks.overlapping
+	s.hooks.mu.Unlock()
+	if err := migration.Forward(ctx, o); ctx.Err() == nil {
+		s.Errorf("in the middle of rollouts, the plan ends with %v", err)
+	}
+	s.hooks.mu.Lock()
+	s.hooks.overlapping = overlapping
+	s.hooks.mu.Unlock()
+}
+
 func (s *swap) setImage(image string) {
 	s.Helper()
 	s.plane.Kubectl(s.T, "set", "image", "statefulset/metacontroller", "--namespace", namespace, "metacontroller="+image)
@@ -618,6 +637,7 @@ func TestEnginesFollowEachOtherInTheMiddleOfRollouts(t *testing.T) {
 	if engine == onPeer {
 		s.move(onPeer, onDefinitions, func() { s.setImage(image) })
 	}
+	s.planned()
 	s.move(onDefinitions, onServer, func() { s.migrate() })
 	s.goOn("2")
 	s.halfway("3", onServer)

@@ -52,10 +52,15 @@ func NewCommand(dataDir string) *cobra.Command {
 They are the same objects afterwards: UIDs, generations, finalizers, owners and statuses stay, and no parent or child is touched.
 The definitions stay in place with their objects, hidden behind this server, until --finish deletes them. Until then --back goes back.
 
+Before anything stops, this server calls the hooks for all parents, and plans what it would do. If a child would change, the move stops there.
+
 It prints each step. Its state is in ConfigMap metacontroller-apiserver-migration in the namespace of the server: killed at any
 point, it goes on when it is run again. It refuses to switch if anybody has changed an object since it was copied.`,
 		Example: `  # In the Pod of the server, with its service account
   kubectl exec --namespace metacontroller metacontroller-apiserver-0 -- metacontroller-apiserver migrate
+
+  # Although children would change, as it has said
+  metacontroller-apiserver migrate --allow-changes
 
   # Back to Metacontroller
   metacontroller-apiserver migrate --back`,
@@ -76,6 +81,9 @@ point, it goes on when it is run again. It refuses to switch if anybody has chan
 	flags.StringVar(&o.metacontroller, "metacontroller", "metacontroller/metacontroller", "NAMESPACE/NAME of the StatefulSet or Deployment of Metacontroller, "+
 		"which is scaled to zero, and back by --back; none: it does not run")
 	flags.DurationVar(&o.moving.Timeout, "timeout", time.Minute, "how long to wait for each thing that others have to do")
+	flags.BoolVar(&o.moving.AllowChanges, "allow-changes", false, "go on though this server's controllers would change children")
+	flags.BoolVar(&o.moving.SkipPlan, "skip-plan", false, "do not call hooks to find that out")
+	flags.DurationVar(&o.moving.PlanTimeout, "plan-timeout", 5*time.Minute, "how long to find that out, before the move goes on with what is known")
 	flags.BoolVar(&o.back, "back", false, "go back to the definitions, with the objects as this server has them, or undo a move that was interrupted")
 	flags.BoolVar(&o.finish, "finish", false, "delete the definitions and their hidden objects after the move; there is no way back then")
 	cmd.MarkFlagsMutuallyExclusive("back", "finish")

@@ -37,6 +37,8 @@ import (
 type Config struct {
 	// Engine leads to the engine of this process.
 	Engine *inspection.Link
+	// Standby leads to it, too, while it waits to be elected. A move asks it what the controllers of another engine would do here.
+	Standby *inspection.Link
 	// Reviews asks the cluster what callers may see.
 	Reviews authorizationclient.SubjectAccessReviewInterface
 	// Loopback reaches the API of this process, with the right to impersonate callers. Dry runs of candidates are sent to it.
@@ -85,6 +87,11 @@ func (i *Inspector) Subresources(kind, resource string, get Get) map[string]rest
 		endpoints[resource+"/rollback"] = &RollbackREST{s}
 	}
 	return endpoints
+}
+
+// Plans returns the endpoint plan of a kind alone.
+func (i *Inspector) Plans(kind, resource string, get Get) *PlanREST {
+	return &PlanREST{&subresource{Inspector: i, kind: kind, resource: resource, get: get}}
 }
 
 // subresource is what the subresources of one kind have in common.
