@@ -133,7 +133,7 @@ func (t *task) command() string {
 	case t.action == "pause" || t.action == "resume":
 		return text + subresource.NameOf(t.parent)
 	}
-	return text + t.object.Argument() + " " + nameOf(t.parent)
+	return text + t.object.Argument() + " " + t.parent.FullName()
 }
 
 // confirm is the page that says what an action will do, and asks for it.
@@ -190,7 +190,7 @@ func (t *task) pause(ctx context.Context, paused bool) error {
 func (t *task) resync(ctx context.Context, v *actionView) error {
 	var selected *v1alpha1.ParentSelection
 	if t.single {
-		selected = &v1alpha1.ParentSelection{Resource: subresource.ResourceOf(t.parent), Namespace: t.parent.Namespace, Name: t.parent.Name}
+		selected = &v1alpha1.ParentSelection{Resource: t.parent.GroupResource().String(), Namespace: t.parent.Namespace, Name: t.parent.Name}
 	}
 	done, err := t.client.Resync(ctx, selected)
 	if err != nil {

@@ -150,7 +150,7 @@ var errEnough = errors.New("no more pages are wanted")
 
 // matches reports whether a text is in the name, the message or the error of a parent.
 func (f filter) matches(p *v1alpha1.ControllerParent) bool {
-	text := strings.ToLower(strings.Join([]string{nameOf(p.ParentReference), p.Message, p.LastError}, "\n"))
+	text := strings.ToLower(strings.Join([]string{p.FullName(), p.Message, p.LastError}, "\n"))
 	return strings.Contains(text, strings.ToLower(f.Search))
 }
 

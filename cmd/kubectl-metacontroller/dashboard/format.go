@@ -35,11 +35,12 @@ import (
 // functions are those of the templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"link": link, "tone": tone, "json": indented, "short": tree.Short, "resource": subresource.ResourceOf, "name": nameOf, "hidden": subresource.Hidden,
-		"clock": func(t time.Time) string { return t.Local().Format("Jan 2, 15:04:05") },
-		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
-		"ms":    func(n int64) string { return (time.Duration(n) * time.Millisecond).String() },
-		"join":  func(list []string) string { return strings.Join(list, ", ") },
+		"link": link, "tone": tone, "json": indented, "short": tree.Short, "name": v1alpha1.ParentReference.FullName, "hidden": subresource.Hidden,
+		"resource": func(p v1alpha1.ParentReference) string { return p.GroupResource().String() },
+		"clock":    func(t time.Time) string { return t.Local().Format("Jan 2, 15:04:05") },
+		"stamp":    func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
+		"ms":       func(n int64) string { return (time.Duration(n) * time.Millisecond).String() },
+		"join":     func(list []string) string { return strings.Join(list, ", ") },
 	}
 }
 
@@ -90,11 +91,6 @@ func indented(raw *runtime.RawExtension) string {
 		return ""
 	}
 	return b.String()
-}
-
-// nameOf is a parent as it is named on command lines.
-func nameOf(p v1alpha1.ParentReference) string {
-	return strings.TrimPrefix(p.Namespace+"/"+p.Name, "/")
 }
 
 // spark is a line of the time that hooks took in recent syncs, the oldest first, in a box of 120 by 24.

@@ -60,16 +60,16 @@ func (v parentView) Query(path string, more ...string) string {
 }
 
 func parentLink(path, controller string, p v1alpha1.ParentReference, more ...string) string {
-	return link(path, append(more, "c", controller, "resource", subresource.ResourceOf(p), "ns", p.Namespace, "name", p.Name)...)
+	return link(path, append(more, "c", controller, "resource", p.GroupResource().String(), "ns", p.Namespace, "name", p.Name)...)
 }
 
 // parentPage begins a page about one parent.
 func parentPage(object controllerobject.Object, p v1alpha1.ParentReference, title string) *page {
 	up := []crumb{{home, "/"}, {object.Kind() + " " + object.Name(), link("/controller", "c", object.Argument())}}
 	if title != "" {
-		return &page{Title: title, Up: append(up, crumb{nameOf(p), parentLink("/parent", object.Argument(), p)})}
+		return &page{Title: title, Up: append(up, crumb{p.FullName(), parentLink("/parent", object.Argument(), p)})}
 	}
-	return &page{Title: nameOf(p), Up: up}
+	return &page{Title: p.FullName(), Up: up}
 }
 
 // failed is a page of which nothing can be shown.
@@ -91,7 +91,7 @@ func (s *server) parent(ctx context.Context, q url.Values) *page {
 	var grow error
 	var group sync.WaitGroup
 	group.Go(func() { grown, grow = s.treeOf(ctx, ref) })
-	list, err := client.Syncs(ctx, v1alpha1.ControllerSyncOptions{Resource: subresource.ResourceOf(ref), Namespace: ref.Namespace, Name: ref.Name, Limit: syncsRead})
+	list, err := client.Syncs(ctx, v1alpha1.ControllerSyncOptions{Resource: ref.GroupResource().String(), Namespace: ref.Namespace, Name: ref.Name, Limit: syncsRead})
 	syncs := part{ID: "timeline", Template: "timeline", Problem: err}
 	fights := part{ID: "fights"}
 	if err == nil {
@@ -121,14 +121,14 @@ func (s *server) parent(ctx context.Context, q url.Values) *page {
 
 // parentOf reads how a controller is doing with one parent.
 func parentOf(ctx context.Context, client *subresource.Client, ref v1alpha1.ParentReference) (*v1alpha1.ControllerParent, error) {
-	list, err := client.ParentPage(ctx, v1alpha1.ControllerParentOptions{Resource: subresource.ResourceOf(ref), Namespace: ref.Namespace, Name: ref.Name})
+	list, err := client.ParentPage(ctx, v1alpha1.ControllerParentOptions{Resource: ref.GroupResource().String(), Namespace: ref.Namespace, Name: ref.Name})
 	switch {
 	case err != nil:
 		return nil, err
 	case len(list.Items) == 0 && list.Hidden > 0:
 		return nil, errors.New(subresource.Hidden(list.Hidden))
 	case len(list.Items) == 0:
-		return nil, fmt.Errorf("the controller has no parent %s now: it is deleted, or not selected any more", nameOf(ref))
+		return nil, fmt.Errorf("the controller has no parent %s now: it is deleted, or not selected any more", ref.FullName())
 	}
 	return &list.Items[0], nil
 }
@@ -245,7 +245,7 @@ func (s *server) planned(ctx context.Context, q url.Values, definition string) *
 	}
 	p := parentPage(object, ref, "Plan")
 	v := planView{Query: q, Definition: definition, Edited: definition != ""}
-	spec := v1alpha1.ControllerPlanSpec{Parents: &v1alpha1.ParentSelection{Resource: subresource.ResourceOf(ref), Namespace: ref.Namespace, Name: ref.Name}}
+	spec := v1alpha1.ControllerPlanSpec{Parents: &v1alpha1.ParentSelection{Resource: ref.GroupResource().String(), Namespace: ref.Namespace, Name: ref.Name}}
 	if v.Edited {
 		spec.Candidate, err = candidate(object, definition)
 	} else {

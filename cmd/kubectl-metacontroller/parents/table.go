@@ -56,7 +56,7 @@ func (t *table) print(now time.Time, parents []v1alpha1.ControllerParent, header
 		if p.NextSyncTime != nil {
 			next = "in " + outputformat.Duration(p.NextSyncTime.Sub(now))
 		}
-		rows = append(rows, t.row(cmp.Or(p.Namespace, subresource.None), subresource.ResourceOf(p.ParentReference), p.Name, string(p.State), children(p.Children), lastSync,
+		rows = append(rows, t.row(cmp.Or(p.Namespace, subresource.None), p.GroupResource().String(), p.Name, string(p.State), children(p.Children), lastSync,
 			took, fmt.Sprint(p.Retries), next, subresource.OneLine(cmp.Or(p.Message, p.LastError))))
 	}
 	return t.out.Print(rows...)
@@ -74,7 +74,7 @@ func (t *table) row(cells ...string) []string {
 func printNames(out io.Writer, parents []v1alpha1.ControllerParent) error {
 	for i := range parents {
 		p := parents[i].ParentReference
-		if _, err := fmt.Fprintf(out, "%s/%s\n", subresource.ResourceOf(p), p.Name); err != nil {
+		if _, err := fmt.Fprintf(out, "%s/%s\n", p.GroupResource().String(), p.Name); err != nil {
 			return err
 		}
 	}

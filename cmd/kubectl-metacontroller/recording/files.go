@@ -29,7 +29,6 @@ import (
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
@@ -44,7 +43,7 @@ const (
 func nameOf(p v1alpha1.ParentReference, hook, revision string, several bool) string {
 	var parts []string
 	if several {
-		parts = append(parts, subresource.ResourceOf(p))
+		parts = append(parts, p.GroupResource().String())
 	}
 	for _, part := range []string{p.Namespace, p.Name, revision} {
 		if part != "" {

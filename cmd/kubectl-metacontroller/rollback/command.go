@@ -78,10 +78,7 @@ func (o *options) run(ctx context.Context, c *connection.Connection, args []stri
 	if err != nil {
 		return err
 	}
-	parent := selected.Name
-	if selected.Namespace != "" {
-		parent = selected.Namespace + "/" + parent
-	}
+	parent := v1alpha1.ParentReference{Namespace: selected.Namespace, Name: selected.Name}.FullName()
 	if len(done.Changes) == 0 && done.From != done.Revision {
 		return fmt.Errorf("%s is still on revision %s: what admits it gave its fields back; see the admission webhooks and policies of its kind", parent, done.From)
 	}

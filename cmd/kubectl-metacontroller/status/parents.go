@@ -62,7 +62,7 @@ func parentsOf(status *v1alpha1.ControllerStatus, live *v1alpha1.ControllerParen
 		parent := &live.Items[i]
 		p.States[parent.State]++
 		if parent.State == v1alpha1.ParentHeld && p.Unsettled == "" && strings.Contains(parent.Message, "does not settle") {
-			p.Unsettled = strings.TrimPrefix(parent.Namespace+"/"+parent.Name, "/")
+			p.Unsettled = parent.FullName()
 		}
 		if r := parent.ParentReference; parent.State == v1alpha1.ParentFailing && len(p.Errors) < maxErrors {
 			p.Errors = append(p.Errors, v1alpha1.ParentError{

@@ -18,7 +18,6 @@ package subresource
 
 import (
 	"context"
-	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -126,7 +125,7 @@ type RequestOptions struct {
 
 // Requests returns what the hooks would be sent about a parent now.
 func (c *Client) Requests(ctx context.Context, p v1alpha1.ParentReference, o RequestOptions) (*v1alpha1.HookRequestList, error) {
-	asked := v1alpha1.HookRequestOptions{Resource: ResourceOf(p), Namespace: p.Namespace, Name: p.Name, Hook: o.Hook, Call: o.Call}
+	asked := v1alpha1.HookRequestOptions{Resource: p.GroupResource().String(), Namespace: p.Namespace, Name: p.Name, Hook: o.Hook, Call: o.Call}
 	list, err := c.reads.GetRequest(ctx, c.object.Name(), asked)
 	return list, c.explain(ctx, err, "get", "request")
 }
@@ -174,18 +173,7 @@ func (c *Client) postWith(ctx context.Context, subresource string, options metav
 	return c.explain(ctx, err, "create", subresource)
 }
 
-// ResourceOf is the resource of a parent as queries take it, such as things.example.com.
-func ResourceOf(p v1alpha1.ParentReference) string {
-	if p.Group == "" {
-		return p.Resource
-	}
-	return p.Resource + "." + p.Group
-}
-
 // NameOf is a parent as it is printed and, without the resource, named on command lines: RESOURCE.GROUP/NAMESPACE/NAME.
 func NameOf(p v1alpha1.ParentReference) string {
-	if p.Namespace == "" {
-		return fmt.Sprintf("%s/%s", ResourceOf(p), p.Name)
-	}
-	return fmt.Sprintf("%s/%s/%s", ResourceOf(p), p.Namespace, p.Name)
+	return p.GroupResource().String() + "/" + p.FullName()
 }

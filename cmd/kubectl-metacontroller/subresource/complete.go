@@ -64,7 +64,7 @@ func ParentNames(ctx context.Context, c *connection.Connection, object controlle
 	}
 	names := make([]string, len(list.Items))
 	for i := range list.Items {
-		names[i] = strings.TrimPrefix(list.Items[i].Namespace+"/"+list.Items[i].Name, "/")
+		names[i] = list.Items[i].FullName()
 	}
 	return names, nil
 }

@@ -72,7 +72,7 @@ func (t table) rowOf(syncs []v1alpha1.ControllerSync) []string {
 	if n > 1 {
 		took, result = none, fmt.Sprintf("%d times since then: %s", n, result)
 	}
-	return t.row(oldest, cmp.Or(s.Namespace, none), subresource.ResourceOf(s.ParentReference), s.Name, why, milliseconds(s.WaitMilliseconds), took, result)
+	return t.row(oldest, cmp.Or(s.Namespace, none), s.GroupResource().String(), s.Name, why, milliseconds(s.WaitMilliseconds), took, result)
 }
 
 // groups puts syncs together that follow each other and did nothing, and those that failed alike with nothing but failures between them. Their

@@ -108,7 +108,7 @@ func (t trial) one(ctx context.Context, hook caller, p v1alpha1.ParentReference)
 		return nil, err
 	}
 	spec := v1alpha1.ControllerPlanSpec{
-		Parents: &v1alpha1.ParentSelection{Resource: subresource.ResourceOf(p), Namespace: p.Namespace, Name: p.Name}, DryRun: t.check,
+		Parents: &v1alpha1.ParentSelection{Resource: p.GroupResource().String(), Namespace: p.Namespace, Name: p.Name}, DryRun: t.check,
 	}
 	for i := range requests.Items {
 		r := &requests.Items[i]

@@ -18,8 +18,10 @@ package v1alpha1
 
 import (
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -117,6 +119,14 @@ type ParentReference struct {
 	// name is that of the parent.
 	Name string `json:"name"`
 }
+
+// GroupResource is the resource of the parent.
+func (p ParentReference) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: p.Group, Resource: p.Resource}
+}
+
+// FullName is the name of the parent with its namespace, as in shop/example; for one that is cluster-scoped, the name alone.
+func (p ParentReference) FullName() string { return strings.TrimPrefix(p.Namespace+"/"+p.Name, "/") }
 
 // ParentSelection selects parents of a controller. What is empty selects all of them.
 type ParentSelection struct {

@@ -25,7 +25,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apiserver/pkg/registry/rest"
 
@@ -168,7 +167,7 @@ func tableOf(list *v1alpha1.ControllerParentList, options runtime.Object) *metav
 		table.Rows = append(table.Rows, metav1.TableRow{
 			Cells: []any{
 				p.Namespace, p.Name, string(p.State), children(p.Children), lastSync, took, int64(p.Retries), next, message,
-				schema.GroupResource{Group: p.Group, Resource: p.Resource}.String(),
+				p.GroupResource().String(),
 			},
 			Object: rowObject(options, p.ParentReference, &v1alpha1.ControllerParentList{Items: list.Items[i : i+1]}),
 		})

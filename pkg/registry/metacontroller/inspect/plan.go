@@ -231,7 +231,7 @@ func mayTry(ctx context.Context, who *caller, c inspection.Controller, given []v
 		}
 		if lacking != nil {
 			resource := schema.GroupResource{Group: lacking.Group, Resource: lacking.Resource}
-			return apierrors.NewForbidden(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name, fmt.Errorf(
+			return apierrors.NewForbidden(p.GroupResource(), p.Name, fmt.Errorf(
 				"the API server would be asked to try the children that you give, as it is by a sync: user %q may not %s %s %s", who.subject.User,
 				lacking.Verb, resource, where(inspection.Place{Namespace: lacking.Namespace})))
 		}
@@ -241,11 +241,7 @@ func mayTry(ctx context.Context, who *caller, c inspection.Controller, given []v
 
 // nameOf returns the name of a parent as people write it.
 func nameOf(p v1alpha1.ParentReference) string {
-	name := p.Name
-	if p.Namespace != "" {
-		name = p.Namespace + "/" + name
-	}
-	return schema.GroupResource{Group: p.Group, Resource: p.Resource}.String() + " " + name
+	return p.GroupResource().String() + " " + p.FullName()
 }
 
 // bound returns the size of a plan in bytes, nearly. What is larger than a plan may be is left out, with an error.

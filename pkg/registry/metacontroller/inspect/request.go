@@ -119,7 +119,7 @@ func requestsOf(
 
 // requestError is the error of requests as callers get it. Nobody is asked to repeat what took too long: it would take as long again.
 func requestError(ctx context.Context, err error, p v1alpha1.ParentReference, hook string) error {
-	resource := schema.GroupResource{Group: p.Group, Resource: p.Resource}
+	resource := p.GroupResource()
 	if errors.Is(err, inspection.ErrTooLarge) {
 		large := apierrors.NewRequestEntityTooLargeError("")
 		large.ErrStatus.Message = fmt.Sprintf("the requests about %s %q cannot be shown: %v", resource, p.Name, err)
@@ -188,10 +188,7 @@ func notFound(c inspection.Controller, s *v1alpha1.ParentSelection) error {
 	if len(resources) == 1 {
 		about = resources[0]
 	}
-	name := s.Name
-	if s.Namespace != "" {
-		name = s.Namespace + "/" + name
-	}
+	name := v1alpha1.ParentReference{Namespace: s.Namespace, Name: s.Name}.FullName()
 	status := apierrors.NewNotFound(about, s.Name)
 	status.ErrStatus.Message = fmt.Sprintf("the controller has no parent %q among %s", name, strings.Join(namesOfAll(resources), ", "))
 	return status
@@ -210,7 +207,7 @@ func maySee(ctx context.Context, who *caller, places []inspection.Place, p v1alp
 
 // forbidden says what the caller would have to be allowed.
 func forbidden(who *caller, at inspection.Place, p v1alpha1.ParentReference) error {
-	return apierrors.NewForbidden(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name,
+	return apierrors.NewForbidden(p.GroupResource(), p.Name,
 		fmt.Errorf("user %q may not get %s %s, which would be shown", who.subject.User, at.GroupResource, where(at)))
 }
 

@@ -90,7 +90,7 @@ func rollback(
 // of him, which is more if the parent gives rights.
 func mayUpdate(ctx context.Context, who *caller, p v1alpha1.ParentReference) error {
 	wanted := []rights.Right{{Verb: rights.Update, Group: p.Group, Resource: p.Resource, Namespace: p.Namespace, Name: p.Name}}
-	for _, more := range rights.Guarded(schema.GroupResource{Group: p.Group, Resource: p.Resource}) {
+	for _, more := range rights.Guarded(p.GroupResource()) {
 		more.Namespace = p.Namespace
 		wanted = append(wanted, more)
 	}
@@ -98,14 +98,14 @@ func mayUpdate(ctx context.Context, who *caller, p v1alpha1.ParentReference) err
 	if err != nil || lacking == nil {
 		return err
 	}
-	return apierrors.NewForbidden(schema.GroupResource{Group: p.Group, Resource: p.Resource}, p.Name, fmt.Errorf(
+	return apierrors.NewForbidden(p.GroupResource(), p.Name, fmt.Errorf(
 		"user %q may not %s %s in namespace %q, which rolling a parent back takes", who.subject.User, lacking.Verb,
 		schema.GroupResource{Group: lacking.Group, Resource: lacking.Resource}, lacking.Namespace))
 }
 
 // rollbackError is the error of a rollback as callers get it. Only one that says so leaves open whether the parent was written.
 func rollbackError(err error, p v1alpha1.ParentReference, spec *v1alpha1.ControllerRollbackSpec, dryRun bool) error {
-	resource := schema.GroupResource{Group: p.Group, Resource: p.Resource}
+	resource := p.GroupResource()
 	status, ofServer := errors.AsType[*apierrors.StatusError](err)
 	switch {
 	case err == nil:

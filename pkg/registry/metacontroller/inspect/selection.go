@@ -189,7 +189,7 @@ func compare(a, b v1alpha1.ParentReference) int {
 }
 
 func placeOf(p v1alpha1.ParentReference) inspection.Place {
-	return inspection.Place{GroupResource: schema.GroupResource{Group: p.Group, Resource: p.Resource}, Namespace: p.Namespace}
+	return inspection.Place{GroupResource: p.GroupResource(), Namespace: p.Namespace}
 }
 
 // around returns where a parent is, and where its children may be.
