@@ -30,6 +30,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
@@ -95,6 +96,14 @@ func (o Object) Parents() []v1alpha1.ResourceRule {
 		rules = append(rules, o.Decorator.Spec.Resources[i].ResourceRule)
 	}
 	return rules
+}
+
+// HasParents reports whether objects of a resource are among those that the controller handles.
+func (o Object) HasParents(resource schema.GroupResource) bool {
+	return slices.ContainsFunc(o.Parents(), func(rule v1alpha1.ResourceRule) bool {
+		parents, err := rule.GroupVersionResource()
+		return err == nil && parents.GroupResource() == resource
+	})
 }
 
 // Children are the rules of the objects that the controller creates.

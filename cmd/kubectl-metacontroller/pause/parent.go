@@ -27,7 +27,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -150,12 +149,7 @@ func (action) handled(ctx context.Context, c *connection.Connection, mapping *me
 		return nil //nolint:nilerr // Who may write a parent may be no reader of controllers.
 	}
 	resource := mapping.Resource.GroupResource()
-	if slices.ContainsFunc(controllers, func(o controllerobject.Object) bool {
-		return slices.ContainsFunc(o.Parents(), func(rule v1alpha1.ResourceRule) bool {
-			gv, err := schema.ParseGroupVersion(rule.APIVersion)
-			return err == nil && gv.WithResource(rule.Resource).GroupResource() == resource
-		})
-	}) {
+	if slices.ContainsFunc(controllers, func(o controllerobject.Object) bool { return o.HasParents(resource) }) {
 		return nil
 	}
 	return fmt.Errorf("no controller has parents or targets of %s: list the controllers with '%s status'", resource, connection.Program)

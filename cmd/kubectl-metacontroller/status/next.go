@@ -67,8 +67,8 @@ func next(object controllerobject.Object, parents Parents) []string {
 func parentsToBe(object controllerobject.Object) string {
 	var resources []string
 	for _, rule := range object.Parents() {
-		group := schema.FromAPIVersionAndKind(rule.APIVersion, "").Group
-		resources = append(resources, schema.GroupResource{Group: group, Resource: rule.Resource}.String())
+		resource, _ := rule.GroupVersionResource() // The server has checked it.
+		resources = append(resources, resource.GroupResource().String())
 	}
 	return "kubectl get " + strings.Join(resources, ",") + " --all-namespaces   # the controller selects none of them"
 }

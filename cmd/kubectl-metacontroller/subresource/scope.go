@@ -45,38 +45,24 @@ func scopeOf(c *connection.Connection, object controllerobject.Object, resource 
 		return scope{unknown: true} // Whoever asks next says it.
 	}
 	for _, rule := range object.Parents() {
-		version, err := schema.ParseGroupVersion(rule.APIVersion)
+		gvr, err := rule.GroupVersionResource()
 		if err != nil {
 			s.unknown = true
 			continue
 		}
-		gvr := version.WithResource(rule.Resource)
 		if resource != "" && gvr.GroupResource().String() != resource {
 			continue
 		}
-		switch found, err := scopeIn(mapper, gvr); {
+		switch mapping, err := connection.MappingOf(mapper, gvr); {
 		case err != nil:
 			s.unknown = true
-		case found.Name() == meta.RESTScopeNameNamespace:
+		case mapping.Scope.Name() == meta.RESTScopeNameNamespace:
 			s.namespaced = append(s.namespaced, gvr)
 		default:
 			s.clusterScoped = append(s.clusterScoped, gvr)
 		}
 	}
 	return s
-}
-
-// scopeIn returns whether a resource has namespaces.
-func scopeIn(mapper meta.RESTMapper, resource schema.GroupVersionResource) (meta.RESTScope, error) {
-	kind, err := mapper.KindFor(resource)
-	if err != nil {
-		return nil, err
-	}
-	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return nil, err
-	}
-	return mapping.Scope, nil
 }
 
 // inNamespaces reports whether parents may be in namespaces. What the cluster does not serve may be.

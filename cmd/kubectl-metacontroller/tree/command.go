@@ -124,7 +124,7 @@ func parentState(ctx context.Context, c *connection.Connection, root *Node, mapp
 	asked := v1alpha1.ControllerParentOptions{Resource: mapping.Resource.GroupResource().String(), Namespace: root.Namespace, Name: root.Name}
 	var states, reasons []string
 	for _, object := range controllers {
-		if !hasParents(object, mapping.Resource.GroupResource()) {
+		if !object.HasParents(mapping.Resource.GroupResource()) {
 			continue
 		}
 		client, err := subresource.New(c, object)

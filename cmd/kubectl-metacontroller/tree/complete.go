@@ -22,11 +22,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
@@ -68,8 +66,8 @@ func completeKind(c *connection.Connection, controllers []controllerobject.Objec
 	var found []string
 	for _, object := range controllers {
 		for _, rule := range object.Parents() {
-			resource, ok := resourceOf(rule)
-			if !ok {
+			resource, err := rule.GroupVersionResource()
+			if err != nil {
 				continue
 			}
 			word := resource.GroupResource().String()
@@ -100,7 +98,7 @@ func namesOf(ctx context.Context, c *connection.Connection, controllers []contro
 	resource := mapping.Resource.GroupResource()
 	var names []string
 	for _, object := range controllers {
-		if !hasParents(object, resource) {
+		if !object.HasParents(resource) {
 			continue
 		}
 		parents, err := subresource.ParentNames(ctx, c, object, resource.String())
@@ -111,14 +109,6 @@ func namesOf(ctx context.Context, c *connection.Connection, controllers []contro
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
-}
-
-// hasParents reports whether objects of a resource are parents of a controller.
-func hasParents(object controllerobject.Object, resource schema.GroupResource) bool {
-	return slices.ContainsFunc(object.Parents(), func(rule v1alpha1.ResourceRule) bool {
-		parents, ok := resourceOf(rule)
-		return ok && parents.GroupResource() == resource
-	})
 }
 
 // starting returns the words that begin with a prefix, behind what is before them.

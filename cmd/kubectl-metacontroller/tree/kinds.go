@@ -45,12 +45,12 @@ func kindsOf(controllers []controllerobject.Object) kinds {
 	}
 	for _, object := range controllers {
 		for _, parent := range object.Parents() {
-			if resource, ok := resourceOf(parent); ok {
+			if resource, err := parent.GroupVersionResource(); err == nil {
 				if object.Composite != nil {
 					k.add(resource.GroupResource(), v1alpha1.SchemeGroupVersion.WithResource("controllerrevisions"))
 				}
 				for _, child := range object.Children() {
-					if r, ok := resourceOf(child); ok {
+					if r, err := child.GroupVersionResource(); err == nil {
 						k.add(resource.GroupResource(), r)
 					}
 				}
@@ -67,10 +67,4 @@ func (k kinds) add(parent schema.GroupResource, children ...schema.GroupVersionR
 			k[parent] = append(k[parent], child)
 		}
 	}
-}
-
-// resourceOf is false for a rule that names no API version.
-func resourceOf(rule v1alpha1.ResourceRule) (schema.GroupVersionResource, bool) {
-	version, err := schema.ParseGroupVersion(rule.APIVersion)
-	return version.WithResource(rule.Resource), err == nil
 }

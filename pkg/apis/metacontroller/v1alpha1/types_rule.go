@@ -38,6 +38,12 @@ type ResourceRule struct {
 	Resource string `json:"resource"`
 }
 
+// GroupVersionResource is what the rule names. The error is that of an API version that cannot be read, and what is returned has none then.
+func (r ResourceRule) GroupVersionResource() (schema.GroupVersionResource, error) {
+	version, err := schema.ParseGroupVersion(r.APIVersion)
+	return version.WithResource(r.Resource), err
+}
+
 // ParentCondition is the type of a condition that the server keeps in the status of each parent.
 // +enum
 // +k8s:enum

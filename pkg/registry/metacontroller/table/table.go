@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
@@ -280,11 +279,8 @@ func shorten(message string) string {
 
 // Resource returns the resource that a rule names in kubectl's form, for example deployments.apps.
 func Resource(rule v1alpha1.ResourceRule) string {
-	version, err := schema.ParseGroupVersion(rule.APIVersion)
-	if err != nil {
-		return rule.Resource
-	}
-	return schema.GroupResource{Group: version.Group, Resource: rule.Resource}.String()
+	resource, _ := rule.GroupVersionResource() // One of no API version is printed alone.
+	return resource.GroupResource().String()
 }
 
 // maxListed is how many elements a cell lists. Who has more wants their number.
