@@ -56,7 +56,7 @@ func (t *table) print(now time.Time, parents []v1alpha1.ControllerParent, header
 		if p.NextSyncTime != nil {
 			next = "in " + outputformat.Duration(p.NextSyncTime.Sub(now))
 		}
-		rows = append(rows, t.row(cmp.Or(p.Namespace, subresource.None), p.GroupResource().String(), p.Name, string(p.State), children(p.Children), lastSync,
+		rows = append(rows, t.row(cmp.Or(p.Namespace, subresource.None), p.GroupResource().String(), p.Name, string(p.State), cmp.Or(p.Children.Text(), subresource.None), lastSync,
 			took, fmt.Sprint(p.Retries), next, subresource.OneLine(cmp.Or(p.Message, p.LastError))))
 	}
 	return t.out.Print(rows...)
@@ -79,20 +79,6 @@ func printNames(out io.Writer, parents []v1alpha1.ControllerParent) error {
 		}
 	}
 	return nil
-}
-
-func children(c *v1alpha1.ChildCounts) string {
-	if c == nil {
-		return subresource.None
-	}
-	counts := fmt.Sprint(c.Total)
-	if c.Ready != nil {
-		counts = fmt.Sprintf("%d/%d", *c.Ready, c.Total)
-	}
-	if c.Outdated != nil {
-		counts += fmt.Sprintf(" (%d outdated)", *c.Outdated)
-	}
-	return counts
 }
 
 // changes returns the parents that are not as before, or were not there.

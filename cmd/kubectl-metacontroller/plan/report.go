@@ -43,7 +43,7 @@ type Report struct {
 
 // Part prints a part of the plan, or keeps it for End.
 func (r *Report) Part(part *v1alpha1.ControllerPlanStatus) error {
-	add(&r.all.Summary, part.Summary)
+	r.all.Summary.Add(part.Summary)
 	r.all.Hidden += part.Hidden
 	if r.Format != "" {
 		r.all.Parents = append(r.all.Parents, part.Parents...)
@@ -99,42 +99,10 @@ func (r *Report) encode(object controllerobject.Object) error {
 	return outputformat.PrintDocument(r.printer.Out, r.Format, plan)
 }
 
-func add(sum *v1alpha1.PlanSummary, part v1alpha1.PlanSummary) {
-	sum.Parents += part.Parents
-	sum.Changing += part.Changing
-	sum.Failing += part.Failing
-	sum.Create += part.Create
-	sum.Update += part.Update
-	sum.Recreate += part.Recreate
-	sum.Delete += part.Delete
-	sum.Adopt += part.Adopt
-	sum.Release += part.Release
-	sum.Retain += part.Retain
-	sum.Leave += part.Leave
-	sum.Refuse += part.Refuse
-}
-
 // Summary says in a sentence what a plan would do.
 func Summary(s *v1alpha1.PlanSummary) string {
 	var parts []string
-	for _, part := range []struct {
-		n    int64
-		what string
-	}{
-		{s.Create, "created"},
-		{s.Update, "updated"},
-		{s.Recreate, "recreated"},
-		{s.Delete, "deleted"},
-		{s.Adopt, "adopted"},
-		{s.Release, "released"},
-		{s.Retain, "kept without their parent"},
-		{s.Refuse, "refused"},
-		{s.Leave, "left as they are"},
-	} {
-		if part.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
-		}
-	}
+	s.EachAction(func(n int64, done string) { parts = append(parts, fmt.Sprintf("%d %s", n, done)) })
 	text := fmt.Sprintf("Of %s, %d would change", plural(s.Parents, "parent", "parents"), s.Changing)
 	if s.Failing > 0 {
 		text += fmt.Sprintf(", and the syncs of %d would fail", s.Failing)

@@ -17,6 +17,8 @@ limitations under the License.
 package v1alpha1
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -152,6 +154,21 @@ type ChildCounts struct {
 	// +optional
 	// +k8s:optional
 	Outdated *int32 `json:"outdated,omitempty"`
+}
+
+// Text is how tables have the numbers, such as 2/3 (1 outdated); empty if they are not known.
+func (c *ChildCounts) Text() string {
+	if c == nil {
+		return ""
+	}
+	counts := fmt.Sprint(c.Total)
+	if c.Ready != nil {
+		counts = fmt.Sprintf("%d/%d", *c.Ready, c.Total)
+	}
+	if c.Outdated != nil {
+		counts += fmt.Sprintf(" (%d outdated)", *c.Outdated)
+	}
+	return counts
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
@@ -381,6 +398,49 @@ type PlanSummary struct {
 	Leave int64 `json:"leave"`
 	// refuse counts the children that should be changed and could not be.
 	Refuse int64 `json:"refuse"`
+}
+
+// Actions are how often each action on children is planned.
+func (s *PlanSummary) Actions() map[ChildAction]*int64 {
+	return map[ChildAction]*int64{
+		ChildCreate: &s.Create, ChildUpdate: &s.Update, ChildRecreate: &s.Recreate, ChildDelete: &s.Delete, ChildAdopt: &s.Adopt,
+		ChildRelease: &s.Release, ChildRetain: &s.Retain, ChildRefuse: &s.Refuse, ChildLeave: &s.Leave,
+	}
+}
+
+// plannedActions are the actions in the order, and in the words, in which summaries have them.
+var plannedActions = []struct {
+	action ChildAction
+	done   string
+}{
+	{ChildCreate, "created"},
+	{ChildUpdate, "updated"},
+	{ChildRecreate, "recreated"},
+	{ChildDelete, "deleted"},
+	{ChildAdopt, "adopted"},
+	{ChildRelease, "released"},
+	{ChildRetain, "kept without their parent"},
+	{ChildRefuse, "refused"},
+	{ChildLeave, "left as they are"},
+}
+
+// Add adds what is planned for other parents.
+func (s *PlanSummary) Add(other PlanSummary) {
+	s.Parents, s.Changing, s.Failing = s.Parents+other.Parents, s.Changing+other.Changing, s.Failing+other.Failing
+	counts := s.Actions()
+	for action, n := range other.Actions() {
+		*counts[action] += *n
+	}
+}
+
+// EachAction calls f with what would be done with children, such as created, and how often; not with what would not be done.
+func (s *PlanSummary) EachAction(f func(n int64, done string)) {
+	counts := s.Actions()
+	for _, a := range plannedActions {
+		if n := *counts[a.action]; n > 0 {
+			f(n, a.done)
+		}
+	}
 }
 
 // ParentPlan is what a sync of one parent would do now.

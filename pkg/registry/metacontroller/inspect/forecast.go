@@ -222,27 +222,16 @@ func ofDeletions(status *v1alpha1.ControllerPlanStatus, argument string) string 
 // changes lists what would happen to children, empty if that is nothing. What is left as it is is not told.
 func changes(s *v1alpha1.PlanSummary) string {
 	var parts []string
-	for _, part := range []struct {
-		n    int64
-		what string
-	}{
-		{s.Create, "created"},
-		{s.Update, "updated"},
-		{s.Recreate, "recreated"},
-		{s.Delete, "deleted"},
-		{s.Adopt, "adopted"},
-		{s.Release, "released"},
-		{s.Retain, "retained"},
-		{s.Refuse, "refused"},
-	} {
-		switch {
-		case part.n == 0:
-		case len(parts) == 0:
-			parts = append(parts, plural(part.n, "child", "children")+" "+part.what)
-		default:
-			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+	changing := *s
+	changing.Leave = 0
+	changing.EachAction(func(n int64, done string) {
+		if len(parts) == 0 {
+			done = plural(n, "child", "children") + " " + done
+		} else {
+			done = fmt.Sprintf("%d %s", n, done)
 		}
-	}
+		parts = append(parts, done)
+	})
 	return strings.Join(parts, ", ")
 }
 

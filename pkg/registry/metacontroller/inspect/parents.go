@@ -166,25 +166,11 @@ func tableOf(list *v1alpha1.ControllerParentList, options runtime.Object) *metav
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{
 			Cells: []any{
-				p.Namespace, p.Name, string(p.State), children(p.Children), lastSync, took, int64(p.Retries), next, message,
+				p.Namespace, p.Name, string(p.State), p.Children.Text(), lastSync, took, int64(p.Retries), next, message,
 				p.GroupResource().String(),
 			},
 			Object: rowObject(options, p.ParentReference, &v1alpha1.ControllerParentList{Items: list.Items[i : i+1]}),
 		})
 	}
 	return table
-}
-
-func children(c *v1alpha1.ChildCounts) string {
-	if c == nil {
-		return ""
-	}
-	counts := fmt.Sprint(c.Total)
-	if c.Ready != nil {
-		counts = fmt.Sprintf("%d/%d", *c.Ready, c.Total)
-	}
-	if c.Outdated != nil {
-		counts += fmt.Sprintf(" (%d outdated)", *c.Outdated)
-	}
-	return counts
 }

@@ -297,11 +297,7 @@ func planAll(
 
 // count adds a plan to a summary.
 func count(s *v1alpha1.PlanSummary, p *v1alpha1.ParentPlan) {
-	counts := map[v1alpha1.ChildAction]*int64{
-		v1alpha1.ChildCreate: &s.Create, v1alpha1.ChildUpdate: &s.Update, v1alpha1.ChildRecreate: &s.Recreate, v1alpha1.ChildDelete: &s.Delete,
-		v1alpha1.ChildAdopt: &s.Adopt, v1alpha1.ChildRelease: &s.Release, v1alpha1.ChildRetain: &s.Retain, v1alpha1.ChildLeave: &s.Leave,
-		v1alpha1.ChildRefuse: &s.Refuse,
-	}
+	counts := s.Actions()
 	s.Parents++
 	changes := p.Delete || len(p.Changes)+len(p.Revisions) > 0
 	for i := range p.Children {
