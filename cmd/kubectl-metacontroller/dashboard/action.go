@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/pause"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/tree"
@@ -196,10 +197,7 @@ func (t *task) resync(ctx context.Context, v *actionView) error {
 	if err != nil {
 		return err
 	}
-	v.Says = []string{fmt.Sprintf("%d parents are in the queue.", done.Status.Parents)}
-	if done.Status.Parents == 1 {
-		v.Says = []string{"1 parent is in the queue."}
-	}
+	v.Says = []string{outputformat.Count(done.Status.Parents, "parent is", "parents are") + " in the queue."}
 	if done.Status.Hidden > 0 {
 		v.Says = append(v.Says, subresource.Hidden(done.Status.Hidden))
 	}

@@ -119,20 +119,14 @@ func verdict(out io.Writer, format string, findings []finding, looked int) error
 			warned++
 		}
 	}
+	objects := outputformat.Count(looked, "object", "objects")
 	switch {
 	case refused > 0:
-		return fmt.Errorf("the server would refuse this: %s, %s in %s", count(refused, "error"), count(warned, "warning"), count(looked, "object"))
+		return fmt.Errorf("the server would refuse this: %s, %s in %s", outputformat.Count(refused, "error", "errors"), outputformat.Count(warned, "warning", "warnings"), objects)
 	case looked == 0:
 		return fmt.Errorf("there is no object of %s to look at: name other files with -f, or folders of folders with -R", v1alpha1.GroupName)
 	case format == "":
-		fmt.Fprintf(out, "The server would accept this: %s in %s.\n", count(warned, "warning"), count(looked, "object"))
+		fmt.Fprintf(out, "The server would accept this: %s in %s.\n", outputformat.Count(warned, "warning", "warnings"), objects)
 	}
 	return nil
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
@@ -65,7 +66,7 @@ func printMarkdown(out io.Writer, object controllerobject.Object, plan *v1alpha1
 		}
 	}
 	if omitted > 0 {
-		fmt.Fprintf(&b, "\n%s left out, because comments have a limited size.\n", plural(int64(omitted), "row is", "rows are"))
+		fmt.Fprintf(&b, "\n%s left out, because comments have a limited size.\n", outputformat.Count(omitted, "row is", "rows are"))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
@@ -133,7 +134,7 @@ func markdownChanges(changes []v1alpha1.FieldChange) []string {
 		list = append(list, fmt.Sprintf("%s: %s → %s", changes[i].Path, short(changes[i].Observed), short(changes[i].Desired)))
 	}
 	if more := len(list) - shownChanges; more > 0 {
-		list = append(list[:shownChanges], plural(int64(more), "more field", "more fields"))
+		list = append(list[:shownChanges], outputformat.Count(more, "more field", "more fields"))
 	}
 	return list
 }

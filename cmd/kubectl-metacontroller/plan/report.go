@@ -72,7 +72,7 @@ func (r *Report) End(object controllerobject.Object, selected subresource.Select
 	switch {
 	case s.Failing > 0:
 		return &exitstatus.Error{Status: exitstatus.Trouble, Err: fmt.Errorf("%s would fail, as it says above; see how the parents are with '%s parents %s --all'",
-			plural(s.Failing, "sync", "syncs"), connection.Program, object.Argument())}
+			outputformat.Count(s.Failing, "sync", "syncs"), connection.Program, object.Argument())}
 	case s.Changing > 0 || s.Refuse > 0: // What is refused without an error is held back, and wanted.
 		return exitstatus.ErrDifferent
 	}
@@ -103,7 +103,7 @@ func (r *Report) encode(object controllerobject.Object) error {
 func Summary(s *v1alpha1.PlanSummary) string {
 	var parts []string
 	s.EachAction(func(n int64, done string) { parts = append(parts, fmt.Sprintf("%d %s", n, done)) })
-	text := fmt.Sprintf("Of %s, %d would change", plural(s.Parents, "parent", "parents"), s.Changing)
+	text := fmt.Sprintf("Of %s, %d would change", outputformat.Count(s.Parents, "parent", "parents"), s.Changing)
 	if s.Failing > 0 {
 		text += fmt.Sprintf(", and the syncs of %d would fail", s.Failing)
 	}
@@ -114,11 +114,4 @@ func Summary(s *v1alpha1.PlanSummary) string {
 		return text + "."
 	}
 	return text + ". There are no children."
-}
-
-func plural(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -27,6 +27,7 @@ import (
 	sdk "github.com/metacontroller/metacontroller-apiserver/artifacts/sdk/go/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/textdiff"
 )
 
@@ -129,21 +130,15 @@ func compare(recorded pair, response []byte) ([]textdiff.Line, error) {
 
 // verdict says how it went.
 func verdict(out io.Writer, all, different, failed int) error {
+	requests := outputformat.Count(all, "request", "requests")
 	switch {
 	case failed > 0:
 		return &exitstatus.Error{Status: exitstatus.Trouble, Err: fmt.Errorf("the hook failed with %d of %s, and returned something else than was recorded to %d: "+
-			"what it printed says why", failed, requests(all), different)}
+			"what it printed says why", failed, requests, different)}
 	case different > 0:
-		fmt.Fprintf(out, "The hook returned something else than was recorded to %d of %s.\n", different, requests(all))
+		fmt.Fprintf(out, "The hook returned something else than was recorded to %d of %s.\n", different, requests)
 		return exitstatus.ErrDifferent
 	}
-	fmt.Fprintf(out, "The hook returned what was recorded to %s.\n", requests(all))
+	fmt.Fprintf(out, "The hook returned what was recorded to %s.\n", requests)
 	return nil
-}
-
-func requests(n int) string {
-	if n == 1 {
-		return "1 request"
-	}
-	return fmt.Sprintf("%d requests", n)
 }

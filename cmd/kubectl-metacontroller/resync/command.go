@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 )
 
@@ -60,14 +61,10 @@ func run(ctx context.Context, c *connection.Connection, flags *subresource.Flags
 		return errors.New(subresource.Hidden(done.Status.Hidden))
 	}
 	subresource.ReportHidden(c.ErrOut, done.Status.Hidden)
-	switch n := done.Status.Parents; n {
-	case 0:
+	if done.Status.Parents == 0 {
 		return selected.Nothing(c.Out, object)
-	case 1:
-		fmt.Fprint(c.Out, "1 parent is")
-	default:
-		fmt.Fprintf(c.Out, "%d parents are", n)
 	}
+	fmt.Fprint(c.Out, outputformat.Count(done.Status.Parents, "parent is", "parents are"))
 	if object.Paused() {
 		fmt.Fprintf(c.Out, " in the queue, and synced when %s is resumed: it is paused. Resume it with: %s resume %[1]s\n", object.Argument(), connection.Program)
 		return nil

@@ -152,7 +152,7 @@ func state(ready *metav1.Condition, generation, failing int64) string {
 	case ready.ObservedGeneration < generation:
 		return fmt.Sprintf("has a change that the engine has not taken up yet (generation %d, observed %d).", generation, ready.ObservedGeneration)
 	case ready.Status == metav1.ConditionTrue && failing > 0:
-		return fmt.Sprintf("is ready, but syncs of %s fail.", count(failing, "parent"))
+		return fmt.Sprintf("is ready, but syncs of %s fail.", outputformat.Count(failing, "parent", "parents"))
 	case ready.Status == metav1.ConditionTrue:
 		return "is ready."
 	case ready.Reason == v1alpha1.ReasonPaused:
@@ -194,7 +194,7 @@ func parentLines(parents Parents, c *v1alpha1.ControllerCounters, asOf string) [
 	case parents.Total == 0:
 		return []string{"It has no parents."}
 	}
-	states := []string{fmt.Sprintf("Of %s, %d synced", count(parents.Total, "parent"), parents.States[v1alpha1.ParentSynced])}
+	states := []string{fmt.Sprintf("Of %s, %d synced", outputformat.Count(parents.Total, "parent", "parents"), parents.States[v1alpha1.ParentSynced])}
 	for _, n := range []struct {
 		number int64
 		what   string
@@ -217,7 +217,7 @@ func parentLines(parents Parents, c *v1alpha1.ControllerCounters, asOf string) [
 	if c == nil {
 		return lines
 	}
-	counted := []string{fmt.Sprintf("%s, %d failed", count(c.Syncs+c.FailedSyncs, "sync"), c.FailedSyncs)}
+	counted := []string{fmt.Sprintf("%s, %d failed", outputformat.Count(c.Syncs+c.FailedSyncs, "sync", "syncs"), c.FailedSyncs)}
 	for _, n := range []struct {
 		number int64
 		one    string
@@ -229,12 +229,8 @@ func parentLines(parents Parents, c *v1alpha1.ControllerCounters, asOf string) [
 		{c.Conflicts, "creation", "creations", "stopped by an object of another owner"},
 		{c.Flapping, "child", "children", "left alone because of changing back, or being deleted each time"},
 	} {
-		switch n.number {
-		case 0:
-		case 1:
-			counted = append(counted, "1 "+n.one+" "+n.what)
-		default:
-			counted = append(counted, fmt.Sprintf("%d %s %s", n.number, n.many, n.what))
+		if n.number > 0 {
+			counted = append(counted, outputformat.Count(n.number, n.one, n.many)+" "+n.what)
 		}
 	}
 	return append(lines, "Since the controller started: "+strings.Join(counted, ", ")+asOf+".")
@@ -245,7 +241,7 @@ func hookLine(h *v1alpha1.HookStatus, now time.Time, said string) string {
 	if h.Calls == 0 {
 		return fmt.Sprintf("Hook %s: not called yet.", h.Name)
 	}
-	line := fmt.Sprintf("Hook %s: %s", h.Name, count(h.Calls, "call"))
+	line := fmt.Sprintf("Hook %s: %s", h.Name, outputformat.Count(h.Calls, "call", "calls"))
 	if h.P50Milliseconds != nil && h.P99Milliseconds != nil {
 		line += fmt.Sprintf(", half of them within %d ms, 99 of 100 within %d ms", *h.P50Milliseconds, *h.P99Milliseconds)
 	}
@@ -297,10 +293,3 @@ func parentName(e *v1alpha1.ParentError) string {
 func age(t metav1.Time, now time.Time) string { return outputformat.Duration(now.Sub(t.Time)) }
 
 func oneLine(message string) string { return strings.Join(strings.Fields(message), " ") }
-
-func count(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}

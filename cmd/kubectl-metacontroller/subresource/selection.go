@@ -29,6 +29,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
@@ -115,11 +116,7 @@ func (s Selected) Nothing(out io.Writer, object controllerobject.Object) error {
 
 // Hidden says that parents were left out.
 func Hidden(n int64) string {
-	what := "1 parent is"
-	if n != 1 {
-		what = fmt.Sprintf("%d parents are", n)
-	}
-	return what + " left out, because you may not get them, their children or their related objects: see 'kubectl auth can-i --list'"
+	return outputformat.Count(n, "parent is", "parents are") + " left out, because you may not get them, their children or their related objects: see 'kubectl auth can-i --list'"
 }
 
 // ReportHidden writes what Hidden says, if parents were left out.

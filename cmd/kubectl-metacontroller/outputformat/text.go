@@ -17,6 +17,7 @@ limitations under the License.
 package outputformat
 
 import (
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -24,3 +25,11 @@ import (
 
 // Duration returns a duration as kubectl prints it. One below zero, which there is where the clock of the server is ahead, is printed as none.
 func Duration(d time.Duration) string { return duration.HumanDuration(max(0, d)) }
+
+// Count returns a number with the word for what it counts, such as 1 sync or 2 syncs.
+func Count[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
