@@ -29,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
@@ -117,22 +118,23 @@ func Loops(
 func reportOf(
 	ctx context.Context, c *connection.Connection, object controllerobject.Object, parent v1alpha1.ParentReference, syncs []v1alpha1.ControllerSync,
 ) (*report, error) {
-	reader, err := newReader(c)
+	mapper, err := c.Mapper()
 	if err != nil {
 		return nil, err
 	}
-	kind, err := reader.kindOf(parent)
+	client, err := c.Objects()
 	if err != nil {
 		return nil, err
 	}
-	r := &report{controller: object, parent: parent.Name, syncs: len(syncs), loops: loopsOf(syncs, kind), now: time.Now()}
-	if parent.Namespace != "" {
-		r.parent = parent.Namespace + "/" + parent.Name
+	kind, err := mapper.KindFor(parent.GroupResource().WithVersion(""))
+	if err != nil {
+		return nil, fmt.Errorf("%w: list what the cluster serves with 'kubectl api-resources'", err)
 	}
+	r := &report{controller: object, parent: parent.FullName(), syncs: len(syncs), loops: loopsOf(syncs, kind.Kind), now: time.Now()}
 	if err := nameOthers(ctx, c, object, r.loops); err != nil {
 		return nil, err
 	}
-	r.objects, err = reader.read(ctx, r.loops)
+	r.objects, err = read(ctx, mapper, client, r.loops)
 	return r, err
 }
 
@@ -177,13 +179,13 @@ func several(name string, parents []v1alpha1.ControllerParent) error {
 
 // read reads the objects of loops as they are now. Those that are gone, or may not be read, are left out, as are those of a kind that is not
 // served any more.
-func (r *reader) read(ctx context.Context, loops []loop) (map[v1alpha1.SyncObject]*unstructured.Unstructured, error) {
+func read(ctx context.Context, mapper meta.RESTMapper, client dynamic.Interface, loops []loop) (map[v1alpha1.SyncObject]*unstructured.Unstructured, error) {
 	objects := map[v1alpha1.SyncObject]*unstructured.Unstructured{}
 	for _, l := range loops {
 		if _, done := objects[l.object]; done {
 			continue
 		}
-		version, err := r.mapper.ResourceFor(schema.GroupVersionResource{Group: l.object.Group, Resource: l.object.Resource})
+		version, err := mapper.ResourceFor(schema.GroupVersionResource{Group: l.object.Group, Resource: l.object.Resource})
 		if meta.IsNoMatchError(err) {
 			objects[l.object] = nil
 			continue
@@ -191,7 +193,7 @@ func (r *reader) read(ctx context.Context, loops []loop) (map[v1alpha1.SyncObjec
 		if err != nil {
 			return nil, fmt.Errorf("%w: list what the cluster serves with 'kubectl api-resources'", err)
 		}
-		o, err := r.client.Resource(version).Namespace(l.object.Namespace).Get(ctx, l.object.Name, metav1.GetOptions{})
+		o, err := client.Resource(version).Namespace(l.object.Namespace).Get(ctx, l.object.Name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			return nil, connection.ExplainOf(l.object.Group, fmt.Errorf("reading %s: %w", nameOf(l.object), err))
 		}

@@ -160,8 +160,7 @@ func TestParentsOfOneNameAreNotTakenForOne(t *testing.T) {
 }
 
 func TestObjectsOfAKindThatIsGoneAreLeftOut(t *testing.T) {
-	r := &reader{mapper: meta.NewDefaultRESTMapper(nil)}
-	objects, err := r.read(t.Context(), []loop{{object: deployment, path: "spec.replicas"}})
+	objects, err := read(t.Context(), meta.NewDefaultRESTMapper(nil), nil, []loop{{object: deployment, path: "spec.replicas"}})
 	if o, read := objects[deployment]; err != nil || !read || o != nil {
 		t.Errorf("got %v, error %v", objects, err)
 	}

@@ -51,7 +51,7 @@ type report struct {
 func (r *report) print(out io.Writer) {
 	name := r.controller.Argument()
 	if len(r.loops) == 0 {
-		fmt.Fprintf(out, "No field is changed back and forth, and no child is deleted and created again, by what the server remembers: %s of %s.\n", syncs(r.syncs), r.parent)
+		fmt.Fprintf(out, "No field is changed back and forth, and no child is deleted and created again, by what the server remembers: %s of %s.\n", outputformat.Count(r.syncs, "sync", "syncs"), r.parent)
 		fmt.Fprintf(out, "See what they did with: %s syncs %s %s\n", connection.Program, name, r.parent)
 		return
 	}
@@ -65,45 +65,26 @@ func (r *report) print(out io.Writer) {
 }
 
 func (r *report) printLoop(out io.Writer, l *loop) {
+	name := nameOf(l.object)
+	what, wrote, alone := l.path+" of "+name+" is changed back and forth.", "wrote", "leaves "+name+" alone"
 	switch {
 	case l.dropped:
-		r.printDropped(out, l)
-		return
+		what = l.path + " of " + name + " is not stored: the API server drops it."
 	case l.path == whole:
-		r.printCreations(out, l)
-		return
+		what, wrote, alone = name+" is deleted by somebody else and created again.", "created", "does not create "+name
 	}
-	fmt.Fprintf(out, "%s of %s is changed back and forth.\n", l.path, nameOf(l.object))
-	fmt.Fprintf(out, "  %s %s wrote it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
-		syncs(r.syncs), outputformat.Duration(r.now.Sub(l.last)))
-	others := r.others(l)
-	for _, other := range others {
-		fmt.Fprintf(out, "  %s changes it back.\n", sentence(other))
+	fmt.Fprintf(out, "%s\n  %s %s %s it in %d of the last %s, the last time %s ago.\n", what, r.controller.Kind(), r.controller.Name(), wrote, l.writes,
+		outputformat.Count(r.syncs, "sync", "syncs"), outputformat.Duration(r.now.Sub(l.last)))
+	if !l.dropped && l.path != whole {
+		for _, other := range r.others(l) {
+			fmt.Fprintf(out, "  %s changes it back.\n", sentence(other))
+		}
 	}
 	if managers := r.managers(l); len(managers) > 0 {
 		fmt.Fprintf(out, "  Field managers of it now, the latest first: %s.\n", strings.Join(managers, ", "))
 	}
-	if l.flapping {
-		fmt.Fprintf(out, "  The controller leaves %s alone for a while, because that happened too often.\n", nameOf(l.object))
-	}
-	fmt.Fprintf(out, "  %s\n", r.advice(l))
-}
-
-// printDropped prints the paragraph of a field of the status that the API server does not store.
-func (r *report) printDropped(out io.Writer, l *loop) {
-	fmt.Fprintf(out, "%s of %s is not stored: the API server drops it.\n", l.path, nameOf(l.object))
-	fmt.Fprintf(out, "  %s %s wrote it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
-		syncs(r.syncs), outputformat.Duration(r.now.Sub(l.last)))
-	fmt.Fprintf(out, "  %s\n", r.advice(l))
-}
-
-// printCreations prints the paragraph of a child that somebody deletes each time.
-func (r *report) printCreations(out io.Writer, l *loop) {
-	fmt.Fprintf(out, "%s is deleted by somebody else and created again.\n", nameOf(l.object))
-	fmt.Fprintf(out, "  %s %s created it in %d of the last %s, the last time %s ago.\n", r.controller.Kind(), r.controller.Name(), l.writes,
-		syncs(r.syncs), outputformat.Duration(r.now.Sub(l.last)))
-	if l.flapping {
-		fmt.Fprintf(out, "  The controller does not create %s for a while, because that happened too often.\n", nameOf(l.object))
+	if l.flapping && !l.dropped {
+		fmt.Fprintf(out, "  The controller %s for a while, because that happened too often.\n", alone)
 	}
 	fmt.Fprintf(out, "  %s\n", r.advice(l))
 }
@@ -228,12 +209,4 @@ func nameOf(o v1alpha1.SyncObject) string {
 		return o.Kind + " " + o.Name
 	}
 	return o.Kind + " " + o.Namespace + "/" + o.Name
-}
-
-// syncs counts syncs.
-func syncs(n int) string {
-	if n == 1 {
-		return "1 sync"
-	}
-	return fmt.Sprintf("%d syncs", n)
 }
