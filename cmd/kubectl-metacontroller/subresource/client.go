@@ -18,6 +18,7 @@ package subresource
 
 import (
 	"context"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,12 +53,7 @@ func New(c *connection.Connection, object controllerobject.Object) (*Client, err
 }
 
 // resource is the plural name of the controller object's resource.
-func (c *Client) resource() string {
-	if c.object.Composite != nil {
-		return "compositecontrollers"
-	}
-	return "decoratorcontrollers"
-}
+func (c *Client) resource() string { return strings.ToLower(c.object.Kind()) + "s" }
 
 // MostParents is how many parents the server puts into a page at most. For each page it looks at all of them.
 const MostParents = 500
