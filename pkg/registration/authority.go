@@ -163,7 +163,7 @@ func (t *Trust) Trust(ctx context.Context, bundle []byte, version string) error 
 
 // get returns the APIService. One that stands for CustomResourceDefinitions is not ours.
 func (t *Trust) get(ctx context.Context) (*unstructured.Unstructured, error) {
-	existing, err := t.client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	existing, err := t.client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
 	}
@@ -176,7 +176,7 @@ func (t *Trust) get(ctx context.Context) (*unstructured.Unstructured, error) {
 // apply writes the caBundle alone. The metadata has something that keeps an APIService from being made.
 func (t *Trust) apply(ctx context.Context, bundle []byte, metadata map[string]any) error {
 	wanted := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": apiServices().GroupVersion().String(), "kind": "APIService", "metadata": metadata,
+		"apiVersion": resources[kindAPIService].GroupVersion().String(), "kind": "APIService", "metadata": metadata,
 	}}
 	if err := setBundle(wanted, bundle); err != nil {
 		return err

@@ -67,7 +67,7 @@ func findDefinitions(ctx context.Context, client dynamic.Interface) ([]string, e
 	var found []string
 	for _, plural := range []string{"compositecontrollers", "controllerrevisions", "decoratorcontrollers"} {
 		name := plural + "." + group
-		_, err := client.Resource(definitions()).Get(ctx, name, metav1.GetOptions{})
+		_, err := client.Resource(resources[kindDefinition]).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil:
@@ -81,7 +81,7 @@ func findDefinitions(ctx context.Context, client dynamic.Interface) ([]string, e
 
 // checkExisting refuses clusters with a registration that is not ours to change.
 func checkExisting(ctx context.Context, client dynamic.Interface) error {
-	apiService, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	apiService, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
@@ -96,7 +96,7 @@ func checkExisting(ctx context.Context, client dynamic.Interface) error {
 
 // checkExistingService refuses clusters with a Service that is not ours to change.
 func checkExistingService(ctx context.Context, client dynamic.Interface) error {
-	service, err := client.Resource(services()).Namespace(namespace).Get(ctx, serviceName, metav1.GetOptions{})
+	service, err := client.Resource(resources[kindService]).Namespace(namespace).Get(ctx, serviceName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -168,7 +168,7 @@ func Inspect(ctx context.Context, config *rest.Config) (*Existing, error) {
 	if e.Definitions, err = findDefinitions(ctx, client); err != nil {
 		return nil, err
 	}
-	apiService, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	apiService, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return e, nil
 	}
@@ -186,54 +186,45 @@ func Inspect(ctx context.Context, config *rest.Config) (*Existing, error) {
 	return e, nil
 }
 
+// Available reports whether the cluster reaches who serves the group, which is nobody without a registration.
+func Available(ctx context.Context, client dynamic.Interface) (bool, error) {
+	apiService, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+	}
+	return conditionOf(apiService).available, nil
+}
+
 // Kinds that are treated in ways of their own.
 const (
 	kindNamespace   = "Namespace"
 	kindClusterRole = "ClusterRole"
 	kindRole        = "Role"
 	kindAPIService  = "APIService"
+	kindService     = "Service"
+	kindDefinition  = "CustomResourceDefinition"
 )
 
-// The resources of a registration. There are so few that they are not looked up in the cluster.
-
-func namespaces() schema.GroupVersionResource {
-	return corev1.SchemeGroupVersion.WithResource("namespaces")
-}
-
-func services() schema.GroupVersionResource {
-	return corev1.SchemeGroupVersion.WithResource("services")
-}
-
-func clusterRoles() schema.GroupVersionResource {
-	return rbacv1.SchemeGroupVersion.WithResource("clusterroles")
-}
-
-func roles() schema.GroupVersionResource { return rbacv1.SchemeGroupVersion.WithResource("roles") }
-
-func definitions() schema.GroupVersionResource {
-	return apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
-}
-
-func apiServices() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+// resources are those of a registration. There are so few that they are not looked up in the cluster.
+var resources = map[string]schema.GroupVersionResource{
+	kindNamespace:   corev1.SchemeGroupVersion.WithResource("namespaces"),
+	kindService:     corev1.SchemeGroupVersion.WithResource("services"),
+	kindClusterRole: rbacv1.SchemeGroupVersion.WithResource("clusterroles"),
+	kindRole:        rbacv1.SchemeGroupVersion.WithResource("roles"),
+	kindDefinition:  apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"),
+	kindAPIService:  {Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
 }
 
 // resourceFor returns the client for the kind and namespace of a manifest.
 func resourceFor(client dynamic.Interface, o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
-	switch o.GetKind() {
-	case kindNamespace:
-		return client.Resource(namespaces()), nil
-	case "Service":
-		return client.Resource(services()).Namespace(o.GetNamespace()), nil
-	case kindAPIService:
-		return client.Resource(apiServices()), nil
-	case kindClusterRole:
-		return client.Resource(clusterRoles()), nil
-	case kindRole:
-		return client.Resource(roles()).Namespace(o.GetNamespace()), nil
-	default:
+	resource, ok := resources[o.GetKind()]
+	if !ok {
 		return nil, fmt.Errorf("kind %s is not part of a registration", o.GetKind())
 	}
+	return client.Resource(resource).Namespace(o.GetNamespace()), nil
 }
 
 // files are the manifests of a registration from outside, in the order in which they are applied. The ServiceAccount and its
@@ -258,7 +249,7 @@ func manifests(o Options) ([]*unstructured.Unstructured, error) {
 	for _, object := range objects {
 		var err error
 		switch object.GetKind() {
-		case "Service":
+		case kindService:
 			err = pointService(object, o)
 		case kindAPIService:
 			err = errors.Join(

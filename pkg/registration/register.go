@@ -132,7 +132,7 @@ func newClient(config *rest.Config) (dynamic.Interface, error) {
 
 // checkServed refuses clusters in which CustomResourceDefinitions serve the group. Those that the server's registration hides already do not.
 func checkServed(ctx context.Context, client dynamic.Interface) error {
-	apiService, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	apiService, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
 	if err == nil && checkOwn(apiService, namespace, serviceName) == nil {
 		return nil
 	}
@@ -283,7 +283,7 @@ type condition struct {
 
 // readCondition reads the condition Available.
 func readCondition(ctx context.Context, client dynamic.Interface) condition {
-	apiService, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	apiService, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
 	if err != nil {
 		return condition{reason: "ReadingFailed", message: err.Error()}
 	}

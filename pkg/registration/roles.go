@@ -225,7 +225,7 @@ const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
 // ensureNamespace creates the namespace. One that exists may be that of others too, and is not changed.
 func ensureNamespace(ctx context.Context, client dynamic.Interface, namespace *unstructured.Unstructured, progress io.Writer) error {
-	_, err := client.Resource(namespaces()).Create(ctx, namespace, metav1.CreateOptions{FieldManager: FieldManager})
+	_, err := client.Resource(resources[kindNamespace]).Create(ctx, namespace, metav1.CreateOptions{FieldManager: FieldManager})
 	switch {
 	case err == nil:
 		progressf(progress, "created %s", describe(namespace))
@@ -233,7 +233,7 @@ func ensureNamespace(ctx context.Context, client dynamic.Interface, namespace *u
 	case !apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("creating %s: %w", describe(namespace), err)
 	}
-	existing, err := client.Resource(namespaces()).Get(ctx, namespace.GetName(), metav1.GetOptions{})
+	existing, err := client.Resource(resources[kindNamespace]).Get(ctx, namespace.GetName(), metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", describe(namespace), err)
 	}
@@ -248,7 +248,7 @@ func ensureNamespace(ctx context.Context, client dynamic.Interface, namespace *u
 // releaseNamespace takes off the namespace what earlier versions applied to it: their labels. The namespace stays, because others
 // may use it.
 func releaseNamespace(ctx context.Context, client dynamic.Interface, name string, out io.Writer) error {
-	existing, err := client.Resource(namespaces()).Get(ctx, name, metav1.GetOptions{})
+	existing, err := client.Resource(resources[kindNamespace]).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -190,7 +190,7 @@ func (k *keeper) apply(ctx context.Context) (finding, error) {
 	}
 	// Read before the authority, and written under the condition that it did not change since: so nobody who was late takes back what another
 	// replica has published after a rotation.
-	existing, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	existing, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		if create, err := k.mayCreate(ctx, client); !create {
@@ -257,7 +257,7 @@ func (k *keeper) mayCreate(ctx context.Context, client dynamic.Interface) (bool,
 
 // readOwner reads the ClusterRole with which the registration is to go.
 func (s *Self) readOwner(ctx context.Context, client dynamic.Interface) (*unstructured.Unstructured, error) {
-	owner, err := client.Resource(clusterRoles()).Get(ctx, s.Owner, metav1.GetOptions{})
+	owner, err := client.Resource(resources[kindClusterRole]).Get(ctx, s.Owner, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading ClusterRole %s, with which the registration is to go: %w", s.Owner, err)
 	}

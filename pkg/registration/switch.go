@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 )
@@ -86,7 +87,7 @@ func UnregisterOther(ctx context.Context, config *rest.Config, group, version st
 	if err != nil {
 		return err
 	}
-	err = client.Resource(apiServices()).Delete(ctx, version+"."+group, metav1.DeleteOptions{})
+	err = client.Resource(resources[kindAPIService]).Delete(ctx, version+"."+group, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting APIService %s.%s: %w", version, group, err)
 	}
@@ -105,7 +106,7 @@ func takeOver(ctx context.Context, config *rest.Config, t Target) error {
 	if err != nil {
 		return err
 	}
-	existing, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	existing, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
 	}
@@ -120,7 +121,7 @@ func takeOver(ctx context.Context, config *rest.Config, t Target) error {
 	if err := t.set(wanted); err != nil {
 		return fmt.Errorf("preparing %s: %w", describe(wanted), err)
 	}
-	return replace(ctx, config, existing, wanted)
+	return replace(ctx, client, existing, wanted)
 }
 
 // GiveBack has CustomResourceDefinitions serve the group in place of a server, by one update. The kube-apiserver manages the registration from then
@@ -134,7 +135,7 @@ func giveBack(ctx context.Context, config *rest.Config, service types.Namespaced
 	if err != nil {
 		return err
 	}
-	existing, err := client.Resource(apiServices()).Get(ctx, APIServiceName, metav1.GetOptions{})
+	existing, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil // The kube-apiserver makes it.
 	}
@@ -152,19 +153,15 @@ func giveBack(ctx context.Context, config *rest.Config, service types.Namespaced
 		"group": group, "version": version, "groupPriorityMinimum": int64(1000), "versionPriority": int64(100),
 	}}}
 	wanted.SetLabels(map[string]string{automanagedLabel: "true"})
-	return replace(ctx, config, existing, wanted)
+	return replace(ctx, client, existing, wanted)
 }
 
 // replace gives an APIService the labels and the spec of another one. What changed it meanwhile is a conflict.
-func replace(ctx context.Context, config *rest.Config, existing, wanted *unstructured.Unstructured) error {
-	client, err := newClient(config)
-	if err != nil {
-		return err
-	}
+func replace(ctx context.Context, client dynamic.Interface, existing, wanted *unstructured.Unstructured) error {
 	existing.SetLabels(wanted.GetLabels())
 	existing.SetOwnerReferences(nil)
 	existing.Object["spec"] = wanted.Object["spec"]
-	_, err = client.Resource(apiServices()).Update(ctx, existing, metav1.UpdateOptions{FieldManager: FieldManager})
+	_, err := client.Resource(resources[kindAPIService]).Update(ctx, existing, metav1.UpdateOptions{FieldManager: FieldManager})
 	if err != nil {
 		return fmt.Errorf("updating APIService %s: %w", APIServiceName, err)
 	}

@@ -31,7 +31,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -214,7 +213,7 @@ func (c *cluster) running(ctx context.Context, found []object, lease string, out
 	if err != nil {
 		return runners{}, fmt.Errorf("making a client: %w", err)
 	}
-	available, err := available(ctx, client)
+	available, err := registration.Available(ctx, client)
 	if err != nil {
 		return runners{}, err
 	}
@@ -254,25 +253,6 @@ func (c *cluster) leading(ctx context.Context, lease string, out io.Writer) (run
 		return runners{}, context.Cause(ctx)
 	}
 	return runners{hidden: holder, lease: lease, unknown: err}, nil
-}
-
-// available reports whether the cluster reaches a server of the group, or serves it by CustomResourceDefinitions.
-func available(ctx context.Context, client dynamic.Interface) (bool, error) {
-	services := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	service, err := client.Resource(services).Get(ctx, registration.APIServiceName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading APIService %s: %w", registration.APIServiceName, err)
-	}
-	conditions, _, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
-	for _, condition := range conditions {
-		if fields, ok := condition.(map[string]any); ok && fields["type"] == "Available" {
-			return fields["status"] == "True", nil
-		}
-	}
-	return false, nil
 }
 
 const (
