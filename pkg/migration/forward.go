@@ -23,7 +23,6 @@ import (
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +30,8 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights/review"
 )
 
 // Forward moves all controllers and ControllerRevisions from CustomResourceDefinitions to the server of the options, and has that serve the group.
@@ -123,15 +124,13 @@ func (m *move) checkRights(ctx context.Context) error {
 	} {
 		for verb := range strings.FieldsSeq(right.verbs) {
 			resource := schema.ParseGroupResource(right.resource)
-			review, err := m.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Verb: verb, Group: resource.Group, Resource: resource.Resource, Namespace: right.namespace,
-				}},
-			}, metav1.CreateOptions{})
+			allowed, err := review.Own(ctx, m.kube.AuthorizationV1().SelfSubjectAccessReviews(), rights.Right{
+				Verb: verb, Group: resource.Group, Resource: resource.Resource, Namespace: right.namespace,
+			})
 			if err != nil {
 				return fmt.Errorf("asking for the rights of %s: %w", m.user, err)
 			}
-			if !review.Status.Allowed {
+			if !allowed {
 				missing = append(missing, verb+" "+right.resource)
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -81,14 +82,7 @@ func (all objects) digest() string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-func (all objects) keys() []string {
-	keys := make([]string, 0, len(all))
-	for key := range all {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func (all objects) keys() []string { return slices.Sorted(maps.Keys(all)) }
 
 // differing says in which objects the copies are not what they were made of, each in a sentence. A copy may have defaults beside.
 func differing(of, copies objects) (sentences []string) {
@@ -127,12 +121,7 @@ func lacking(a, b any, path string) string {
 	switch a := a.(type) {
 	case map[string]any:
 		b, _ := b.(map[string]any)
-		names := make([]string, 0, len(a))
-		for name := range a {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
+		for _, name := range slices.Sorted(maps.Keys(a)) {
 			if field := lacking(a[name], b[name], path+"."+name); field != "" {
 				return field
 			}
