@@ -25,9 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
-	"github.com/metacontroller/metacontroller-apiserver/pkg/admission/clusterwarnings"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
 
 // manifestKinds are the kinds of the group that manifests are of.
@@ -52,7 +52,7 @@ func unknown(text []byte, kind string) string {
 func nearest(word string, words []string) string {
 	best, least := "", len(word)/3+1
 	for _, w := range words {
-		if d := clusterwarnings.Distance(strings.ToLower(word), strings.ToLower(w)); d < least {
+		if d := inline.Distance(strings.ToLower(word), strings.ToLower(w)); d < least {
 			best, least = w, d
 		}
 	}

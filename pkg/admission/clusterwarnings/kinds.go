@@ -35,6 +35,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
 
@@ -236,7 +237,7 @@ func (s *served) nearest(ctx context.Context, gv schema.GroupVersion, resource s
 			continue
 		}
 		// Another version of the group comes first, then the group that is written most alike.
-		place, far := found+" in "+list.GroupVersion, Distance(other.Group, gv.Group)
+		place, far := found+" in "+list.GroupVersion, inline.Distance(other.Group, gv.Group)
 		if near == "" || far < least || far == least && place < near {
 			near, least = place, far
 		}
@@ -264,32 +265,11 @@ func alike(name string, resources []metav1.APIResource) string {
 	best, least := "", max(1, len(name)/4)
 	for i := range resources {
 		candidate := resources[i].Name
-		if d := Distance(candidate, strings.ToLower(name)); d < least || d == least && (best == "" || candidate < best) {
+		if d := inline.Distance(candidate, strings.ToLower(name)); d < least || d == least && (best == "" || candidate < best) {
 			best, least = candidate, d
 		}
 	}
 	return best
-}
-
-// Distance is the number of letters to insert, delete or replace to get from one text to the other.
-func Distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := before
-			if a[i] != b[j] {
-				replaced++
-			}
-			before = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // overlap reports whether an object may match both selectors. Nil selects everything. Those that cannot be read match nothing.

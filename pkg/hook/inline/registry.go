@@ -135,7 +135,10 @@ func fits(wrong string, names []string) string {
 	}
 	best, distance := "", len(wrong)/3+2
 	for _, name := range names {
-		if d := editDistance(strings.ToLower(wrong), strings.ToLower(name)); d < distance {
+		if len(wrong) > maxNesting || len(name) > maxNesting {
+			continue // It would take long.
+		}
+		if d := Distance(strings.ToLower(wrong), strings.ToLower(name)); d < distance {
 			best, distance = name, d
 		}
 	}
@@ -149,24 +152,22 @@ func fits(wrong string, names []string) string {
 	return "; there are " + strings.Join(names, ", ")
 }
 
-func editDistance(a, b string) int {
-	if len(a) > maxNesting || len(b) > maxNesting {
-		return maxNesting
-	}
+// Distance is the number of letters to insert, delete or replace to get from one text to the other.
+func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		before := row[0]
 		row[0] = i + 1
 		for j := range len(b) {
-			cost := diagonal
+			replaced := before
 			if a[i] != b[j] {
-				cost++
+				replaced++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+			before = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
 		}
 	}
 	return row[len(b)]
