@@ -132,15 +132,6 @@ func (s Strategy[O]) WarningsOnUpdate(_ context.Context, obj, old runtime.Object
 	return s.kind.Warnings(o)
 }
 
-// Canonicalize changes nothing: objects are stored as their authors wrote them.
-func (Strategy[O]) Canonicalize(runtime.Object) {}
-
-// AllowCreateOnUpdate is false: PUT of an object that does not exist is NotFound, as with custom resources.
-func (Strategy[O]) AllowCreateOnUpdate(context.Context) bool { return false }
-
-// AllowUnconditionalUpdate is false: PUT needs a resourceVersion, as with custom resources.
-func (Strategy[O]) AllowUnconditionalUpdate(context.Context) bool { return false }
-
 // StatusStrategy rules writes through the status endpoint. Create it with Strategy.ForStatus.
 type StatusStrategy[O Object[O]] struct {
 	Strategy[O]

@@ -203,12 +203,3 @@ func (s Strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object)
 	}
 	return s.WarningsOnCreate(ctx, obj)
 }
-
-// Canonicalize changes nothing.
-func (Strategy) Canonicalize(runtime.Object) {}
-
-// AllowCreateOnUpdate is false: PUT of an object that does not exist is NotFound, as with custom resources.
-func (Strategy) AllowCreateOnUpdate(context.Context) bool { return false }
-
-// AllowUnconditionalUpdate is false: PUT needs a resourceVersion, as with custom resources.
-func (Strategy) AllowUnconditionalUpdate(context.Context) bool { return false }

@@ -119,6 +119,15 @@ type Validation struct {
 
 var _ rest.DeclarativeValidationStrategy = Validation{}
 
+// Canonicalize changes nothing: objects are stored as their authors wrote them.
+func (Validation) Canonicalize(runtime.Object) {}
+
+// AllowCreateOnUpdate is false: PUT of an object that does not exist is NotFound, as with custom resources.
+func (Validation) AllowCreateOnUpdate(context.Context) bool { return false }
+
+// AllowUnconditionalUpdate is false: PUT needs a resourceVersion, as with custom resources.
+func (Validation) AllowUnconditionalUpdate(context.Context) bool { return false }
+
 // ValidateDeclaratively adds the errors of the generated rules to those of the rules written by hand, and drops what an update
 // is not to blame for. Of very many errors the first ones are returned, and how many more there are; very long values are left
 // out.
