@@ -146,15 +146,15 @@ func TestMissingRightsOfTheServiceAccountAreNamed(t *testing.T) {
 
 	// What it says to do is what helps.
 	for check, role := range map[string]struct{ kind, namespace, name, lacks string }{
-		"rights-server":     {"clusterrolebinding", "", "metacontroller-apiserver", "patch, update flowschemas/status.flowcontrol.apiserver.k8s.io"},
+		"rights-server":     {"clusterrolebinding", "", "metacontroller-apiserver", "patch, update flowschemas.flowcontrol.apiserver.k8s.io/status"},
 		"rights-delegation": {"clusterrolebinding", "", "metacontroller-apiserver:auth-delegator", "create tokenreviews.authentication.k8s.io"},
 		"rights-aggregation": {
 			"rolebinding", "kube-system", "metacontroller-apiserver:authentication-reader",
-			"get, list, watch configmaps extension-apiserver-authentication in kube-system",
+			"get, list, watch configmaps kube-system/extension-apiserver-authentication",
 		},
 		"rights-leader-election": {
 			"rolebinding", "metacontroller", "metacontroller-apiserver:leader-election",
-			"create, get, update, watch leases.coordination.k8s.io in metacontroller",
+			"create, get, update, watch leases.coordination.k8s.io in namespace metacontroller",
 		},
 	} {
 		plane.Kubectl(t, "delete", role.kind, role.name, "--namespace", role.namespace)

@@ -39,6 +39,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 )
 
@@ -156,17 +157,17 @@ func TestRightsAreWrittenForPeople(t *testing.T) {
 		{Verbs: []string{"patch"}, APIGroups: []string{"flowcontrol.apiserver.k8s.io"}, Resources: []string{"flowschemas/status"}},
 		{Verbs: []string{"create", "get"}, APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, ResourceNames: []string{"v1.a", "v1.b"}},
 	}
-	got := describe(expand(rules, ""))
+	got := rights.Lines(expand(rules, ""))
 	want := []string{
 		"get, list namespaces",
-		"patch flowschemas/status.flowcontrol.apiserver.k8s.io",
+		"patch flowschemas.flowcontrol.apiserver.k8s.io/status",
 		"create, get apiservices.apiregistration.k8s.io v1.a",
 		"create, get apiservices.apiregistration.k8s.io v1.b",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
-	if got := describe(expand(rules[:1], "kube-system")); !slices.Equal(got, []string{"get, list namespaces in kube-system"}) {
+	if got := rights.Lines(expand(rules[:1], "kube-system")); !slices.Equal(got, []string{"get, list namespaces in namespace kube-system"}) {
 		t.Errorf("got %q", got)
 	}
 }
@@ -178,7 +179,7 @@ func TestRightsOfTheEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(all, func(r role) bool { return r.check == "rights-engine" })
-	asked := describe(expand(all[i].rules, ""))
+	asked := rights.Lines(expand(all[i].rules, ""))
 	for _, want := range []string{"get serviceaccounts", "get services", "list endpointslices.discovery.k8s.io", "get, list, watch secrets"} {
 		if !slices.Contains(asked, want) {
 			t.Errorf("%q is not among %q", want, asked)
@@ -192,8 +193,8 @@ func TestTheRolesHaveTheNameOfTheService(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if read := "get clusterroles.rbac.authorization.k8s.io " + name; !slices.Contains(describe(expand(all[0].rules, "")), read) {
-			t.Errorf("%q is not among %q", read, describe(expand(all[0].rules, "")))
+		if read := "get clusterroles.rbac.authorization.k8s.io " + name; !slices.Contains(rights.Lines(expand(all[0].rules, "")), read) {
+			t.Errorf("%q is not among %q", read, rights.Lines(expand(all[0].rules, "")))
 		}
 		if want := "ClusterRole " + name; all[0].name != want {
 			t.Errorf("the role is %q, want %q", all[0].name, want)

@@ -144,7 +144,7 @@ func (c *clusterChecks) role(ctx context.Context, needed role) Finding {
 		return Finding{Check: needed.check, Result: OK, Message: fmt.Sprintf("User %q has the rights of the %s.", c.user, needed.name)}
 	}
 	return Finding{
-		Check: needed.check, Result: Failed, Message: fmt.Sprintf("User %q lacks rights of the %s:", c.user, needed.name), Details: describe(missing),
+		Check: needed.check, Result: Failed, Message: fmt.Sprintf("User %q lacks rights of the %s:", c.user, needed.name), Details: rights.Lines(missing),
 		Next: "Give them:\n" + fmt.Sprintf(needed.give, c.subjectFlag()) + "\nIf this exists already, the role was changed; apply the manifests again, or:\n" +
 			"metacontroller-apiserver register roles --restore-roles",
 	}
@@ -227,35 +227,4 @@ func expand(rules []rbacv1.PolicyRule, namespace string) []rights.Right {
 		}
 	}
 	return all
-}
-
-// describe writes rights for people, those on the same objects in one line.
-func describe(list []rights.Right) []string {
-	var lines []string
-	verbs := map[rights.Right][]string{}
-	var order []rights.Right
-	for _, right := range list {
-		object := right.Object()
-		if verbs[object] == nil {
-			order = append(order, object)
-		}
-		verbs[object] = append(verbs[object], right.Verb)
-	}
-	for _, object := range order {
-		line := strings.Join(verbs[object], ", ") + " " + object.Resource
-		if object.Subresource != "" {
-			line += "/" + object.Subresource
-		}
-		if object.Group != "" {
-			line += "." + object.Group
-		}
-		if object.Name != "" {
-			line += " " + object.Name
-		}
-		if object.Namespace != "" {
-			line += " in " + object.Namespace
-		}
-		lines = append(lines, line)
-	}
-	return lines
 }
