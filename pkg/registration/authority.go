@@ -39,19 +39,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/servingcert"
 )
 
-// PublishAuthority makes the registration that exists trust an authority, and changes nothing else of it.
-func PublishAuthority(ctx context.Context, config *rest.Config, bundle []byte) error {
-	trust, err := NewTrust(config, types.NamespacedName{})
-	if err != nil {
-		return err
-	}
-	existing, err := trust.get(ctx)
-	if err != nil {
-		return err
-	}
-	return trust.apply(ctx, bundle, map[string]any{"name": APIServiceName, "uid": string(existing.GetUID())})
-}
-
 // Trust is whom a cluster trusts as this server: the caBundle of the APIService. It implements servingcert.Registration.
 type Trust struct {
 	client dynamic.Interface

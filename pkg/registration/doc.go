@@ -17,8 +17,8 @@ limitations under the License.
 // Package registration tells a cluster that a server outside of it serves the API group metacontroller.k8s.io.
 //
 // Register applies the manifests of package artifacts, with the Service turned into a name for the server's host, and waits
-// until the cluster reaches the server. ApplyRoles applies their roles alone. Unregister takes that back. PublishAuthority
-// puts the authority of a serving certificate into an existing registration, and Trust does so again and again for a server that runs.
+// until the cluster reaches the server. ApplyRoles applies their roles alone. Unregister takes that back. Trust
+// puts the authorities of the serving certificates of a server that runs into its registration.
 // A server inside of the cluster registers itself with Self. Inspect says what a cluster has for the group, and Rules what is in the
 // roles. All write as the field manager FieldManager, by
 // server-side apply, and leave alone what others have made or changed: the namespace, and the rules of ClusterRoles.

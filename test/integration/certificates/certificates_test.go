@@ -41,6 +41,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
@@ -194,9 +195,19 @@ func TestFilesAreReadAgainUnderLoad(t *testing.T) {
 	// Another authority: it is trusted before it signs, and the former one for as long as its certificates are served.
 	others := made(t, t.TempDir())
 	second := read(t, others.CAFile)
+	trust, err := registration.NewTrust(c.Config(t), types.NamespacedName{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	publish := func(bundle []byte) {
 		t.Helper()
-		if err := registration.PublishAuthority(t.Context(), c.Config(t), bundle); err != nil {
+		if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			_, version, err := trust.Trusted(t.Context())
+			if err != nil {
+				return err
+			}
+			return trust.Trust(t.Context(), bundle, version)
+		}); err != nil {
 			t.Fatal(err)
 		}
 		settle(t, l)

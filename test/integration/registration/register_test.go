@@ -39,6 +39,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/register"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -230,9 +232,6 @@ func TestDefinitionsOfTheGroupAreNotShadowed(t *testing.T) {
 	if exists(t, "clusterrole/metacontroller-apiserver") {
 		t.Error("something was applied")
 	}
-	if err := registration.PublishAuthority(t.Context(), o.Config, o.CABundle); !errors.As(err, &served) {
-		t.Errorf("publishing an authority: got %v, want a ServedByDefinitionsError", err)
-	}
 	if err := registration.Unregister(t.Context(), o.Config, nil); !errors.As(err, &served) {
 		t.Errorf("unregistering: got %v, want a ServedByDefinitionsError", err)
 	}
@@ -282,14 +281,18 @@ func TestOtherRegistrationsAreNotTouched(t *testing.T) {
 	}
 }
 
-func TestPublishingAnAuthorityChangesNothingElse(t *testing.T) {
+func TestTrustingAnAuthorityChangesNothingElse(t *testing.T) {
 	plane := cluster.Shared(t)
 	o := newStandIn(t).options(t)
-	if err := registration.PublishAuthority(t.Context(), o.Config, o.CABundle); err == nil {
-		t.Error("published an authority without a registration")
+	trust, err := registration.NewTrust(o.Config, types.NamespacedName{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if exists(t, "apiservice/"+apiService) {
-		t.Fatal("publishing an authority made a registration")
+	if _, _, err := trust.Trusted(t.Context()); !errors.Is(err, servingcert.ErrNotRegistered) {
+		t.Errorf("without a registration: got %v", err)
+	}
+	if err := trust.Trust(t.Context(), o.CABundle, "1"); err == nil || exists(t, "apiservice/"+apiService) {
+		t.Fatalf("trusting an authority made a registration, error %v", err)
 	}
 	wrong := o
 	wrong.CABundle, wrong.Timeout = newStandIn(t).options(t).CABundle, 0
@@ -300,7 +303,15 @@ func TestPublishingAnAuthorityChangesNothingElse(t *testing.T) {
 		return field(t, plane, "apiservice/"+apiService, "{.spec.service}{.spec.groupPriorityMinimum}{.metadata.labels}")
 	}
 	before := spec()
-	if err := registration.PublishAuthority(t.Context(), o.Config, o.CABundle); err != nil {
+	// The cluster writes the status meanwhile, which is a conflict.
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		_, version, err := trust.Trusted(t.Context())
+		if err != nil {
+			return err
+		}
+		return trust.Trust(t.Context(), o.CABundle, version)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if after := spec(); after != before {

@@ -73,10 +73,7 @@ point, it goes on when it is run again. It refuses to switch if anybody has chan
 		"then ~/.kube/config, then the service account of the Pod")
 	flags.StringVar(&o.service, "service", "metacontroller/"+servingcert.DefaultServiceName, "NAMESPACE/NAME of the Service of the server")
 	flags.IntVar(&o.moving.Port, "service-port", 443, "port of the Service")
-	flags.StringVar(&o.authority.DataDir, "data-dir", dataDir, "data directory of the server, in which it keeps the certificates that it made")
-	flags.StringVar(&o.authority.CAFile, "ca-file", "", "certificate authority of the server's certificate, in place of the one in --data-dir")
-	flags.StringVar(&o.authority.CASecret, "ca-secret", "", "NAMESPACE/NAME of the Secret with the certificate authority that the server's replicas share, "+
-		"their --serving-cert-secret, in place of the one in --data-dir")
+	o.authority.AddFlags(cmd, dataDir)
 	flags.StringVar(&o.moving.Lease, "leader-elect-resource-name", apiserver.Name, "name of the server's Lease, in the namespace of its Service")
 	flags.StringVar(&o.metacontroller, "metacontroller", "metacontroller/metacontroller", "NAMESPACE/NAME of the StatefulSet or Deployment of Metacontroller, "+
 		"which is scaled to zero, and back by --back; none: it does not run")
@@ -87,7 +84,6 @@ point, it goes on when it is run again. It refuses to switch if anybody has chan
 	flags.BoolVar(&o.back, "back", false, "go back to the definitions, with the objects as this server has them, or undo a move that was interrupted")
 	flags.BoolVar(&o.finish, "finish", false, "delete the definitions and their hidden objects after the move; there is no way back then")
 	cmd.MarkFlagsMutuallyExclusive("back", "finish")
-	cmd.MarkFlagsMutuallyExclusive("data-dir", "ca-file", "ca-secret")
 	return cmd
 }
 

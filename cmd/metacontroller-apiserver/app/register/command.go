@@ -40,16 +40,13 @@ import (
 
 // options are the flags of both subcommands.
 type options struct {
-	kubeconfig    string
-	dataDir       string
-	caFile        string
-	caSecret      string
-	host          string
-	port          int
-	timeout       time.Duration
-	beside        bool
-	publishCAOnly bool
-	restoreRoles  bool
+	kubeconfig   string
+	authority    Authority
+	host         string
+	port         int
+	timeout      time.Duration
+	beside       bool
+	restoreRoles bool
 }
 
 // NewRegisterCommand returns the subcommand register. It prints progress to the command's standard output.
@@ -78,9 +75,6 @@ is registered for it.`,
 		Args:         cobra.NoArgs,
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.publishCAOnly {
-				return o.publish(cmd)
-			}
 			return o.register(cmd)
 		},
 	}
@@ -88,24 +82,15 @@ is registered for it.`,
 	o.addRestoreRoles(cmd)
 	cmd.AddCommand(newRolesCommand())
 	flags := cmd.Flags()
-	flags.StringVar(&o.dataDir, "data-dir", "", "data directory of the server, in which it keeps the certificates that it made")
-	flags.StringVar(&o.caFile, "ca-file", "", "certificate authority of the server's certificate, in place of the one in --data-dir")
-	flags.StringVar(&o.caSecret, "ca-secret", "", "NAMESPACE/NAME of the Secret with the certificate authority that the server's replicas share, "+
-		"their --serving-cert-secret, in place of the one in --data-dir")
+	o.authority.AddFlags(cmd, "")
 	flags.StringVar(&o.host, "host", "localhost", "DNS name or IPv4 address at which the cluster's kube-apiserver reaches the server")
 	flags.IntVar(&o.port, "port", 0, "port at which the cluster's kube-apiserver reaches the server")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long to wait for the certificate authority, and then for the server "+
 		"to be available; 0 does not wait")
-	flags.BoolVar(&o.publishCAOnly, "publish-ca-only", false, "make the certificates in --data-dir if there are none, and put their "+
-		"authority into the APIService that exists, nothing else: for a server inside of the cluster, before it starts")
 	flags.BoolVar(&o.beside, "beside-definitions", false, "leave out the APIService, while CustomResourceDefinitions serve the group: the command "+
 		"migrate makes it")
 	cmd.MarkFlagsOneRequired("data-dir", "ca-file", "ca-secret")
-	cmd.MarkFlagsMutuallyExclusive("data-dir", "ca-file", "ca-secret")
-	cmd.MarkFlagsOneRequired("port", "publish-ca-only")
-	cmd.MarkFlagsMutuallyExclusive("port", "publish-ca-only")
-	cmd.MarkFlagsMutuallyExclusive("ca-file", "publish-ca-only")
-	cmd.MarkFlagsMutuallyExclusive("ca-secret", "publish-ca-only")
+	_ = cmd.MarkFlagRequired("port") // The flag exists.
 	return cmd
 }
 
@@ -177,7 +162,7 @@ func (o *options) register(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	bundle, err := o.authority(cmd, config)
+	bundle, err := o.authority.Read(cmd.Context(), config, o.timeout, cmd.OutOrStdout())
 	if err != nil {
 		return err
 	}
@@ -185,11 +170,6 @@ func (o *options) register(cmd *cobra.Command) error {
 		Config: config, Host: o.host, Port: o.port, CABundle: bundle, Timeout: o.timeout, RestoreRoles: o.restoreRoles,
 		BesideDefinitions: o.beside, Progress: cmd.OutOrStdout(),
 	})
-}
-
-// authority returns the certificate authority that the flags name.
-func (o *options) authority(cmd *cobra.Command, config *rest.Config) ([]byte, error) {
-	return Authority{DataDir: o.dataDir, CAFile: o.caFile, CASecret: o.caSecret}.Read(cmd.Context(), config, o.timeout, cmd.OutOrStdout())
 }
 
 // Authority says where the authority of a server's certificate is. The last field that is set counts.
@@ -202,8 +182,18 @@ type Authority struct {
 	CASecret string
 }
 
+// AddFlags adds the flags that set the fields, of which one may be given, to those of a command. DataDir is dataDir by default.
+func (a *Authority) AddFlags(cmd *cobra.Command, dataDir string) {
+	flags := cmd.Flags()
+	flags.StringVar(&a.DataDir, "data-dir", dataDir, "data directory of the server, in which it keeps the certificates that it made")
+	flags.StringVar(&a.CAFile, "ca-file", "", "certificate authority of the server's certificate, in place of the one in --data-dir")
+	flags.StringVar(&a.CASecret, "ca-secret", "", "NAMESPACE/NAME of the Secret with the certificate authority that the server's replicas share, "+
+		"their --serving-cert-secret, in place of the one in --data-dir")
+	cmd.MarkFlagsMutuallyExclusive("data-dir", "ca-file", "ca-secret")
+}
+
 // Read returns the authority, PEM. It waits until timeout for a server that just started to make it, and says so to out.
-func (a Authority) Read(ctx context.Context, config *rest.Config, timeout time.Duration, out io.Writer) ([]byte, error) {
+func (a *Authority) Read(ctx context.Context, config *rest.Config, timeout time.Duration, out io.Writer) ([]byte, error) {
 	if a.CASecret != "" {
 		return readSecret(ctx, config, a.CASecret, timeout, out)
 	}
@@ -212,26 +202,6 @@ func (a Authority) Read(ctx context.Context, config *rest.Config, timeout time.D
 		path = servingcert.FilesIn(servingcert.Directory(a.DataDir)).CAFile
 	}
 	return readAuthority(ctx, path, timeout, out)
-}
-
-func (o *options) publish(cmd *cobra.Command) error {
-	config, err := kubeconfig.Read(o.kubeconfig)
-	if err != nil {
-		return err
-	}
-	files, err := servingcert.Ensure(cmd.Context(), servingcert.Directory(o.dataDir))
-	if err != nil {
-		return err
-	}
-	bundle, err := readAuthority(cmd.Context(), files.CAFile, 0, cmd.OutOrStdout())
-	if err != nil {
-		return err
-	}
-	if err := registration.PublishAuthority(cmd.Context(), config, bundle); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "APIService %s trusts %s\n", registration.APIServiceName, files.CAFile)
-	return err
 }
 
 // authorityInterval is the time between two attempts to read the certificate authority.

@@ -46,7 +46,7 @@ func TestWrongFlagsAreRefused(t *testing.T) {
 	}{
 		"NoAuthority":         {arguments: []string{"--port=1"}, want: "at least one of the flags in the group [data-dir ca-file ca-secret] is required"},
 		"TwoAuthorities":      {arguments: []string{"--port=1", "--data-dir=d", "--ca-file=f"}, want: "[ca-file data-dir] were all set"},
-		"NoPort":              {arguments: []string{"--data-dir=d"}, want: "[port publish-ca-only] is required"},
+		"NoPort":              {arguments: []string{"--data-dir=d"}, want: `required flag(s) "port" not set`},
 		"PositionalArgument":  {arguments: []string{"now"}, want: `unknown command "now"`},
 		"KubeconfigMissing":   {arguments: []string{"--port=1", "--data-dir=d", "--kubeconfig=" + dir + "/none"}, want: "reading kubeconfig"},
 		"ServerNeverStarted":  {arguments: []string{"--port=1", "--data-dir=" + dir, "--timeout=0"}, want: "start the server on this data directory first"},
