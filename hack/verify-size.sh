@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Keeps rooms small: no Go file of more than 800 lines, no folder of more than 25 Go files and no function of more than 60 lines, tests
-# and generated code not counted for folders and functions, no folder or file named for nothing in particular. The engine has budgets of lines, of
-# rooms and of memories of parents, which only go down: a new mechanism replaces an old one. Usage: hack/verify-size.sh
+# and generated code not counted for folders and functions, no folder or file named for nothing in particular. The product has a budget of lines, and the
+# engine budgets of lines, of rooms and of memories of parents, which only go down: a new mechanism replaces an old one. Usage: hack/verify-size.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/init.sh"
 
 readonly max_lines=800 max_files=25 max_function=60
@@ -34,13 +34,14 @@ done < <(handwritten_go | grep -E '(^|/)(utils?|helpers?|common|misc)(/|\.go$|_t
 # budget WHAT COUNT MOST
 budget() {
     if (($2 > $3)); then
-        complain "the engine has $2 $1, and at most $3 are allowed: find what the new one makes superfluous, or say in hack/verify-size.sh why not"
+        complain "there are $2 $1, and at most $3 are allowed: find what the new one makes superfluous, or say in hack/verify-size.sh why not"
     fi
 }
 
 engine() { handwritten_go | grep -E '^pkg/(controller|children)/' | grep -v '_test\.go$'; }
 
-budget lines "$(engine | xargs cat | wc -l)" 25985 # 350 of them for inline hooks, 570 for Synced and paused parents, 390 for children that stay, 40 for definitions of the cluster and Stalled.
+budget 'lines in cmd and pkg' "$(handwritten_go | grep -E '^(cmd|pkg)/' | grep -v '_test\.go$' | xargs cat | wc -l)" 83729
+budget 'lines in the engine' "$(engine | xargs cat | wc -l)" 25985 # 350 of them for inline hooks, 570 for Synced and paused parents, 390 for children that stay, 40 for definitions of the cluster and Stalled.
 budget 'rooms in pkg/controller' "$(engine | grep '^pkg/controller/' | xargs -n1 dirname | sort -u | wc -l)" 14
 budget 'rooms in pkg/children' "$(engine | grep '^pkg/children/' | xargs -n1 dirname | sort -u | wc -l)" 4
 budget 'maps of parents' "$(engine | xargs grep -hE '^\s+\w+\s+map\[parent\.Key\]' | wc -l)" 4
