@@ -18,7 +18,6 @@ package status
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -29,20 +28,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
-
-// syncedOf returns the condition Synced of a parent as status, reason and message, and whether it is about the present generation.
-func syncedOf(o *unstructured.Unstructured) (text string, current bool) {
-	if o == nil {
-		return "", false
-	}
-	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	for _, each := range list {
-		if c, _ := each.(map[string]any); c["type"] == "Synced" {
-			return fmt.Sprint(c["status"], " ", c["reason"], " ", c["message"]), c["observedGeneration"] == o.GetGeneration() && c["lastTransitionTime"] != ""
-		}
-	}
-	return "", false
-}
 
 // synced has a hook fail, and then work, for a parent in which the condition Synced is kept.
 func synced(s *stage) {
@@ -63,7 +48,7 @@ func synced(s *stage) {
 	s.Parent("p", map[string]any{"n": "0"})
 	await := func(status metav1.ConditionStatus, reason, part string) {
 		s.Await(fixture.Things, "p", "to say "+reason, func(o *unstructured.Unstructured) bool {
-			text, current := syncedOf(o)
+			text, current := fixture.Condition(o, "Synced")
 			return current && strings.HasPrefix(text, string(status)+" "+reason+" ") && strings.Contains(text, part)
 		})
 	}
