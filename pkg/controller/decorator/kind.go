@@ -129,13 +129,13 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 	if s.OptsOut() && !s.Decision.Delete {
 		err := s.ReconcileChildren(ctx, "attachments")
 		err = errors.Join(err, s.PutOffFinalizer())
-		return errors.Join(parent.IgnoreGone(k.writeTarget(ctx, s)), err)
+		return errors.Join(parent.IgnoreGone(k.writeTarget(ctx, s, err == nil)), err)
 	}
 	last := k.statusLast(s)
 	if manages && (last || k.deselects(s)) {
 		err := s.ReconcileChildren(ctx, "attachments")
 		if !last && err == nil && s.ChildrenDone() {
-			return parent.IgnoreGone(k.writeTarget(ctx, s))
+			return parent.IgnoreGone(k.writeTarget(ctx, s, s.Decision.Settled))
 		}
 		return errors.Join(parent.IgnoreGone(k.writeStatus(ctx, s, err == nil)), err)
 	}
@@ -143,7 +143,7 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 		// The finalizer stays on until the finalize hook is done with a target that is deleted.
 		s.Decision.Finalized = false
 	}
-	errTarget := k.writeTarget(ctx, s)
+	errTarget := k.writeTarget(ctx, s, s.Decision.Settled) // Else the attachments are still to be written.
 	if client.IsGone(errTarget) {
 		// Attachments of a target that is gone would only be collected again.
 		return nil
@@ -160,11 +160,11 @@ func (k *kind) Write(ctx context.Context, s *reconciler.Sync) error {
 }
 
 // writeTarget gives the target the status, labels and annotations of the response, and takes the finalizer off when the hook
-// is done. Nothing is sent when nothing changes (docs/reference/contract.md#s17.3).
-func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync) error {
+// is done. Nothing is sent when nothing changes (docs/reference/contract.md#s17.3). Last says that all else of the sync is done and ended well.
+func (k *kind) writeTarget(ctx context.Context, s *reconciler.Sync, last bool) error {
 	changes := k.metadata(s)
 	if s.Source.Resource.HasStatus {
-		if err := k.writeStatus(ctx, s, s.Decision.Settled); err != nil { // Else the attachments are still to be written.
+		if err := k.writeStatus(ctx, s, last); err != nil {
 			return err
 		}
 	} else {
