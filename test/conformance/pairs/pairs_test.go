@@ -14,8 +14,24 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package pairs runs two controllers on the same parents, in every combination of the two kinds: neither may miss a change or
+// Package pairs puts together what other suites test alone.
+//
+// TestNoChangeIsMissed runs two controllers on the same parents, in every combination of the two kinds: neither may miss a change or
 // stand still because of the other. `make pairs` makes 500 changes for each combination, 2,000 in all.
+//
+// TestFeatures has a row for each of four features while something else goes on, named TestFeatures/RollingUpdate/Synced and so on. It fails if a
+// pair has none. What the rows check:
+//
+//	                   Synced                   PlanWarnings              Paused                    Retained
+//	RollingUpdate      is there beside Updated  of parents half-way       goes on where it was      children of both revisions
+//	DeletionGuard      is False, Held           of no held deletion       holds confirmed ones      neither counted nor held
+//	Deselection        waits no more, stays     of what is finalized      is finalized afterwards   deleted, or keep their keeper
+//	Restart            is not written again     as before                 goes on                   of parents deleted meanwhile
+//	SecondController   kept twice, at rest      of its own children       holds for both            children of the other one go
+//
+// TestFeatures/DeselectionOfATarget is Deselection with a DecoratorController. The features alone are in TestStatus/*/Synced,
+// TestInspection/PlansOfManyParents, TestBrakes/Pause/OneParent and TestFinalizers/ChildrenThatStay. Simulated histories draw paused parents and
+// children that stay with all that is in the rows.
 package pairs
 
 import (
