@@ -30,8 +30,8 @@ limitations under the License.
 //	SecondController   kept twice, at rest      of its own children       holds for both            children of the other one go
 //
 // TestFeatures/DeselectionOfATarget is Deselection with a DecoratorController. The features alone are in TestStatus/*/Synced,
-// TestInspection/PlansOfManyParents, TestBrakes/Pause/OneParent and TestFinalizers/ChildrenThatStay. Simulated histories draw paused parents and
-// children that stay with all that is in the rows.
+// TestInspection/PlansOfManyParents, TestBrakes/Pause/OneParent and TestFinalizers/ChildrenThatStay. Simulated histories draw paused parents,
+// children that stay, and the condition of composites, with all that is in the rows.
 package pairs
 
 import (

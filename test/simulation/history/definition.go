@@ -24,6 +24,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
 )
 
 // Controllers is the number of controllers: two composites and two decorators, in this order.
@@ -46,8 +47,10 @@ type definition struct {
 	finalize  bool
 	customize bool
 	// inline says that the hooks are, and retain that children stay without their parents.
-	inline   bool
-	retain   bool
+	inline bool
+	retain bool
+	// synced says that the condition Synced is kept in parents.
+	synced   bool
 	version  string
 	selected bool
 	ignore   bool
@@ -80,6 +83,7 @@ func define(index int, o Options, r *rand.Rand) *definition {
 	d := &definition{
 		index: index, chain: o.Chain, server: o.ServerSide, patient: o.Patient, workloads: o.Workloads, many: o.Many > few, version: []string{"v1", "v2"}[r.IntN(2)], finalize: r.IntN(2) == 0, customize: r.IntN(3) == 0,
 		selected: r.IntN(3) == 0, ignore: r.IntN(6) == 0, inline: o.Inline>>index&1 == 1, retain: o.Retain>>index&1 == 1,
+		synced: o.Synced>>index&1 == 1,
 	}
 	d.resetParents(r)
 	d.resetChildren(r)
@@ -314,6 +318,9 @@ func (d *definition) parentRules() []any {
 		}
 		if d.ignore && k.HasStatus { // Others have no generation, so that every change would be ignored (docs/reference/contract.md#s5.2).
 			rule["ignoreStatusChanges"] = true
+		}
+		if d.synced {
+			rule["conditions"] = []any{invariant.Synced}
 		}
 		if d.decorator() && d.index == 2 {
 			rule["allowDelete"] = true

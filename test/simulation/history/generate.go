@@ -583,6 +583,8 @@ const (
 	inlineOnes   = drawn / 10
 	// retainingOnes have controllers with children that stay without their parents.
 	retainingOnes = drawn / 10
+	// sayingOnes have composites that keep the condition Synced.
+	sayingOnes = drawn / 10
 )
 
 // drawing returns the options with what only some histories draw, by a source of its own: the others are as without it.
@@ -607,6 +609,10 @@ func (o Options) drawing(seed uint64) Options {
 	r = rand.New(rand.NewPCG(seed, 0x57a7))
 	if r.IntN(drawn) < retainingOnes {
 		o.Retain = 1 + r.UintN(1<<Controllers-1)
+	}
+	r = rand.New(rand.NewPCG(seed, 0x5a1d))
+	if r.IntN(drawn) < sayingOnes {
+		o.Synced = 1 + r.UintN(3)
 	}
 	return o
 }

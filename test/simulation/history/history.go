@@ -79,6 +79,8 @@ type Options struct {
 	Inline uint `json:"inline,omitempty"`
 	// Retain has a bit for each controller whose children stay when their parents are deleted.
 	Retain uint `json:"retain,omitempty"`
+	// Synced has a bit for each composite that keeps the condition Synced in its parents.
+	Synced uint `json:"synced,omitempty"`
 }
 
 // Step is one thing that happens. What it refers to and does not exist makes it do nothing, so that any step can be left out.

@@ -55,10 +55,11 @@ func TestSomeHistoriesDrawMany(t *testing.T) {
 		drawn[fmt.Sprintf("restless: %t", o.Restless)]++
 		drawn[fmt.Sprintf("inline: %t", o.Inline != 0)]++
 		drawn[fmt.Sprintf("retain: %t", o.Retain != 0)]++
+		drawn[fmt.Sprintf("synced: %t", o.Synced != 0)]++
 	}
 	for what, perThousand := range map[string]int{
 		"150 children": 7, "30 children": 32, "150 related objects": 7, "30 related objects": 32, "admission: true": 100, "restless: true": 100,
-		"inline: true": 90, "retain: true": 100,
+		"inline: true": 90, "retain: true": 100, "synced: true": 100,
 	} {
 		if n := drawn[what] * 1000 / seeds; n < perThousand/2 || n > 2*perThousand {
 			t.Errorf("%s in %d of a thousand histories, want about %d", what, n, perThousand)

@@ -72,25 +72,26 @@ func keys(a, b map[string]any) []string {
 }
 
 const (
+	ofStatus         = "status"
 	targetLabel      = "labels.by-"
 	targetAnnotation = "annotations." + hooks.Group + "/"
 )
 
 // asTarget reports whether a change is one that controllers make to their parents and targets.
 func asTarget(field string) bool {
-	return field == "status" || field == "finalizers" || strings.HasPrefix(field, targetLabel) || strings.HasPrefix(field, targetAnnotation)
+	return field == ofStatus || field == "finalizers" || strings.HasPrefix(field, targetLabel) || strings.HasPrefix(field, targetAnnotation)
 }
 
 // prunes reports whether a write changes the status only as its form is stored, so that what the schema lacks now goes: where statuses
 // are written for themselves, other writes change none.
 func (c *change) prunes(field string) bool {
-	return field == "status" && c.Subresource == "" && hooks.Kinds[c.after.kind()].HasStatus
+	return field == ofStatus && c.Subresource == "" && hooks.Kinds[c.after.kind()].HasStatus
 }
 
 // writerOfTarget returns the controller that made a change to its parent or target, "" if that cannot be told.
 func writerOfTarget(field string, before, after object) string {
 	switch {
-	case field == "status":
+	case field == ofStatus:
 		return text(after.at("status")["by"])
 	case field == "finalizers":
 		// Only what was added: the supervisor takes finalizers off, too.

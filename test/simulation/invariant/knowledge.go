@@ -50,7 +50,7 @@ func (t *Tracker) expect(c *change) {
 	}
 	targets := 0
 	fields := changed(c.before, c.after)
-	if len(fields) == 1 && fields[0] == "status" {
+	if len(fields) == 1 && fields[0] == ofStatus {
 		e.status = c.after.at("status")
 	}
 	for _, field := range fields {
@@ -116,7 +116,7 @@ func (t *Tracker) checkKnowledge(key syncing, c *Call) {
 		switch {
 		case ok && e.gone && !o.deleting():
 			t.violated(New(KnowledgeIsFresh, c.At, "%s, which %s deleted %v ago, is shown to its hook", e.name, c.Controller, c.At-e.at))
-		case ok && uid == key.parent && e.status != nil && deferred(o, e.status):
+		case ok && uid == key.parent && e.status != nil && deferred(o, withoutSynced(parentRules(c.Request.Controller)[0], e.status)):
 			// It was deferred, and shown to the hook before it was written (docs/reference/compatibility.md#d6).
 		case ok && !e.gone && o.version() < e.revision:
 			t.violated(New(KnowledgeIsFresh, c.At, "%s is shown to the hook of %s in version %d, which wrote version %d (%s) %v ago",

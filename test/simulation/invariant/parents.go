@@ -151,6 +151,54 @@ func generationAtRest(c Cluster, d, o object) *Violation {
 	return New(ParentAsWanted, c.At, "status.observedGeneration of %s is %d, and its generation %d", o, reported, generation(o))
 }
 
+// Synced is the condition that a controller may keep in its parents.
+const Synced = "Synced"
+
+// keepsSynced reports whether the condition Synced is kept in the parents of a rule.
+func keepsSynced(rule map[string]any, kind int) bool {
+	return rule["conditions"] != nil && hooks.Kinds[kind].HasStatus
+}
+
+// withoutSynced returns the status of a parent as hooks of a controller that keeps the condition Synced in it are shown it, nil if nothing is left.
+func withoutSynced(rule, status map[string]any) map[string]any {
+	conditions, _ := status["conditions"].([]any) // Absent: none.
+	if rule["conditions"] == nil || len(conditions) == 0 {
+		return status
+	}
+	shown := maps.Clone(status)
+	rest := slices.DeleteFunc(slices.Clone(conditions), func(each any) bool {
+		condition, _ := each.(map[string]any) // The engine wrote it.
+		return condition["type"] == Synced
+	})
+	if shown["conditions"] = rest; len(rest) == 0 {
+		delete(shown, "conditions")
+	}
+	if len(shown) == 0 {
+		return nil
+	}
+	return shown
+}
+
+// checkSyncedHidden checks that a hook is not shown the condition Synced that its controller keeps.
+func (t *Tracker) checkSyncedHidden(c *Call) {
+	rules := parentRules(c.Request.Controller)
+	if len(rules) == 1 && keepsSynced(rules[0], object(c.Request.Parent).kind()) && conditionOf(c.Request.Parent, Synced) != nil {
+		t.violated(New(SyncedKept, c.At, "the %s hook of %s is shown the condition that is kept in %s", c.Hook, c.Controller, object(c.Request.Parent)))
+	}
+}
+
+// syncedAtRest checks that the condition Synced of a parent that does not fail says so, of its present generation.
+func syncedAtRest(c Cluster, d object, rule map[string]any, o object) *Violation {
+	condition := conditionOf(o, Synced)
+	if !keepsSynced(rule, o.kind()) || condition["status"] == isTrue && condition["observedGeneration"] == generation(o) {
+		return nil
+	}
+	if holds(d, heldCondition) || slices.Contains(o.finalizers(), finalizerOf(d)) && o.deleting() {
+		return nil // It says what the parent waits for.
+	}
+	return New(SyncedKept, c.At, "%s was synced, its generation is %d, and its condition is %v", o, generation(o), condition)
+}
+
 // finalizersAtRest checks the finalizers of an object.
 func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
 	for _, f := range o.finalizers() {

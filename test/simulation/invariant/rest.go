@@ -176,7 +176,7 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if call.At < c.Resynced {
 		return New(ResyncAsks, c.At, "the hook of %s was asked about %s at %v last, and that is longer ago than a period of resyncs", name, o, call.At)
 	}
-	for _, v := range []*Violation{t.parentAsWanted(c, call, o), generationAtRest(c, d, o)} {
+	for _, v := range []*Violation{t.parentAsWanted(c, call, o), generationAtRest(c, d, o), syncedAtRest(c, d, rule, o)} {
 		if v != nil && rule["ignoreStatusChanges"] != true {
 			return v
 		}
@@ -195,7 +195,9 @@ func (t *Tracker) latest(c Cluster, call *Call, d object, rule map[string]any, o
 		reflect.DeepEqual(parent.at("metadata", "annotations"), o.at("metadata", "annotations"))
 	// A status that was deferred is shown to the hook before it is written, which changes the version and nothing else
 	// (docs/reference/compatibility.md#d6).
-	same := generation(parent) == generation(o) && !slices.ContainsFunc(changed(parent, o), func(field string) bool { return field != "apiVersion" })
+	same := generation(parent) == generation(o) && !slices.ContainsFunc(changed(parent, o), func(field string) bool {
+		return field != "apiVersion" && (field != ofStatus || !reflect.DeepEqual(parent.at(field), withoutSynced(rule, o.at(field))))
+	})
 	if parent.version() != o.version() && !same && !ignored {
 		return New(LatestSeen, c.At, "the hook of %s saw %s in version %d last, and it is in version %d", call.Controller, o, parent.version(), o.version())
 	}

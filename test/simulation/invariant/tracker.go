@@ -369,6 +369,7 @@ func (t *Tracker) Call(c *Call) {
 	t.checkAlone(c)
 	t.checkSelected(c)
 	t.checkParentPaused(c)
+	t.checkSyncedHidden(c)
 	if b := t.brakes[c.Controller]; b != nil && b.paused {
 		t.violated(New(PausedRests, c.At, "the %s hook of %s is asked about %s, and it is paused", c.Hook, c.Controller, object(c.Request.Parent)))
 	}

@@ -87,6 +87,8 @@ const (
 	ChildrenAsWanted = "children-as-wanted"
 	// ParentAsWanted: at rest, the parent's status, labels and annotations are those of the last response.
 	ParentAsWanted = "parent-as-wanted"
+	// SyncedKept: at rest, the condition Synced of a parent that does not fail or wait is True and about its generation. Hooks are not shown it.
+	SyncedKept = "synced-kept"
 	// FinalizersAsDefined: at rest, objects have the finalizers of the controllers that finalize them, and no others.
 	FinalizersAsDefined = "finalizers-as-defined"
 	// ResyncWritesNothing: at rest, a resync writes nothing but counts and times, and tells of nothing.
@@ -137,6 +139,7 @@ var sources = map[string]string{
 	LatestSeen:           "docs/reference/contract.md#s5.2",
 	ChildrenAsWanted:     "docs/reference/contract.md#s11",
 	ParentAsWanted:       "docs/reference/contract.md#s6",
+	SyncedKept:           "docs/reference/controllers.md#the-condition-synced-of-parents",
 	FinalizersAsDefined:  "docs/reference/compatibility.md#d15",
 	ResyncWritesNothing:  lawsOfTheEngine,
 	ResyncAsks:           "docs/reference/contract.md#s5.3",
