@@ -273,6 +273,9 @@ func (m *move) restoreOne(ctx context.Context, wanted, found *unstructured.Unstr
 		}
 		o.SetUID(found.GetUID())
 		o.SetResourceVersion(found.GetResourceVersion())
+		// An update can change neither. Whether it is being deleted is made so below.
+		o.SetDeletionTimestamp(found.GetDeletionTimestamp())
+		o.SetDeletionGracePeriodSeconds(found.GetDeletionGracePeriodSeconds())
 		updated, err := client.Update(ctx, o, metav1.UpdateOptions{FieldManager: fieldManager})
 		if err != nil {
 			return false, err
