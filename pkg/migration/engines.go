@@ -201,22 +201,41 @@ func (m *move) stopMetacontroller(ctx context.Context) error {
 			return err
 		}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(found.selector)
-	if err != nil {
-		return fmt.Errorf("reading the selector of %s: %w", m.state.Workload, err)
-	}
 	m.stopped = time.Now()
 	if err := m.scale(ctx, found.kind, m.Metacontroller, 0); err != nil {
 		return err
 	}
-	return m.await(ctx, "the Pods of Metacontroller to end", func(ctx context.Context) (bool, string) {
-		now, err := m.findWorkload(ctx)
-		if err != nil || !now.settled {
-			return false, fmt.Sprintf("its replicas are not zero yet: %v", err)
-		}
-		pods, err := m.kube.CoreV1().Pods(m.Metacontroller.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
-		return err == nil && len(pods.Items) == 0, fmt.Sprintf("there are Pods: %v", err)
-	})
+	return m.await(ctx, "the Pods of Metacontroller to end", m.hasStopped)
+}
+
+// hasStopped reports whether Metacontroller is scaled to zero and has no Pods, and otherwise what there is.
+func (m *move) hasStopped(ctx context.Context) (bool, string) {
+	found, err := m.findWorkload(ctx)
+	switch {
+	case err != nil:
+		return false, err.Error()
+	case found == nil:
+		return true, ""
+	case found.replicas > 0 || !found.settled:
+		return false, fmt.Sprintf("%s %s is not scaled to zero", found.kind, m.Metacontroller)
+	}
+	pods, err := m.kube.CoreV1().Pods(m.Metacontroller.Namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(found.selector)})
+	if err != nil {
+		return false, err.Error()
+	}
+	if len(pods.Items) > 0 {
+		return false, "Pod " + pods.Items[0].Name + " of " + found.kind + " " + m.Metacontroller.String() + " is there"
+	}
+	return true, ""
+}
+
+// requireStopped returns an error if somebody has started Metacontroller again, which the next run stops.
+func (m *move) requireStopped(ctx context.Context) error {
+	stopped, seen := m.hasStopped(ctx)
+	if stopped {
+		return nil
+	}
+	return m.repeat(ctx, "freeze", fmt.Errorf("somebody has started Metacontroller again: %s. Find out who", seen))
 }
 
 // startMetacontroller gives Metacontroller the replicas back that it had.

@@ -285,16 +285,15 @@ func (m *move) copyDelta(ctx context.Context) error {
 
 // verify compares the copies with the objects, which must be those that were copied.
 func (m *move) verify(ctx context.Context) error {
+	if err := m.requireStopped(ctx); err != nil {
+		return err
+	}
 	all, err := m.list(ctx, false)
 	if err != nil {
 		return err
 	}
 	if all.digest() != m.state.Source {
-		m.state.Step = "stop"
-		if err := m.store.save(ctx, m.state); err != nil {
-			return err
-		}
-		return errChanged
+		return m.repeat(ctx, "stop", errChanged)
 	}
 	copies, err := m.list(ctx, true)
 	if err != nil {
@@ -314,6 +313,9 @@ func (m *move) takeOver(ctx context.Context) error {
 	}
 	if existing.ByDefinitions {
 		if err := m.verify(ctx); err != nil {
+			return err
+		}
+		if err := m.requireStopped(ctx); err != nil {
 			return err
 		}
 	}
@@ -338,6 +340,9 @@ func (m *move) confirm(ctx context.Context) error {
 
 // thaw lets this server's engine run, and then everybody write.
 func (m *move) thaw(ctx context.Context) error {
+	if err := m.requireStopped(ctx); err != nil {
+		return err
+	}
 	m.state.Began = true
 	if err := m.store.save(ctx, m.state); err != nil {
 		return err

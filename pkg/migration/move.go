@@ -136,6 +136,15 @@ func (m *move) run(ctx context.Context, steps []step) error {
 	return proceed(ctx, steps, m.state.Step, save, func(line string) { m.sayf("%s", line) })
 }
 
+// repeat has the next run go on after an earlier step, because of an error.
+func (m *move) repeat(ctx context.Context, after string, why error) error {
+	m.state.Step = after
+	if err := m.store.save(ctx, m.state); err != nil {
+		return err
+	}
+	return why
+}
+
 // await polls until something is so, or Timeout is over. The last thing that was seen is said then.
 func (m *move) await(ctx context.Context, what string, is func(ctx context.Context) (bool, string)) error {
 	seen := ""
