@@ -187,8 +187,28 @@ func (m *move) holdBack(ctx context.Context) error {
 	return m.hold(ctx)
 }
 
-// giveBack has the definitions serve the group, and waits until they do.
+// stay ends the way back before the switch: this server runs its controllers again, and they may be written.
+func (m *move) stay(ctx context.Context, why error) error {
+	m.state.Direction, m.state.Step = forward, "confirm"
+	if err := m.thaw(ctx); err != nil {
+		return errors.Join(why, err)
+	}
+	m.state.Step = "thaw"
+	return errors.Join(fmt.Errorf("%w: this server goes on as before", why), m.store.save(ctx, m.state))
+}
+
+// giveBack has the definitions serve the group, and waits until they do. Until nobody could write any more, users may have written what the
+// definitions do not take.
 func (m *move) giveBack(ctx context.Context) error {
+	here, err := m.servedHere(ctx)
+	if err != nil {
+		return err
+	}
+	if here && m.state.Began {
+		if err := m.checkBack(ctx); err != nil {
+			return m.stay(ctx, err)
+		}
+	}
 	if err := registration.GiveBack(ctx, m.Config, m.Service); err != nil {
 		return err
 	}
