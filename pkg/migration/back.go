@@ -57,6 +57,11 @@ func Back(ctx context.Context, o Options) error {
 	default:
 		m.sayf("Going on after step %q.", m.state.Step)
 	}
+	if _, err := m.servers(ctx); err != nil && len(o.CABundle) > 0 && m.state.Step != "empty" {
+		if err := m.connect(ctx); err != nil { // Somebody may have closed the way.
+			return err
+		}
+	}
 	err = m.run(ctx, []step{
 		{"check", "what the definitions would drop. Nothing is changed", m.checkBack},
 		{"freeze", "nobody may write controllers and revisions from now on", func(ctx context.Context) error { return m.freeze(ctx) }},
@@ -65,7 +70,8 @@ func Back(ctx context.Context, o Options) error {
 		{"restore", "the objects become what this server has", m.restore},
 		{"start", "Metacontroller is started", m.startMetacontroller},
 		{"thaw", "controllers and revisions may be written", m.unfreeze},
-		{"clear", "the copies leave the store of this server, which may run again, and the state is deleted", m.clear},
+		{"empty", "the copies leave the store of this server, which may run again", m.empty},
+		{"forget", "the APIService of " + Group + " and the state are deleted", m.forget},
 	})
 	if err != nil {
 		return fmt.Errorf("%w. Run the command again to go on", err)
@@ -332,13 +338,13 @@ func (m *move) deleteRestored(ctx context.Context, o *unstructured.Unstructured)
 	return nil
 }
 
-// clear empties the server's store, lets its engine run, which has nothing to do then, and forgets the move.
-func (m *move) clear(ctx context.Context) error {
+// empty empties the server's store, and lets its engine run, which has nothing to do then.
+func (m *move) empty(ctx context.Context) error {
 	if !m.stopped.IsZero() {
 		m.sayf("  Nothing was reconciled for %s, and until Metacontroller has started.", time.Since(m.stopped).Round(time.Millisecond))
 	}
 	stored, err := m.list(ctx, true)
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil {
 		return err
 	}
 	for _, key := range stored.keys() {
@@ -346,8 +352,5 @@ func (m *move) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := m.release(ctx); err != nil {
-		return err
-	}
-	return m.forget(ctx)
+	return m.release(ctx)
 }

@@ -48,7 +48,7 @@ type Options struct {
 	// Service is that of this server, and Port its port. Its namespace has the Lease and the state.
 	Service types.NamespacedName
 	Port    int
-	// CABundle is the authority of the server's certificate, PEM. Back and Finish do without.
+	// CABundle is the authority of the server's certificate, PEM. Back opens the way to the server again if it has it, and Finish does without.
 	CABundle []byte
 	// Lease is the name of the Lease of the server that runs controllers.
 	Lease string
@@ -184,6 +184,10 @@ func (m *move) list(ctx context.Context, behindDoor bool) (objects, error) {
 			all[keyOf(k, o)] = o
 			return nil
 		})
+		if behindDoor && apierrors.IsNotFound(err) {
+			err = fmt.Errorf("%w: if there is no APIService %s.%s, run --back in the Pod of this server, or with --ca-file or --ca-secret, which makes it again",
+				err, doorVersion, Group)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
 		}

@@ -17,7 +17,9 @@ limitations under the License.
 package migrate
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -84,6 +86,8 @@ point, it goes on when it is run again. It refuses to switch if anybody has chan
 	flags.BoolVar(&o.back, "back", false, "go back to the definitions, with the objects as this server has them, or undo a move that was interrupted")
 	flags.BoolVar(&o.finish, "finish", false, "delete the definitions and their hidden objects after the move; there is no way back then")
 	cmd.MarkFlagsMutuallyExclusive("back", "finish")
+	cmd.MarkFlagsMutuallyExclusive("finish", "ca-file")
+	cmd.MarkFlagsMutuallyExclusive("finish", "ca-secret")
 	return cmd
 }
 
@@ -100,10 +104,7 @@ func (o *options) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	o.moving.Out = cmd.OutOrStdout()
-	switch {
-	case o.back:
-		return migration.Back(cmd.Context(), o.moving)
-	case o.finish:
+	if o.finish {
 		return migration.Finish(cmd.Context(), o.moving)
 	}
 	wait := o.moving.Timeout
@@ -111,6 +112,9 @@ func (o *options) run(cmd *cobra.Command) (err error) {
 		wait = 0 // The server runs already: without its file, this is another machine.
 	}
 	o.moving.CABundle, err = o.authority.Read(cmd.Context(), o.moving.Config, wait, cmd.OutOrStdout())
+	if o.back && (err == nil || errors.Is(err, os.ErrNotExist) && o.authority.CAFile == "") {
+		return migration.Back(cmd.Context(), o.moving) // It does without the file of the server's data directory.
+	}
 	if err != nil {
 		return err
 	}
