@@ -102,10 +102,15 @@ func (m *move) confirmBack(ctx context.Context) error {
 	return nil
 }
 
-// checkBack refuses what the definitions do not take, and to lose a field: what they do not know they drop without a word.
+// checkBack looks for Metacontroller, and refuses what the definitions do not take, and to lose a field: what they do not know they drop without a word.
 func (m *move) checkBack(ctx context.Context) error {
 	if err := m.requireDefinitions(ctx); err != nil {
 		return err
+	}
+	if m.state.Workload != "" {
+		if _, err := m.findWorkload(ctx); err != nil {
+			return err
+		}
 	}
 	if !m.state.Began {
 		return nil

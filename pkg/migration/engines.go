@@ -18,7 +18,6 @@ package migration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -138,6 +137,9 @@ func (m *move) findWorkload(ctx context.Context) (*workload, error) {
 		return nil, nil //nolint:nilnil // There is none.
 	}
 	apps, name := m.kube.AppsV1(), m.Metacontroller
+	if m.state.Workload != "" && !strings.HasSuffix(m.state.Workload, "/"+name.String()) {
+		return nil, fmt.Errorf("this move has stopped %s: name that with --metacontroller, not %s", m.state.Workload, name)
+	}
 	set, err := apps.StatefulSets(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if err == nil {
 		return &workload{
@@ -151,7 +153,7 @@ func (m *move) findWorkload(ctx context.Context) (*workload, error) {
 	deployment, err := apps.Deployments(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("there is neither a StatefulSet nor a Deployment %s: name that of Metacontroller with --metacontroller NAMESPACE/NAME, "+
-			"or stop it yourself and say --metacontroller none", name)
+			"or say --metacontroller none, and stop and start it yourself", name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading Deployment %s: %w", name, err)
@@ -172,8 +174,9 @@ func (w *workload) user(namespace string) string {
 	return "system:serviceaccount:" + namespace + ":" + account
 }
 
-// scale sets the replicas of a workload.
-func (m *move) scale(ctx context.Context, kind string, name types.NamespacedName, replicas int32) error {
+// scale sets the replicas of Metacontroller's workload.
+func (m *move) scale(ctx context.Context, kind string, replicas int32) error {
+	name := m.Metacontroller
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
 	var err error
 	options := metav1.PatchOptions{FieldManager: fieldManager}
@@ -202,7 +205,7 @@ func (m *move) stopMetacontroller(ctx context.Context) error {
 		}
 	}
 	m.stopped = time.Now()
-	if err := m.scale(ctx, found.kind, m.Metacontroller, 0); err != nil {
+	if err := m.scale(ctx, found.kind, 0); err != nil {
 		return err
 	}
 	return m.await(ctx, "the Pods of Metacontroller to end", m.hasStopped)
@@ -241,12 +244,16 @@ func (m *move) requireStopped(ctx context.Context) error {
 // startMetacontroller gives Metacontroller the replicas back that it had.
 func (m *move) startMetacontroller(ctx context.Context) error {
 	if m.state.Workload == "" {
+		m.sayf("  The move has stopped nothing, so nothing is started.")
 		return nil
 	}
-	kind, name, _ := strings.Cut(m.state.Workload, "/")
-	namespace, name, ok := strings.Cut(name, "/")
-	if !ok {
-		return errors.New("the state names no workload: " + m.state.Workload)
+	found, err := m.findWorkload(ctx)
+	if err != nil {
+		return err
 	}
-	return m.scale(ctx, kind, types.NamespacedName{Namespace: namespace, Name: name}, m.state.Replicas)
+	if found == nil {
+		m.sayf("  Start %s with %d replicas yourself, because of --metacontroller none.", m.state.Workload, m.state.Replicas)
+		return nil
+	}
+	return m.scale(ctx, found.kind, m.state.Replicas)
 }
