@@ -24,7 +24,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -171,7 +170,7 @@ func (d *Door) serve(r *http.Request) (any, error) {
 	if err := d.mayEscalate(r.Context(), p); err != nil {
 		return nil, err
 	}
-	dryRun := slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll)
+	dryRun := r.URL.Query().Has("dryRun")
 	if !dryRun && d.running() {
 		return nil, apierrors.NewConflict(resource, p.name, errors.New("this server runs controllers, which would act on what is written now"))
 	}
@@ -180,7 +179,7 @@ func (d *Door) serve(r *http.Request) (any, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if r.Method == http.MethodDelete {
-		return d.remove(ctx, store, p.name, body)
+		return d.remove(ctx, store, p.name, body, dryRun)
 	}
 	return d.put(ctx, store, p, body, dryRun)
 }
@@ -274,7 +273,7 @@ func (d *Door) put(ctx context.Context, store *genericregistry.Store, p place, b
 }
 
 // remove removes an object from the store without a look at its finalizers: nothing is deleted, it is somewhere else.
-func (*Door) remove(ctx context.Context, store *genericregistry.Store, name string, body []byte) (any, error) {
+func (*Door) remove(ctx context.Context, store *genericregistry.Store, name string, body []byte, dryRun bool) (any, error) {
 	var options metav1.DeleteOptions
 	if err := json.Unmarshal(body, &options); err != nil || options.Preconditions == nil || options.Preconditions.UID == nil {
 		return nil, apierrors.NewBadRequest("the body must be DeleteOptions with the UID of the object as a precondition")
@@ -283,6 +282,7 @@ func (*Door) remove(ctx context.Context, store *genericregistry.Store, name stri
 	if err != nil {
 		return nil, err
 	}
+	dryRun = dryRun || len(options.DryRun) > 0
 	preconditions := storage.NewUIDPreconditions(string(*options.Preconditions.UID))
 	stored := store.New()
 	err = store.Storage.GuaranteedUpdate(ctx, key, stored, false, preconditions, func(existing runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
@@ -291,11 +291,11 @@ func (*Door) remove(ctx context.Context, store *genericregistry.Store, name stri
 			o.SetFinalizers(nil)
 		}
 		return existing, nil, err
-	}, false, nil)
+	}, dryRun, nil)
 	if err != nil {
 		return nil, notFound(err, name)
 	}
-	err = store.Storage.Delete(ctx, key, stored, preconditions, rest.ValidateAllObjectFunc, false, nil, storage.DeleteOptions{})
+	err = store.Storage.Delete(ctx, key, stored, preconditions, rest.ValidateAllObjectFunc, dryRun, nil, storage.DeleteOptions{})
 	if err != nil {
 		return nil, notFound(err, name)
 	}
