@@ -224,7 +224,7 @@ func (m *move) rehearse(ctx context.Context) error {
 	return nil
 }
 
-// copyAll has the server's store have all objects as they are, and no others. What this process has copied before is skipped.
+// copyAll has the server's store have all objects as they are, and no others. What it has is skipped.
 func (m *move) copyAll(ctx context.Context) error {
 	_, err := m.copyObjects(ctx)
 	return err
@@ -248,14 +248,12 @@ func (m *move) copyObjects(ctx context.Context) (objects, error) {
 	}
 	written := 0
 	for _, key := range all.keys() {
-		o := all[key]
-		if m.copied[key] == o.GetResourceVersion() {
+		if found, ok := stored[key]; ok && lacking(content(all[key]), content(found), "") == "" {
 			continue
 		}
-		if err := m.put(ctx, o, false); err != nil {
+		if err := m.put(ctx, all[key], false); err != nil {
 			return nil, fmt.Errorf("copying %s: %w", key, err)
 		}
-		m.copied[key] = o.GetResourceVersion()
 		written++
 	}
 	m.sayf("  %d of %d objects were copied.", written, len(all))

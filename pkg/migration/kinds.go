@@ -104,7 +104,7 @@ func differing(of, copies objects) (sentences []string) {
 	return sentences
 }
 
-// content returns an object without what each store has of its own. What the metadata lacks counts as a value, so that nothing is added to it.
+// content returns an object without what each store has of its own.
 func content(o *unstructured.Unstructured) map[string]any {
 	stripped := o.DeepCopy()
 	for _, field := range []string{"resourceVersion", "selfLink", "managedFields"} {
@@ -113,7 +113,8 @@ func content(o *unstructured.Unstructured) map[string]any {
 	return stripped.Object
 }
 
-// lacking returns the path of the first value in a that is not in b. An empty value and none are the same. Empty: b has all.
+// lacking returns the path of the first value in a that is not in b. An empty value and none are the same. Empty: b has all. In the metadata and
+// the status of objects b has no other values either: they have no defaults, and no generation counts their changes.
 func lacking(a, b any, path string) string {
 	if empty(a) && empty(b) {
 		return ""
@@ -121,15 +122,7 @@ func lacking(a, b any, path string) string {
 	switch a := a.(type) {
 	case map[string]any:
 		b, _ := b.(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(a)) {
-			if field := lacking(a[name], b[name], path+"."+name); field != "" {
-				return field
-			}
-		}
-		if path == ".metadata" && len(b) > len(a) {
-			return path
-		}
-		return ""
+		return lackingIn(a, b, path)
 	case []any:
 		b, _ := b.([]any)
 		if len(a) != len(b) {
@@ -147,6 +140,21 @@ func lacking(a, b any, path string) string {
 		}
 		return ""
 	}
+}
+
+func lackingIn(a, b map[string]any, path string) string {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if field := lacking(a[name], b[name], path+"."+name); field != "" {
+			return field
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		field := path + "." + name
+		if _, ok := a[name]; !ok && !empty(b[name]) && (strings.HasPrefix(field, ".metadata") || strings.HasPrefix(field, ".status")) {
+			return field
+		}
+	}
+	return ""
 }
 
 func empty(value any) bool {

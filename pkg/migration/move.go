@@ -82,8 +82,6 @@ type move struct {
 	store   stateStore
 	state   *state
 	user    string
-	// copied are the versions of what this process has copied, by the names of the objects.
-	copied map[string]string
 	// rehearsed is the name of the object of which warnings are printed. Empty: none are.
 	rehearsed string
 	// answered says that the engine of this server has answered a request for a plan, or was waited for.
@@ -94,7 +92,7 @@ type move struct {
 
 // newMove connects, and loads the state.
 func newMove(ctx context.Context, o Options) (*move, error) {
-	m := &move{Options: o, copied: map[string]string{}}
+	m := &move{Options: o}
 	m.Config = rest.CopyConfig(o.Config)
 	m.Config.WarningHandler = m
 	kube, err := kubernetes.NewForConfig(m.Config)

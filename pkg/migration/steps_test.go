@@ -107,23 +107,32 @@ func TestDifferencesOfCopies(t *testing.T) {
 	metadata := func(o map[string]any) map[string]any { return o["metadata"].(map[string]any) }
 	same := controller(func(map[string]any) {})
 	for name, tc := range map[string]struct {
-		copies objects
-		want   string
+		of, copies objects
+		want       string
 	}{
 		"the version is the store's own": {copies: controller(func(o map[string]any) { metadata(o)["resourceVersion"] = "9" })},
 		"a default": {copies: controller(func(o map[string]any) {
 			o["spec"].(map[string]any)["resyncPeriodSeconds"] = int64(0)
 		})},
-		"another UID":         {copies: controller(func(o map[string]any) { metadata(o)["uid"] = "b" }), want: "differs in .metadata.uid"},
-		"another generation":  {copies: controller(func(o map[string]any) { metadata(o)["generation"] = int64(1) }), want: "differs in .metadata.generation"},
-		"a finalizer more":    {copies: controller(func(o map[string]any) { metadata(o)["finalizers"] = []any{"example.com/one", "b"} }), want: "differs in .metadata.finalizers"},
-		"a deletion":          {copies: controller(func(o map[string]any) { metadata(o)["deletionTimestamp"] = "now" }), want: "differs in .metadata"},
-		"no status":           {copies: controller(func(o map[string]any) { delete(o, "status") }), want: "differs in .status.observedGeneration"},
-		"it was not copied":   {copies: objects{}, want: "is missing"},
-		"one that is nowhere": {copies: objects{"CompositeController a": probe(), "CompositeController " + probeName: same["CompositeController "+probeName]}, want: "CompositeController a is one too many"},
+		"another UID":                   {copies: controller(func(o map[string]any) { metadata(o)["uid"] = "b" }), want: "differs in .metadata.uid"},
+		"another generation":            {copies: controller(func(o map[string]any) { metadata(o)["generation"] = int64(1) }), want: "differs in .metadata.generation"},
+		"a finalizer more":              {copies: controller(func(o map[string]any) { metadata(o)["finalizers"] = []any{"example.com/one", "b"} }), want: "differs in .metadata.finalizers"},
+		"a label more":                  {copies: controller(func(o map[string]any) { metadata(o)["labels"] = map[string]any{"a": "b"} }), want: "differs in .metadata.labels"},
+		"a status more":                 {copies: controller(func(o map[string]any) { o["status"].(map[string]any)["replicas"] = int64(1) }), want: "differs in .status.replicas"},
+		"a deletion":                    {copies: controller(func(o map[string]any) { metadata(o)["deletionTimestamp"] = "now" }), want: "differs in .metadata.deletionTimestamp"},
+		"no status":                     {copies: controller(func(o map[string]any) { delete(o, "status") }), want: "differs in .status.observedGeneration"},
+		"it was not copied":             {copies: objects{}, want: "is missing"},
+		"one that is nowhere":           {copies: objects{"CompositeController a": probe(), "CompositeController " + probeName: same["CompositeController "+probeName]}, want: "CompositeController a is one too many"},
+		"a status where there was none": {of: controller(func(o map[string]any) { delete(o, "status") }), want: "differs in .status"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := strings.Join(differing(same, tc.copies), "; ")
+			if tc.of == nil {
+				tc.of = same
+			}
+			if tc.copies == nil {
+				tc.copies = same
+			}
+			got := strings.Join(differing(tc.of, tc.copies), "; ")
 			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("what differs is %q, want %q", got, tc.want)
 			}
