@@ -40,11 +40,9 @@ import (
 
 // Back undoes Forward: the definitions serve the group again, with the objects as this server has them, and Metacontroller runs. The objects leave
 // this server's store. It goes on where it was interrupted, and undoes a Forward that was interrupted.
-func Back(ctx context.Context, o Options) error {
-	m, err := newMove(ctx, o)
-	if err != nil {
-		return err
-	}
+func Back(ctx context.Context, o Options) error { return alone(ctx, o, (*move).back) }
+
+func (m *move) back(ctx context.Context) error {
 	switch {
 	case m.state == nil:
 		return m.confirmBack(ctx)
@@ -57,12 +55,12 @@ func Back(ctx context.Context, o Options) error {
 	default:
 		m.sayf("Going on after step %q.", m.state.Step)
 	}
-	if _, err := m.servers(ctx); err != nil && len(o.CABundle) > 0 && m.state.Step != "empty" {
+	if _, err := m.servers(ctx); err != nil && len(m.CABundle) > 0 && m.state.Step != "empty" {
 		if err := m.connect(ctx); err != nil { // Somebody may have closed the way.
 			return err
 		}
 	}
-	err = m.run(ctx, []step{
+	err := m.run(ctx, []step{
 		{"check", "what the definitions would drop. Nothing is changed", m.checkBack},
 		{"freeze", "nobody may write controllers and revisions from now on", func(ctx context.Context) error { return m.freeze(ctx) }},
 		{"hold", "the Lease of this server is taken, so that it runs no controllers any more", m.holdBack},

@@ -41,11 +41,9 @@ const hiddenVersion = "hidden"
 
 // Finish deletes the definitions after Forward, with their hidden objects, and what is left of the move. There is no way back then. It refuses while
 // anything but the server of the options serves the group.
-func Finish(ctx context.Context, o Options) error {
-	m, err := newMove(ctx, o)
-	if err != nil {
-		return err
-	}
+func Finish(ctx context.Context, o Options) error { return alone(ctx, o, (*move).finish) }
+
+func (m *move) finish(ctx context.Context) error {
 	switch {
 	case m.state == nil:
 		return m.confirmFinished(ctx)
@@ -58,7 +56,7 @@ func Finish(ctx context.Context, o Options) error {
 	default:
 		m.sayf("Going on after step %q.", m.state.Step)
 	}
-	err = m.run(ctx, []step{
+	err := m.run(ctx, []step{
 		{"check", "this server serves the group", m.checkServed},
 		{"uncover", "the definitions serve their hidden objects in a version of their own, " + hiddenVersion, m.uncover},
 		{"detach", "the hidden objects lose their finalizers, which nobody would take off", m.detach},

@@ -36,11 +36,9 @@ import (
 
 // Forward moves all controllers and ControllerRevisions from CustomResourceDefinitions to the server of the options, and has that serve the group.
 // The definitions stay with their objects, hidden, until Finish. It goes on where it was interrupted.
-func Forward(ctx context.Context, o Options) error {
-	m, err := newMove(ctx, o)
-	if err != nil {
-		return err
-	}
+func Forward(ctx context.Context, o Options) error { return alone(ctx, o, (*move).forward) }
+
+func (m *move) forward(ctx context.Context) error {
 	switch {
 	case m.state == nil:
 		m.state = &state{Direction: forward}
@@ -52,7 +50,7 @@ func Forward(ctx context.Context, o Options) error {
 	default:
 		m.sayf("Going on after step %q.", m.state.Step)
 	}
-	err = m.run(ctx, []step{
+	err := m.run(ctx, []step{
 		{"check", "what the cluster has, and who Metacontroller is. Nothing is changed", m.check},
 		{"connect", "the kube-apiserver is led to this server by an APIService of group " + Group, m.connect},
 		{"rehearse", "this server checks all objects in a dry run", m.rehearse},

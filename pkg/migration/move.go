@@ -17,10 +17,12 @@ limitations under the License.
 package migration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,13 +33,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/leaderelection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/registration"
 )
 
@@ -90,6 +97,58 @@ type move struct {
 	stopped time.Time
 }
 
+// The times of the Lease of the command's runs are those of Kubernetes' own controllers.
+const leaseDuration, renewDeadline, retryPeriod = 15 * time.Second, 10 * time.Second, 2 * time.Second
+
+// alone runs the command in a direction while this process holds a Lease of the command's own. Nothing is written without it, whatever the process
+// was doing when it lost it.
+func alone(ctx context.Context, o Options, d func(m *move, ctx context.Context) error) error {
+	client, err := coordinationclient.NewForConfig(o.Config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("finding the name of this host: %w", err)
+	}
+	elector, err := leaderelection.New(leaderelection.Config{
+		Client: client, Namespace: o.Service.Namespace, Name: ConfigMapName, Identity: host + "_" + string(uuid.NewUUID()),
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+	})
+	if err != nil {
+		return err
+	}
+	if found, err := client.Leases(o.Service.Namespace).Get(ctx, ConfigMapName, metav1.GetOptions{}); err == nil && ptr.Deref(found.Spec.HolderIdentity, "") != "" {
+		o.sayf("Waiting for another run of the command, that of %s. If it was killed, this takes %s.", *found.Spec.HolderIdentity, leaseDuration)
+	}
+	o.Config = rest.CopyConfig(o.Config)
+	o.Config.Wrap(elector.Fence().Wrap)
+	standing, withdraw := context.WithCancel(klog.NewContext(ctx, klog.Logger{})) // The command prints what is to be known.
+	defer withdraw()
+	waiting := time.AfterFunc(leaseDuration+2*retryPeriod, withdraw)
+	elected := false
+	var moved error
+	released := elector.Stand(standing, func(term context.Context) {
+		if elected = waiting.Stop(); !elected {
+			return
+		}
+		var m *move
+		if m, moved = newMove(term, o); moved == nil {
+			moved = d(m, term)
+		}
+	})
+	switch {
+	case elected && moved == nil && released != nil:
+		o.sayf("%v", released)
+		return nil
+	case elected || ctx.Err() != nil:
+		return cmp.Or(moved, ctx.Err())
+	case elector.Holder() == "":
+		return fmt.Errorf("taking Lease %s/%s, with which the command runs alone: %w", o.Service.Namespace, ConfigMapName, elector.Failure())
+	}
+	return fmt.Errorf("another run of the command is under way, that of %s, which holds Lease %s/%s: let it end", elector.Holder(), o.Service.Namespace, ConfigMapName)
+}
+
 // newMove connects, and loads the state.
 func newMove(ctx context.Context, o Options) (*move, error) {
 	m := &move{Options: o}
@@ -114,8 +173,8 @@ func newMove(ctx context.Context, o Options) (*move, error) {
 	return m, nil
 }
 
-func (m *move) sayf(format string, arguments ...any) {
-	_, _ = fmt.Fprintf(m.Out, format+"\n", arguments...) // Nobody is helped when that fails.
+func (o *Options) sayf(format string, arguments ...any) {
+	_, _ = fmt.Fprintf(o.Out, format+"\n", arguments...) // Nobody is helped when that fails.
 }
 
 // HandleWarningHeader prints what an API server warns of while the objects are rehearsed.
