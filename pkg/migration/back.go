@@ -75,6 +75,29 @@ func (m *move) back(ctx context.Context) error {
 		return fmt.Errorf("%w. Run the command again to go on", err)
 	}
 	m.sayf("The definitions serve the group. Stop this server, or leave it: it has no controllers.")
+	return m.sayWhatStays(ctx)
+}
+
+// holdFinalizer is what this server's engine puts on controllers, and takes off when it has taken the controller's finalizer off all parents.
+const holdFinalizer = "metacontroller.k8s.io/parents"
+
+// sayWhatStays prints which controllers could not be deleted while Metacontroller runs, which does not know their finalizer.
+func (m *move) sayWhatStays(ctx context.Context) error {
+	all, err := m.list(ctx, false)
+	if err != nil {
+		return err
+	}
+	said := false
+	for _, key := range all.keys() {
+		if !slices.Contains(all[key].GetFinalizers(), holdFinalizer) {
+			continue
+		}
+		if !said {
+			m.sayf("Metacontroller does not take finalizer %s off. When you delete one of these, take it off yourself:", holdFinalizer)
+			said = true
+		}
+		m.sayf("  %s", key)
+	}
 	return nil
 }
 
@@ -97,7 +120,7 @@ func (m *move) confirmBack(ctx context.Context) error {
 		return fmt.Errorf("there is no ConfigMap %s/%s: nothing was moved, or --finish has ended it", m.Service.Namespace, ConfigMapName)
 	}
 	m.sayf("The definitions serve the group already, and no move is under way.")
-	return nil
+	return m.sayWhatStays(ctx)
 }
 
 // checkBack looks for Metacontroller, and refuses what the definitions do not take, and to lose a field: what they do not know they drop without a word.
