@@ -26,6 +26,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -80,6 +81,8 @@ type declaration struct {
 type definitions struct {
 	scheme    *runtime.Scheme
 	functions functions
+	// declared are the kinds and names of the controllers.
+	declared sets.Set[string]
 	// objects are controller objects with defaults, and with URLs in place of functions.
 	objects []runtime.Object
 	// warnings are those that the API server would give.
@@ -88,7 +91,7 @@ type definitions struct {
 
 // define checks all controllers, as the API server does. The error has everything that is wrong.
 func define(ctx context.Context, composites []Composite, decorators []Decorator) (*definitions, error) {
-	d := &definitions{scheme: runtime.NewScheme(), functions: functions{}}
+	d := &definitions{scheme: runtime.NewScheme(), functions: functions{}, declared: sets.New[string]()}
 	install.Install(d.scheme)
 	var errs []error
 	for i, c := range composites {
@@ -137,9 +140,10 @@ func (d *definitions) add(
 	subject := kind + " " + cmp.Or(metadata.Name, "without a name")
 	place := "/" + strings.ToLower(kind) + "/" + metadata.Name
 	var errs field.ErrorList
-	if _, ok := d.functions[place+"/"+string(hook.Sync)]; ok {
+	if d.declared.Has(place) {
 		errs = append(errs, field.Duplicate(field.NewPath("metadata", "name"), metadata.Name))
 	}
+	d.declared.Insert(place)
 	for _, h := range hooks {
 		if err := d.declare(h, place, timeout); err != nil {
 			errs = append(errs, err)

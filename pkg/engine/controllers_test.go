@@ -18,8 +18,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +29,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/leaderelection"
 )
 
 func nothing(context.Context, *CompositeRequest) (*CompositeResponse, error) {
@@ -79,6 +82,10 @@ func TestNewSaysAllThatIsWrong(t *testing.T) {
 			Options{Composites: []Composite{{Controller: composite("a", nil), Sync: nothing}, {Controller: composite("a", nil), Sync: nothing}}},
 			[]string{`metadata.name: Duplicate value: "a"`},
 		},
+		"a name twice, with inline hooks": {
+			Options{Composites: []Composite{{Controller: hooked(&v1alpha1.Hook{Inline: &v1alpha1.InlineHook{}})}, {Controller: composite("a", nil), Sync: nothing}}},
+			[]string{`metadata.name: Duplicate value: "a"`},
+		},
 		"what validation and the generated one find, of two controllers": {
 			Options{Composites: []Composite{
 				{Controller: composite("A", nil), Sync: nothing},
@@ -107,6 +114,29 @@ func TestNewSaysAllThatIsWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestNewNeedsAConfig(t *testing.T) {
+	if _, err := New(nil, Options{Composites: []Composite{{Controller: composite("a", nil), Sync: nothing}}}); err == nil {
+		t.Error("there is no error")
+	}
+}
+
+// TestAnEngineThatDoesNotStopIsUnhealthy has the Lease lost, and Run not return because a function does not.
+func TestAnEngineThatDoesNotStopIsUnhealthy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Engine{}
+		e.running.Store(true)
+		e.lost.Store(new(time.Now()))
+		time.Sleep(stopLimit) //nolint:forbidigo // It is the time of a bubble.
+		if err := e.Healthy(nil); err != nil {
+			t.Errorf("while it stops, it says %v", err)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // It is the time of a bubble.
+		if err := e.Healthy(nil); !errors.Is(err, leaderelection.ErrLost) {
+			t.Errorf("when it has not stopped, it says %v", err)
+		}
+	})
 }
 
 func TestDefinitionsHaveDefaultsAndLeaveTheProgramsObjectsAlone(t *testing.T) {

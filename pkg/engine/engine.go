@@ -34,6 +34,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/leaderelection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
@@ -66,11 +67,16 @@ type Engine struct {
 	elected chan struct{}
 	// started says that Run was called, and running that it has not returned.
 	started, running atomic.Bool
+	// lost is when the Lease was lost, nil if it was not.
+	lost atomic.Pointer[time.Time]
 }
 
 // New returns an engine for the cluster that config reaches, with the rights of its user. QPS and Burst of config limit the requests to the
 // cluster where they are greater than 0. New asks the cluster for nothing. The error has all that is wrong with the controllers.
 func New(config *rest.Config, options Options) (*Engine, error) {
+	if config == nil {
+		return nil, errors.New("there is no rest.Config, which says how the cluster is reached")
+	}
 	ctx := context.Background() //nolint:forbidigo // What is called here waits for nothing.
 	d, err := define(ctx, options.Composites, options.Decorators)
 	if err != nil {
@@ -161,6 +167,7 @@ func (e *Engine) runElected(ctx context.Context) error {
 		<-term.Done()
 		if errors.Is(context.Cause(term), leaderelection.ErrLost) {
 			lost = leaderelection.ErrLost
+			e.lost.Store(new(time.Now()))
 		}
 		stop()
 		failed, waited = <-ended, true // The Lease is held until nothing is written any more.
@@ -175,10 +182,17 @@ func (e *Engine) runElected(ctx context.Context) error {
 	return cmp.Or(failed, lost)
 }
 
-// Healthy returns nil while Run runs, also while it waits for the Lease. It has the form of a checker for a liveness probe.
+// stopLimit is how long controllers may take to stop when the Lease was lost: another process runs them then.
+const stopLimit = queue.Grace + time.Second
+
+// Healthy returns nil while Run runs, also while it waits for the Lease. When the Lease was lost and a function does not return, so that Run does not
+// either, it returns an error after some seconds. It has the form of a checker for a liveness probe.
 func (e *Engine) Healthy(*http.Request) error {
 	if !e.running.Load() {
 		return errors.New("the engine does not run")
+	}
+	if lost := e.lost.Load(); lost != nil && time.Since(*lost) > stopLimit {
+		return fmt.Errorf("the controllers have not stopped %s after %w: a function does not heed its context", stopLimit, leaderelection.ErrLost)
 	}
 	return nil
 }

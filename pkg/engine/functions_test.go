@@ -184,7 +184,8 @@ func TestTypedHooks(t *testing.T) {
 		} `json:"spec"`
 	}
 	type status struct {
-		Ready bool `json:"ready"`
+		Ready bool  `json:"ready"`
+		Large int64 `json:"large"`
 	}
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	custom := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Page", "metadata": map[string]any{"name": "a"}}}
@@ -193,11 +194,11 @@ func TestTypedHooks(t *testing.T) {
 			t.Errorf("the parent is %+v", w)
 		}
 		return &Desired[status]{
-			Status: status{Ready: true}, Children: []runtime.Object{configMap, custom}, ResyncAfter: 1500 * time.Millisecond, Finalized: true,
+			Status: status{Ready: true, Large: 1<<53 + 1}, Children: []runtime.Object{configMap, custom}, ResyncAfter: 1500 * time.Millisecond, Finalized: true,
 		}, nil
 	})
 	got, err := call(t, f, 0, parent)
-	want := `{"status":{"ready":true},"children":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}},` +
+	want := `{"status":{"large":9007199254740993,"ready":true},"children":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}},` +
 		`{"apiVersion":"example.com/v1","kind":"Page","metadata":{"name":"a"}}],"resyncAfterSeconds":1.5,"finalized":true}`
 	if err != nil || got != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -58,7 +59,7 @@ func Typed[P, S any](f func(ctx context.Context, parent *P, request *CompositeRe
 		if err != nil {
 			return nil, fmt.Errorf("encoding the status: %w", err)
 		}
-		if err := json.Unmarshal(encoded, &response.Status); err != nil {
+		if err := utiljson.Unmarshal(encoded, &response.Status); err != nil { // It leaves integers what they are.
 			return nil, fmt.Errorf("the status, a %T, is not an object: %w", desired.Status, err)
 		}
 		for i, child := range desired.Children {
