@@ -58,12 +58,15 @@ type Config struct {
 	ProcessMetrics bool
 	// Inspection is what the endpoints need that say what controllers do.
 	Inspection inspect.Config
+	// Lease, NAMESPACE/NAME, is that without which this server runs no controllers. Empty: it needs none, or runs none.
+	Lease string
 }
 
 type completedConfig struct {
 	generic        genericapiserver.CompletedConfig
 	processMetrics bool
 	inspection     inspect.Config
+	lease          string
 }
 
 // CompletedConfig is a configuration from which a Server can be made. It comes from Config.Complete alone.
@@ -90,7 +93,7 @@ func NewConfig() *Config {
 
 // Complete fills in what can be derived. It changes the receiver, which is of no use any more afterwards.
 func (c *Config) Complete() CompletedConfig {
-	return CompletedConfig{&completedConfig{generic: c.Generic.Complete(), processMetrics: c.ProcessMetrics, inspection: c.Inspection}}
+	return CompletedConfig{&completedConfig{generic: c.Generic.Complete(), processMetrics: c.ProcessMetrics, inspection: c.Inspection, lease: c.Lease}}
 }
 
 // Server is the API server. Generic is prepared and run by the caller.
@@ -156,6 +159,7 @@ func (s *Server) openDoor(storage *registry.Storage, c CompletedConfig) {
 		"controllerrevisions":  storage.ControllerRevisions.Store,
 	}, storage.Standby(c.inspection), c.generic.Authorization.Authorizer, running)
 	mux := s.Generic.Handler.NonGoRestfulMux
+	door.Lease = c.lease
 	mux.UnlistedHandle(migration.DoorPath, door)
 	mux.UnlistedHandlePrefix(migration.DoorPath+"/", door)
 }

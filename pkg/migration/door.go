@@ -70,6 +70,9 @@ type Door struct {
 	running    func() bool
 	decoder    runtime.Decoder
 	encoder    runtime.Encoder
+
+	// Lease, NAMESPACE/NAME, is that without which no controllers run in this process. Empty: they need none, or there are none.
+	Lease string
 }
 
 // NewDoor returns the door to stores, by the names of their resources, of objects of scheme. Plans are the endpoints that plan candidates. Running
@@ -115,6 +118,8 @@ func respond(w http.ResponseWriter, code int, what any) {
 type serverReport struct {
 	// Host is the name of its Pod or host, with which the identity begins that it has in the Lease.
 	Host string `json:"host"`
+	// Lease is that without which it runs no controllers, NAMESPACE/NAME. Empty: it needs none, or runs none.
+	Lease string `json:"lease"`
 	// Running says that it runs controllers.
 	Running bool `json:"running"`
 }
@@ -146,7 +151,7 @@ func (d *Door) serve(r *http.Request) (any, error) {
 		return d.resources(), nil
 	case p.resource == serversResource && r.Method == http.MethodGet:
 		host, err := os.Hostname()
-		return serverReport{Host: host, Running: d.running()}, err
+		return serverReport{Host: host, Lease: d.Lease, Running: d.running()}, err
 	}
 	store, ok := d.stores[p.resource]
 	if !ok {

@@ -17,6 +17,7 @@ limitations under the License.
 package migration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -39,17 +40,34 @@ const (
 
 // hold takes the Lease of this server, whoever holds it, and waits until its former holder runs no controllers any more.
 func (m *move) hold(ctx context.Context) error {
+	lease := m.Service.Namespace + "/" + m.Lease
+	report, err := m.ask(ctx)
+	if err != nil {
+		return err
+	}
+	if report.Host != "" && report.Lease != lease {
+		return fmt.Errorf("the server on %s has Lease %s, and %s would be taken: name its Lease with --leader-elect-resource-name, and have it run with "+
+			"--leader-elect and a Lease in the namespace of its Service", report.Host, cmp.Or(report.Lease, "none"), lease)
+	}
 	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return m.takeLease(ctx) }); err != nil {
-		return fmt.Errorf("taking Lease %s/%s: %w", m.Service.Namespace, m.Lease, err)
+		return fmt.Errorf("taking Lease %s: %w", lease, err)
 	}
 	if err := m.awaitFormer(ctx); err != nil {
 		return err
 	}
-	if report, err := m.servers(ctx); err == nil && report.Running {
-		return fmt.Errorf("the server on %s runs controllers without Lease %s/%s: name its Lease with --leader-elect-resource-name, "+
-			"and have it run with --leader-elect", report.Host, m.Service.Namespace, m.Lease)
+	if report, err = m.ask(ctx); err == nil && report.Running {
+		return fmt.Errorf("the server on %s runs controllers though Lease %s is taken", report.Host, lease)
 	}
-	return nil
+	return err
+}
+
+// ask asks the server what it does. On the way back from a move in which its controllers never ran, it need not be reached.
+func (m *move) ask(ctx context.Context) (serverReport, error) {
+	report, err := m.servers(ctx)
+	if err != nil && m.state.Direction == backward && !m.state.Began {
+		return serverReport{}, nil
+	}
+	return report, err
 }
 
 // takeLease takes the Lease unless the move has it. Its holder may renew it meanwhile, which is a conflict.

@@ -294,7 +294,10 @@ func (m *move) servers(ctx context.Context) (serverReport, error) {
 	if err == nil {
 		err = decodeReport(text, &report)
 	}
-	return report, err
+	if err != nil {
+		return report, fmt.Errorf("asking this server whether it runs controllers: %w", err)
+	}
+	return report, nil
 }
 
 // servedHere reports whether this server serves the group in the cluster.

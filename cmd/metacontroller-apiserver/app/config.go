@@ -255,6 +255,9 @@ func newServer(ctx context.Context, o options.Completed, etcd *embeddedetcd.Serv
 			return "this server does not run controllers, because of --enable-controllers=false, and nothing is reconciled unless another one does", false
 		})
 	} else {
+		if election := o.LeaderElection; election.LeaderElect {
+			config.Lease = election.ResourceNamespace + "/" + election.ResourceName
+		}
 		runner = &engineRunner{create: create, config: engine, fail: fail}
 		if err := runner.elect(o, cluster, etcd != nil); err != nil {
 			return nil, err
