@@ -46,11 +46,11 @@ func (m *move) back(ctx context.Context) error {
 	switch {
 	case m.state == nil:
 		return m.confirmBack(ctx)
-	case m.state.Direction == finishing:
+	case m.state.Direction == finishing && slices.Contains([]string{"detach", "drop"}, m.state.Step):
 		return errors.New("--finish has begun: the definitions are being deleted, and there is no way back to them")
 	case m.state.Direction == forward && slices.Contains([]string{"", "check", "connect"}, m.state.Step):
 		return m.disconnect(ctx)
-	case m.state.Direction == forward:
+	case m.state.Direction == forward, m.state.Direction == finishing:
 		m.state.Direction, m.state.Step, m.state.Done = backward, "", false
 	default:
 		m.sayf("Going on after step %q.", m.state.Step)
@@ -64,6 +64,7 @@ func (m *move) back(ctx context.Context) error {
 		{"check", "what the definitions would drop. Nothing is changed", m.checkBack},
 		{"freeze", "nobody may write controllers and revisions from now on", func(ctx context.Context) error { return m.freeze(ctx) }},
 		{"hold", "the Lease of this server is taken, so that it runs no controllers any more", m.holdBack},
+		{"cover", "the definitions lose what --finish gave them, if it began", m.cover},
 		{"switch", "the definitions serve " + v1alpha1.GroupName + ", by one update of an APIService", m.giveBack},
 		{"restore", "the objects become what this server has", m.restore},
 		{"start", "Metacontroller is started", m.startMetacontroller},
@@ -246,7 +247,10 @@ func (m *move) giveBack(ctx context.Context) error {
 	}
 	return m.await(ctx, "the definitions to serve the group", func(ctx context.Context) (bool, string) {
 		here, err := m.servedHere(ctx)
-		return err == nil && !here, fmt.Sprintf("this server does: %v", err)
+		if err != nil {
+			return false, err.Error()
+		}
+		return !here, "this server does"
 	})
 }
 

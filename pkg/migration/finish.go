@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,7 +111,7 @@ func (m *move) rawDefinitions() dynamic.NamespaceableResourceInterface {
 // uncover adds the version to each definition that is there still, and waits until it is served.
 func (m *move) uncover(ctx context.Context) error {
 	for _, k := range kinds() {
-		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return m.addHiddenTo(ctx, k) })
+		err := m.edit(ctx, k, addHidden)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -128,17 +129,29 @@ func (m *move) uncover(ctx context.Context) error {
 	return nil
 }
 
-// addHiddenTo adds the version to the definition of a kind. The cluster may write its status meanwhile, which is a conflict.
-func (m *move) addHiddenTo(ctx context.Context, k kind) error {
-	definition, err := m.rawDefinitions().Get(ctx, k.definition(), metav1.GetOptions{})
-	if err != nil {
-		return err
+// cover takes the version off the definitions again.
+func (m *move) cover(ctx context.Context) error {
+	for _, k := range kinds() {
+		if err := m.edit(ctx, k, removeHidden); err != nil {
+			return fmt.Errorf("removing version %s of CustomResourceDefinition %s: %w", hiddenVersion, k.definition(), err)
+		}
 	}
-	if err := addHidden(definition); err != nil {
+	return nil
+}
+
+// edit changes the definition of a kind. The cluster may write its status meanwhile, which is a conflict.
+func (m *move) edit(ctx context.Context, k kind, change func(*unstructured.Unstructured) error) error {
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		definition, err := m.rawDefinitions().Get(ctx, k.definition(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if err := change(definition); err != nil {
+			return err
+		}
+		_, err = m.rawDefinitions().Update(ctx, definition, metav1.UpdateOptions{FieldManager: fieldManager})
 		return err
-	}
-	_, err = m.rawDefinitions().Update(ctx, definition, metav1.UpdateOptions{FieldManager: fieldManager})
-	return err
+	})
 }
 
 // hidden is the resource of the objects behind the registration of this server.
@@ -166,6 +179,18 @@ func addHidden(definition *unstructured.Unstructured) error {
 	}
 	added["name"], added["storage"], added["served"] = hiddenVersion, false, true
 	return unstructured.SetNestedSlice(definition.Object, append(versions, added), "spec", "versions")
+}
+
+func removeHidden(definition *unstructured.Unstructured) error {
+	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	if err != nil {
+		return err
+	}
+	versions = slices.DeleteFunc(versions, func(entry any) bool {
+		version, ok := entry.(map[string]any)
+		return ok && version["name"] == hiddenVersion
+	})
+	return unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions")
 }
 
 // detach takes the finalizers off the hidden objects. Nobody sees them, so nobody acts on that, and with them they and the definition would stay.
@@ -203,7 +228,10 @@ func (m *move) deleteDefinitions(ctx context.Context) error {
 		}
 		err := m.await(ctx, "CustomResourceDefinition "+k.definition()+" to go", func(ctx context.Context) (bool, string) {
 			_, err := m.rawDefinitions().Get(ctx, k.definition(), metav1.GetOptions{})
-			return apierrors.IsNotFound(err), fmt.Sprintf("it is there: %v", err)
+			if err == nil {
+				return false, "it is there"
+			}
+			return apierrors.IsNotFound(err), err.Error()
 		})
 		if err != nil {
 			return err

@@ -326,11 +326,17 @@ func (m *move) confirm(ctx context.Context) error {
 	}
 	return m.await(ctx, "the cluster to have the objects of this server", func(ctx context.Context) (bool, string) {
 		here, err := m.servedHere(ctx)
-		if err != nil || !here {
-			return false, fmt.Sprintf("the definitions serve the group: %v", err)
+		if err != nil {
+			return false, err.Error()
 		}
 		all, err := m.list(ctx, false)
-		return err == nil && all.digest() == stored.digest(), fmt.Sprintf("the objects are others: %v", err)
+		switch {
+		case err != nil:
+			return false, err.Error()
+		case !here:
+			return false, "the definitions serve the group"
+		}
+		return all.digest() == stored.digest(), "the objects are others"
 	})
 }
 
