@@ -55,10 +55,8 @@ func (m *move) back(ctx context.Context) error {
 	default:
 		m.sayf("Going on after step %q.", m.state.Step)
 	}
-	if _, err := m.servers(ctx); err != nil && len(m.CABundle) > 0 && m.state.Step != "empty" {
-		if err := m.connect(ctx); err != nil { // Somebody may have closed the way.
-			return err
-		}
+	if err := m.reopen(ctx); err != nil {
+		return err
 	}
 	err := m.run(ctx, []step{
 		{"check", "what the definitions would drop. Nothing is changed", m.checkBack},
@@ -100,6 +98,20 @@ func (m *move) sayWhatStays(ctx context.Context) error {
 		m.sayf("  %s", key)
 	}
 	return nil
+}
+
+// reopen opens the way to the door again, which somebody may have closed. A server whose controllers never ran need not be reached before its store is
+// emptied.
+func (m *move) reopen(ctx context.Context) error {
+	if _, err := m.servers(ctx); err == nil || len(m.CABundle) == 0 || m.state.Step == "empty" {
+		return nil
+	}
+	err := m.connect(ctx)
+	if err != nil && !m.state.Began && ctx.Err() == nil {
+		m.sayf("Going on without this server: %v", err)
+		return nil
+	}
+	return err
 }
 
 // disconnect undoes a move that has changed nothing but who reaches this server, which need not be reached for it.

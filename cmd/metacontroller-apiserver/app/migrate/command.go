@@ -17,9 +17,7 @@ limitations under the License.
 package migrate
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -112,7 +110,7 @@ func (o *options) run(cmd *cobra.Command) (err error) {
 		wait = 0 // The server runs already: without its file, this is another machine.
 	}
 	o.moving.CABundle, err = o.authority.Read(cmd.Context(), o.moving.Config, wait, cmd.OutOrStdout())
-	if o.back && (err == nil || errors.Is(err, os.ErrNotExist) && o.authority.CAFile == "") {
+	if o.back && (err == nil || o.authority.CAFile+o.authority.CASecret == "") {
 		return migration.Back(cmd.Context(), o.moving) // It does without the file of the server's data directory.
 	}
 	if err != nil {
