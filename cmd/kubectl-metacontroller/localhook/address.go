@@ -60,6 +60,13 @@ func AddressOf(controller map[string]any) string {
 	return address
 }
 
+// HasWebhook reports whether a hook of a controller is a webhook, and not an inline hook.
+func HasWebhook(controller map[string]any) bool {
+	found := false
+	_ = eachWebhook(controller, func(map[string]any) { found = true }) // The server says what is wrong with it.
+	return found
+}
+
 // eachWebhook calls f with each webhook, which f may change.
 func eachWebhook(controller map[string]any, f func(map[string]any)) error {
 	hooks, _, err := unstructured.NestedMap(controller, "spec", "hooks")
