@@ -73,6 +73,7 @@ func hostile() map[string]*v1alpha1.InlineHook {
 		"Joining":        with(`"${lists.range(50000).map(i, '').join(variables.v0)}"`, text),
 		"Sizes":          with(`"${lists.range(50000).map(i, variables.v0.size())}"`, text),
 		"Patterns":       with(`"${lists.range(3000).filter(i, ('a' + string(i)).matches('((a{0,30}){0,30})' + string(i)))}"`),
+		"Joined":         with(`"`+strings.Repeat("${variables.v1}", 900)+`"`, text, "lists.range(10).map(i, variables.v0).join('')"),
 		"Quantities":     with(`"${lists.range(3000).map(i, quantity('1e99999999' + string(i)).add(quantity('1')))}"`),
 	}
 }
@@ -84,7 +85,7 @@ func heap() uint64 {
 	return samples[0].Value.Uint64()
 }
 
-// TestHostileControllersBesideAHealthyOne has 70 controllers with such hooks beside one that is called all the while.
+// TestHostileControllersBesideAHealthyOne has five controllers with each of these hooks beside one that is called all the while.
 func TestHostileControllersBesideAHealthyOne(t *testing.T) {
 	const each, limit = 5, 512 << 20
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit * 9 / 10)) // As the server does it.

@@ -117,17 +117,19 @@ func (n computed) eval(s *scope) (any, bool, error) {
 func (n joined) eval(s *scope) (any, bool, error) {
 	var b strings.Builder
 	for _, part := range n.parts {
-		if part.e == nil {
-			b.WriteString(part.text)
-			continue
+		text := part.text
+		if part.e != nil {
+			value, err := part.e.run(s)
+			if err != nil {
+				return nil, false, err
+			}
+			var ok bool
+			if text, ok = asText(value); !ok {
+				return nil, false, part.e.failf("yields %s, and a text is made of strings, numbers and booleans", value.Type().TypeName())
+			}
 		}
-		value, err := part.e.run(s)
-		if err != nil {
-			return nil, false, err
-		}
-		text, ok := asText(value)
-		if !ok {
-			return nil, false, part.e.failf("yields %s, and a text is made of strings, numbers and booleans", value.Type().TypeName())
+		if b.Len()+len(text) > maxText {
+			return nil, false, errLongText
 		}
 		b.WriteString(text)
 	}
@@ -184,6 +186,8 @@ func (n listNode) eval(s *scope) (any, bool, error) {
 
 var errTooLarge = errors.New("the response is larger than " + strconv.Itoa(maxResponseBytes>>20) + " MiB, of which each value counts for " +
 	strconv.Itoa(nodeBytes) + " bytes at least")
+
+var errLongText = errors.New("a text would be longer than " + strconv.Itoa(maxText) + " bytes, which no object may be")
 
 // spend counts a scalar of the response.
 func (b *budget) spend(value any) error {
