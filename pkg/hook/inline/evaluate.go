@@ -208,7 +208,7 @@ func (b *budget) toJSON(value ref.Val, depth int) (any, bool, error) {
 	}
 	if optional, ok := value.(*types.Optional); ok {
 		if !optional.HasValue() {
-			return nil, false, nil
+			return nil, false, b.spend(nil) // Its visit costs as much as that of others.
 		}
 		return b.toJSON(optional.GetValue(), depth+1)
 	}
