@@ -98,7 +98,7 @@ func (c compiled) call(t *testing.T, name hook.Name, body []byte) []byte {
 	if program == nil {
 		t.Fatalf("there is no inline %s hook", name)
 	}
-	response, err := program.Call(request)
+	response, err := program.Call(t.Context(), request)
 	if err != nil {
 		t.Fatalf("%v\nrequest: %s", err, body)
 	}

@@ -83,7 +83,7 @@ func (h *inlineHooks) Call(ctx context.Context, name string, body []byte) ([]byt
 	if h.err != nil {
 		return nil, h.err
 	}
-	return h.programs[hook.Name(name)].Call(request)
+	return h.programs[hook.Name(name)].Call(ctx, request)
 }
 
 // learn names the kinds that no file defines as a request does. Programs need no schemas, but the kinds of the objects that they look for.

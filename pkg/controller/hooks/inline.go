@@ -56,7 +56,7 @@ func (e *evaluated) Ask(ctx context.Context, r Request) (webhook.Response, error
 		return webhook.Response{}, err
 	}
 	return e.Local.Call(ctx, func() []byte { return r.Encode(r.Request) }, func() ([]byte, error) {
-		body, err := program.Call(r.Request)
+		body, err := program.Call(ctx, r.Request)
 		if err != nil {
 			err = &evaluationError{err}
 		}

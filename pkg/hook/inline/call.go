@@ -17,6 +17,7 @@ limitations under the License.
 package inline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -65,9 +66,10 @@ type iterator struct {
 }
 
 // Call evaluates the hook, and returns the body of its response. The request is that of a webhook; for a customize hook it has a
-// controller and a parent. The error says where in the controller object it arose.
-func (p *Program) Call(r wire.Request) ([]byte, error) {
+// controller and a parent. The error says where in the controller object it arose. A context that has ended ends the call before its next expression.
+func (p *Program) Call(ctx context.Context, r wire.Request) ([]byte, error) {
 	s := p.scope(r)
+	s.budget.ended = ctx.Err
 	body := map[string]any{}
 	if p.name == hook.Customize {
 		rules, err := evalAll(p.rules, s)

@@ -38,6 +38,8 @@ import (
 type budget struct {
 	cost  int64
 	bytes int64
+	// ended returns why the call is to end before its limits do, nil if it is not.
+	ended func() error
 }
 
 // scope is what expressions see: the variables of the call, and the elements of the iterators around them.
@@ -75,6 +77,9 @@ func (s *scope) with(name string, value ref.Val) *scope {
 func (e *expression) run(s *scope) (ref.Val, error) {
 	if s.budget.cost < 0 {
 		return nil, e.failf("the expressions of this hook together cost more than %d: let them walk less", maxSyncCost)
+	}
+	if err := s.budget.ended(); err != nil {
+		return nil, e.failf("evaluating it: %w", err)
 	}
 	value, details, err := e.program.Eval(s)
 	cost := details.ActualCost()

@@ -50,11 +50,11 @@ func FuzzCompileAndCall(f *testing.F) {
 			if program == nil {
 				continue
 			}
-			body, err := program.Call(request(name == hook.Finalize))
+			body, err := program.Call(t.Context(), request(name == hook.Finalize))
 			if err == nil && !json.Valid(body) {
 				t.Errorf("not JSON: %s", body)
 			}
-			again, errAgain := program.Call(request(name == hook.Finalize))
+			again, errAgain := program.Call(t.Context(), request(name == hook.Finalize))
 			if (err == nil) != (errAgain == nil) || !bytes.Equal(again, body) {
 				t.Errorf("the same request gave %s, %v and %s, %v", body, err, again, errAgain)
 			}
@@ -85,7 +85,7 @@ func FuzzExpression(f *testing.F) {
 		}
 		programs, _, _ := inline.Compile(e.definition(), schemas())
 		if program := programs[hook.Sync]; program != nil {
-			if body, err := program.Call(request(false)); err == nil && !json.Valid(body) {
+			if body, err := program.Call(t.Context(), request(false)); err == nil && !json.Valid(body) {
 				t.Errorf("not JSON: %s", body)
 			}
 		}

@@ -159,12 +159,12 @@ func TestRight(t *testing.T) {
 // respond returns the response of a program as YAML. The response is one that the protocol takes.
 func respond(t *testing.T, e example, name hook.Name, program *inline.Program) string {
 	t.Helper()
-	body, err := program.Call(request(name == hook.Finalize))
+	body, err := program.Call(t.Context(), request(name == hook.Finalize))
 	if err != nil {
 		t.Errorf("%s: %v", e.Name, err)
 		return ""
 	}
-	again, err := program.Call(request(name == hook.Finalize))
+	again, err := program.Call(t.Context(), request(name == hook.Finalize))
 	if err != nil || !bytes.Equal(again, body) {
 		t.Errorf("%s: the second response to the same request is %s, %v, the first was %s", e.Name, again, err, body)
 	}
@@ -173,7 +173,7 @@ func respond(t *testing.T, e example, name hook.Name, program *inline.Program) s
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := program.Call(parsed); version == v1alpha1.HookVersionV2 && (err != nil || !bytes.Equal(again, body)) {
+		if again, err := program.Call(t.Context(), parsed); version == v1alpha1.HookVersionV2 && (err != nil || !bytes.Equal(again, body)) {
 			t.Errorf("%s: the response to the encoded request is %s, %v, want %s", e.Name, again, err, body)
 		}
 	}
@@ -216,7 +216,7 @@ func TestFailing(t *testing.T) {
 			t.Errorf("%s: %v", e.Name, errs)
 			continue
 		}
-		body, err := programs[hook.Sync].Call(request(false))
+		body, err := programs[hook.Sync].Call(t.Context(), request(false))
 		if err == nil {
 			t.Errorf("%s: no error, but %.200s", e.Name, body)
 		}
@@ -262,7 +262,7 @@ func TestObjectsOfAKindThatWasNotServedAreAnErrorWhereTheyCount(t *testing.T) {
 			if test.shown != "" {
 				r.Children = []wire.Group{{Key: test.shown, Objects: []wire.Object{observed("{apiVersion: example.com/v2, kind: Gadget, metadata: {name: a}}")}}}
 			}
-			body, err := programs[hook.Sync].Call(r)
+			body, err := programs[hook.Sync].Call(t.Context(), r)
 			if test.want == "" && (err == nil || !strings.Contains(err.Error(), test.shown+" was not served when the hook was compiled")) ||
 				test.want != "" && (err != nil || string(body) != test.want) {
 				t.Errorf("got %s, %v, want %s", body, err, test.want)
@@ -282,7 +282,7 @@ func TestObjectsOfOtherNamespacesHaveTheirNamespaceInTheKey(t *testing.T) {
 	}
 	r := request(false)
 	r.Parent = observed("{apiVersion: example.com/v1, kind: Thing, metadata: {name: web}}")
-	body, err := programs[hook.Sync].Call(r)
+	body, err := programs[hook.Sync].Call(t.Context(), r)
 	if want := `{"children":[],"status":{"message":"web-0"}}`; err != nil || string(body) != want {
 		t.Errorf("want the Pod of namespace default, got %s, %v", body, err)
 	}

@@ -17,6 +17,8 @@ limitations under the License.
 package inline_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
 
@@ -95,5 +98,18 @@ func TestHostileDefinitionsAreRefused(t *testing.T) {
 				t.Errorf("the errors have %d bytes", size)
 			}
 		})
+	}
+}
+
+func TestACallEndsWithItsContext(t *testing.T) {
+	e := example{Sync: &v1alpha1.InlineHook{Status: &runtime.RawExtension{Raw: []byte(`{"ready": "${1 + 1}"}`)}}}
+	programs, _, errs := inline.Compile(e.definition(), schemas())
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if body, err := programs[hook.Sync].Call(ctx, request(false)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %s, %v", body, err)
 	}
 }

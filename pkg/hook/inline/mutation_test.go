@@ -117,8 +117,8 @@ func TestMutatedDefinitionsNeverPanic(t *testing.T) {
 				continue
 			}
 			compiled++
-			body, err := programs[name].Call(request(name == hook.Finalize))
-			if again, errAgain := programs[name].Call(request(name == hook.Finalize)); !bytes.Equal(again, body) || (err == nil) != (errAgain == nil) {
+			body, err := programs[name].Call(t.Context(), request(name == hook.Finalize))
+			if again, errAgain := programs[name].Call(t.Context(), request(name == hook.Finalize)); !bytes.Equal(again, body) || (err == nil) != (errAgain == nil) {
 				t.Errorf("%s: the same request gave %s, %v and %s, %v", data, body, err, again, errAgain)
 			}
 			if err == nil && !json.Valid(body) {

@@ -177,7 +177,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := programs[hook.Sync].Call(request); err != nil {
+		if _, err := programs[hook.Sync].Call(b.Context(), request); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -195,7 +195,7 @@ func TestResponsesAreEncodedAsEverywhere(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	got, err := programs[hook.Sync].Call(wire.Request{Controller: []byte("{}"), Parent: observed("metadata: {name: a}")})
+	got, err := programs[hook.Sync].Call(t.Context(), wire.Request{Controller: []byte("{}"), Parent: observed("metadata: {name: a}")})
 	if err != nil {
 		t.Fatal(err)
 	}
