@@ -358,9 +358,13 @@ func costOfWhole(args []ref.Val) uint64 {
 	return sum
 }
 
+// costOfMembership counts a search for a key, and a comparison with each element of a list. Objects are a list, and a map by their keys.
 func costOfMembership(args []ref.Val) uint64 {
-	if _, ok := args[1].(traits.Mapper); ok {
-		return 1 + textLength(args[0])/10
+	_, isList := args[1].(traits.Lister)
+	if _, isText := args[0].(types.String); isText || !isList {
+		if _, isMap := args[1].(traits.Mapper); isMap {
+			return 1 + textLength(args[0])/10
+		}
 	}
 	return weight(args[1])
 }

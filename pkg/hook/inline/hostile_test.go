@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
 
 func templateOf(json string) v1alpha1.InlineTemplate {
@@ -111,5 +113,42 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	cancel()
 	if body, err := programs[hook.Sync].Call(ctx, request(false)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %s, %v", body, err)
+	}
+}
+
+// numbered is a child with an item for each of so many numbers, the last of which is its own.
+type numbered struct{ items, last int }
+
+func (n numbered) JSON() []byte {
+	return fmt.Appendf(nil, `{"items":[%s%d]}`, strings.Repeat("0,", n.items-1), n.last)
+}
+func (numbered) Namespace() string { return "" }
+func (n numbered) Name() string    { return strconv.Itoa(n.last) }
+
+// TestComparisonsWithChildrenCount looks for an object among children that differ from it in their last values.
+func TestComparisonsWithChildrenCount(t *testing.T) {
+	r := request(false)
+	r.Children = []wire.Group{{Key: "Widget.example.com/v1"}}
+	for i := range 100 {
+		r.Children[0].Objects = append(r.Children[0].Objects, numbered{1000, i + 1})
+	}
+	for name, row := range map[string]struct{ found, want string }{
+		"objects": {"{'items': variables.items} in children.widgets", "above 1000000"},
+		"names":   {"'7' in children.widgets", `"ready":100`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := example{Sync: &v1alpha1.InlineHook{
+				Variables: []v1alpha1.InlineVariable{{Name: "items", Expression: "lists.range(1000).map(i, 0)"}},
+				Status:    &runtime.RawExtension{Raw: []byte(`{"ready": "${lists.range(100).filter(i, ` + row.found + `).size()}"}`)},
+			}}
+			programs, _, errs := inline.Compile(e.definition(), schemas())
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			body, err := programs[hook.Sync].Call(t.Context(), r)
+			if got := fmt.Sprintf("%s %v", body, err); !strings.Contains(got, row.want) {
+				t.Errorf("want %q, got %.200s", row.want, got)
+			}
+		})
 	}
 }
