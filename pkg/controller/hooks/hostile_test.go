@@ -75,6 +75,7 @@ func hostile() map[string]*v1alpha1.InlineHook {
 		"Patterns":       with(`"${lists.range(3000).filter(i, ('a' + string(i)).matches('((a{0,30}){0,30})' + string(i)))}"`),
 		"Joined":         with(`"`+strings.Repeat("${variables.v1}", 900)+`"`, text, "lists.range(10).map(i, variables.v0).join('')"),
 		"Absent":         with(`"${lists.range(50000).map(i, variables.v0)}"`, "lists.range(40000).map(i, optional.none())"),
+		"Escapes":        with(`"${lists.range(300).map(i, variables.v0)}"`, strings.ReplaceAll(text, "a", "<")),
 		"Quantities":     with(`"${lists.range(3000).map(i, quantity('1e99999999' + string(i)).add(quantity('1')))}"`),
 	}
 }

@@ -299,7 +299,7 @@ func scalarToJSON(value ref.Val) (any, error) {
 	return nil, fmt.Errorf("yields %s, which JSON does not have: use string(…) or a field of it", value.Type().TypeName())
 }
 
-// encode returns what json.Marshal does, without its reflection.
+// encode returns what json.Marshal does, without its reflection. The budget does not know of escapes, which make six bytes of one.
 func encode(value any) ([]byte, error) { return appendJSON(make([]byte, 0, 1024), value) }
 
 func appendJSON(b []byte, value any) ([]byte, error) {
@@ -351,6 +351,9 @@ func appendJSON(b []byte, value any) ([]byte, error) {
 
 // appendText leaves to encoding/json what needs escapes.
 func appendText(b []byte, text string) ([]byte, error) {
+	if len(b) > maxResponseBytes {
+		return nil, errTooLarge
+	}
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
 			data, err := json.Marshal(text)
