@@ -24,6 +24,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // Inline hooks read times in zones, and images and hosts may have no files of them.
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 

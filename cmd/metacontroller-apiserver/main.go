@@ -26,6 +26,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"syscall"
+	_ "time/tzdata" // Inline hooks read times in zones, and images and hosts may have no files of them.
 
 	"github.com/spf13/cobra"
 	genericapiserver "k8s.io/apiserver/pkg/server"

@@ -86,7 +86,7 @@ func (c *compiler) compile(env *cel.Env, path *field.Path, source string) *expre
 	e := &expression{
 		ast: compiled.NativeRep(), out: compiled.OutputType(), path: path.String(), source: source, patterns: patterns{},
 	}
-	if !c.findPatterns(path, e) {
+	if !c.findPatterns(path, e) || !c.checkZones(path, e) {
 		return nil
 	}
 	return e

@@ -74,6 +74,7 @@ func guardFunctions(env *cel.Env) ([]cel.EnvOption, error) {
 		internalFunction(orderFunction, func(args ...ref.Val) ref.Val { return ordered(args[0]) }),
 		internalFunction(searchedFunction, bounding("is longer than the %d bytes in which the pattern is searched")),
 		internalFunction(keyFunction, bounding("is longer than the %d bytes that keys may have")),
+		internalFunction(zoneFunction, portable),
 	}
 	for name, cost := range guards {
 		original, err := implementation(env, name)
@@ -218,6 +219,10 @@ func (g *guarding) call(e ast.Expr) {
 	name := call.FunctionName()
 	if key := call.Args(); (name == operators.Index || name == operators.OptIndex) && key[1].Kind() != ast.LiteralKind {
 		g.wrap(key[1], keyFunction, maxName)
+		return
+	}
+	if zone := zoneOf(call); zone != nil && zone.Kind() != ast.LiteralKind {
+		zone.SetKindCase(g.NewCall(zone.ID(), zoneFunction, g.moved(zone)))
 		return
 	}
 	if _, ok := guards[name]; !ok || harmless(g.checked, call) {
