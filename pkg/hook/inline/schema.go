@@ -18,6 +18,7 @@ package inline
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -193,13 +194,21 @@ func (s shape) field(name string) (shape, bool) {
 		return shape{}, true
 	}
 	if property, ok := s.schema.Properties[name]; ok {
-		return s.at(&property, s.path+"."+name), true
+		return s.at(&property, s.path+"."+pathName(name)), true
 	}
 	if more := s.schema.AdditionalProperties; more != nil && (more.Schema != nil || more.Allows) {
 		return s.values(), true
 	}
 	open := s.class() != object || s.extension("x-kubernetes-preserve-unknown-fields") || s.extension("x-kubernetes-embedded-resource")
 	return shape{}, open
+}
+
+// pathName returns a name as it stands in a path. It is quoted where it holds what separates the parts of paths, which name types.
+func pathName(name string) string {
+	if strings.ContainsAny(name, "\".*['\\") {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // values returns the shape of the values of a map.

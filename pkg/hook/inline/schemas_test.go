@@ -210,3 +210,32 @@ func TestResponsesAreEncodedAsEverywhere(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+// TestAFieldWithADotInItsNameHasATypeOfItsOwn has a field a.b beside a field b of a field a.
+func TestAFieldWithADotInItsNameHasATypeOfItsOwn(t *testing.T) {
+	var s spec.Schema
+	if err := yaml.Unmarshal([]byte(`
+type: object
+properties:
+  a.b: {type: object, properties: {x: {type: string}}}
+  a: {type: object, properties: {b: {type: object, properties: {z: {type: string}}}}}
+  status: {type: object, properties: {text: {type: string}}}
+`), &s); err != nil {
+		t.Fatal(err)
+	}
+	for expression, want := range map[string]string{
+		"parent.`a.b`.x + parent.a.b.z": "",
+		"parent.a.b.z + parent.`a.b`.x": "",
+		"parent.`a.b`.z":                `Dotted."a.b" has no field z`,
+	} {
+		_, _, errs := inline.Compile(inline.Definition{
+			Parents: []v1alpha1.ResourceRule{{APIVersion: "example.com/v1", Resource: "dotteds"}},
+			Sync: &v1alpha1.Hook{Inline: &v1alpha1.InlineHook{Status: &runtime.RawExtension{
+				Raw: []byte(`{"text": "${` + expression + `}"}`),
+			}}},
+		}, served{"example.com/v1/dotteds": {APIVersion: "example.com/v1", Name: "Dotted", Schema: &s}})
+		if len(errs) > 0 != (want != "") || want != "" && !strings.Contains(errs[0].Detail, want) {
+			t.Errorf("%s: want %q, got %v", expression, want, errs)
+		}
+	}
+}
