@@ -52,6 +52,10 @@ func hostile() map[string]*v1alpha1.InlineHook {
 	for i := range 40 {
 		doubling = append(doubling, fmt.Sprintf("variables.v%d + variables.v%d", i, i))
 	}
+	views := []string{"lists.range(50000)"}
+	for i := range 60 {
+		views = append(views, fmt.Sprintf("variables.v%d", i)+strings.Repeat(" + [1]", 40))
+	}
 	templates := with(`1`)
 	for range 10_000 {
 		templates.Children = append(templates.Children, v1alpha1.InlineTemplate{Template: runtime.RawExtension{Raw: []byte(
@@ -64,6 +68,7 @@ func hostile() map[string]*v1alpha1.InlineHook {
 		"Conditions":     with(`"${variables.v0 || variables.v1 || variables.v2}"`, slices.Repeat([]string{"lists.range(3000).all(a, lists.range(3000).all(b, a >= 0))"}, 3)...),
 		"Doubling":       with(`"${variables.v40}"`, doubling...),
 		"Replacing":      with(`"${variables.v1}"`, text, "variables.v0.replace('a', variables.v0)"),
+		"Views":          with(`"${variables.v60.map(i, i).size()}"`, views...),
 		"Templates":      templates,
 		"Sources":        with(`"${variables.v0}"`, slices.Repeat([]string{"[" + strings.Repeat("lists.range(3).map(z, z + z),", 270) + "[]]"}, 8)...),
 		"Optionals":      with(`"${variables.v0}"`, slices.Repeat([]string{"optional.of(1)" + strings.Repeat(".optMap(a,a)", 8)}, 60)...),

@@ -81,6 +81,9 @@ func guardFunctions(env *cel.Env) ([]cel.EnvOption, error) {
 		if err != nil {
 			return nil, err
 		}
+		if name == operators.Add {
+			original = joining(original)
+		}
 		options = append(options, internalFunction(guardPrefix+name, func(args ...ref.Val) ref.Val {
 			if needed := cost(args); needed > maxExpressionCost {
 				return types.NewErr("%s would make or compare too much at once: its cost is above %d", spoken(name), maxExpressionCost)
@@ -331,10 +334,34 @@ func costOfAdd(args []ref.Val) uint64 {
 	if _, ok := args[0].(traits.Lister); !ok {
 		return costOfText(textLength(args...))
 	}
-	if length(args[0])+length(args[1]) > maxElements {
+	elements := length(args[0]) + length(args[1])
+	if elements > maxElements {
 		return 2 * maxExpressionCost
 	}
-	return 1
+	return 1 + elements
+}
+
+// joining returns an addition that makes a list of the elements of two. CEL's own is a view of both, and in a view of a view and so on, each element
+// is searched in all of them.
+func joining(add functions.FunctionOp) functions.FunctionOp {
+	return func(args ...ref.Val) ref.Val {
+		a, ok1 := args[0].(traits.Lister)
+		b, ok2 := args[1].(traits.Lister)
+		if !ok1 || !ok2 {
+			return add(args...)
+		}
+		elements := make([]ref.Val, 0, length(a)+length(b))
+		for _, l := range []traits.Lister{a, b} {
+			for it := l.Iterator(); it.HasNext() == types.True; {
+				element := it.Next()
+				if types.IsError(element) { // Objects that cannot be decoded are a list of their error.
+					return element
+				}
+				elements = append(elements, element)
+			}
+		}
+		return types.NewRefValList(types.DefaultTypeAdapter, elements)
+	}
 }
 
 // costOfText is that of making a text of so many bytes.
