@@ -29,6 +29,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
@@ -44,7 +45,7 @@ var guards = map[string]func(args []ref.Val) uint64{
 	operators.Equals:    costOfWhole,
 	operators.NotEquals: costOfWhole,
 	operators.In:        costOfMembership,
-	"merge":             func(args []ref.Val) uint64 { return length(args[0]) + length(args[1]) },
+	"merge":             func(args []ref.Val) uint64 { return 5 * (length(args[0]) + length(args[1])) }, // It makes a map.
 	"includes":          costOfWhole,
 	"replace":           costOfReplace,
 	"join":              costOfJoin,
@@ -55,6 +56,10 @@ var guards = map[string]func(args []ref.Val) uint64{
 	"split":             costOfSplit,
 	"quantity":          costOfQuantity,
 	"isQuantity":        costOfQuantity,
+	"url":               costOfShort(maxURL),
+	"isURL":             costOfShort(maxURL),
+	"semver":            costOfShort(maxVersion),
+	"isSemver":          costOfShort(maxVersion),
 	"distinct":          func(args []ref.Val) uint64 { return product(weight(args[0]), length(args[0])) },
 	"flatten":           costOfWhole,
 	"indexOf":           costOfSearch,
@@ -282,7 +287,11 @@ func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Va
 	}
 	switch function {
 	case orderFunction:
-		return new(1 + length(args[0])/10)
+		return new(costOfOrder(args[0]))
+	case "getQuery":
+		if u, ok := args[0].(apiservercel.URL); ok {
+			return new(1 + uint64(len(u.RawQuery)))
+		}
 	case "matches", "find":
 		if pattern, ok := args[1].(types.String); ok {
 			return new(costOfStates(args[0], c.patterns[string(pattern)]))
@@ -362,6 +371,18 @@ func joining(add functions.FunctionOp) functions.FunctionOp {
 		}
 		return types.NewRefValList(types.DefaultTypeAdapter, elements)
 	}
+}
+
+// costOfOrder is that of sorting the keys of a map.
+func costOfOrder(v ref.Val) uint64 {
+	if _, isList := v.(traits.Lister); isList {
+		return 1
+	}
+	entries, comparisons := length(v), uint64(0)
+	for rest := entries; rest > 0; rest /= 2 {
+		comparisons += entries
+	}
+	return 1 + comparisons/3
 }
 
 // costOfText is that of making a text of so many bytes.
@@ -451,6 +472,16 @@ func costOfQuantity(args []ref.Val) uint64 {
 		return 2 * maxExpressionCost
 	}
 	return 1
+}
+
+// costOfShort refuses a text that is longer than what it should be: all that is done with the value reads the whole of it.
+func costOfShort(most uint64) func(args []ref.Val) uint64 {
+	return func(args []ref.Val) uint64 {
+		if textLength(args[0]) > most {
+			return 2 * maxExpressionCost
+		}
+		return 1 + textLength(args[0])/10
+	}
 }
 
 // costOfReplace counts the text that results.

@@ -57,6 +57,8 @@ const (
 	maxElements = 100_000
 	// maxText is the bytes of a text that an operation may make, which is what an object may have in all.
 	maxText = 3 << 19
+	// maxVersion and maxURL are the bytes of the texts of these.
+	maxVersion, maxURL = 256, 8 << 10
 	// maxPrecision is how many digits format may write.
 	maxPrecision = 100
 	// maxObjects is how many children a response may have.
