@@ -88,6 +88,8 @@ func (e *expression) run(s *scope) (ref.Val, error) {
 		cost = &e.cost
 	case cost == nil: // It was cancelled.
 		cost = new(uint64(maxExpressionCost))
+	default:
+		*cost += evaluationCost
 	}
 	s.budget.cost -= int64(min(*cost, maxSyncCost))
 	switch {

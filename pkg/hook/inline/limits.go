@@ -43,6 +43,8 @@ const (
 	maxEstimate = 100_000_000
 	// maxExpressionCost is what one evaluation of an expression may cost: about 0.1 s.
 	maxExpressionCost = 1_000_000
+	// evaluationCost is that of beginning an evaluation, which is more than that of a small expression.
+	evaluationCost = 10
 	// maxSyncCost is what all evaluations of one call may cost.
 	maxSyncCost = 3_000_000
 )
