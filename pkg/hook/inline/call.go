@@ -188,10 +188,10 @@ func (p *Program) scope(r wire.Request) *scope {
 	s := &scope{budget: &budget{cost: maxSyncCost, bytes: maxResponseBytes}}
 	parentName, childrenName := variableNames(p.decorator)
 	makers := map[string]func() ref.Val{
-		parentName:   func() ref.Val { return decoded("the parent", r.Parent.JSON()) },
-		"controller": func() ref.Val { return decoded("the controller", r.Controller) },
-		childrenName: func() ref.Val { return p.objects(r, r.Children, p.children) },
-		"related":    func() ref.Val { return p.relatedObjects(r) },
+		parentName:   func() ref.Val { return s.decoded("the parent", r.Parent.JSON()) },
+		"controller": func() ref.Val { return s.decoded("the controller", r.Controller) },
+		childrenName: func() ref.Val { return p.objects(s, r, r.Children, p.children) },
+		"related":    func() ref.Val { return p.relatedObjects(s, r) },
 		"variables":  func() ref.Val { return p.variableValues(s) },
 	}
 	values := map[string]ref.Val{
@@ -210,18 +210,18 @@ func (p *Program) scope(r wire.Request) *scope {
 	return s
 }
 
-func decoded(what string, data []byte) ref.Val {
-	value, err := decode(data)
+func (s *scope) decoded(what string, data []byte) ref.Val {
+	value, err := decode(data, s.budget)
 	if err != nil {
 		return types.WrapErr(fmt.Errorf("decoding %s: %w", what, err))
 	}
 	return value
 }
 
-func (p *Program) objects(r wire.Request, groups []wire.Group, keys map[string]string) ref.Val {
+func (p *Program) objects(s *scope, r wire.Request, groups []wire.Group, keys map[string]string) ref.Val {
 	fields := make(map[string]any, len(keys))
 	for name, key := range keys {
-		fields[name] = &objects{groups: groups, key: key, parentNamespace: r.Parent.Namespace()}
+		fields[name] = &objects{budget: s.budget, groups: groups, key: key, parentNamespace: r.Parent.Namespace()}
 		if err := unservedError(groups, keys); key == "" && err != nil {
 			fields[name] = types.WrapErr(err)
 		}
@@ -241,15 +241,15 @@ func unservedError(groups []wire.Group, keys map[string]string) error {
 	return nil
 }
 
-func (p *Program) relatedObjects(r wire.Request) ref.Val {
+func (p *Program) relatedObjects(s *scope, r wire.Request) ref.Val {
 	if !p.openRelated {
-		return p.objects(r, r.Related, p.related)
+		return p.objects(s, r, r.Related, p.related)
 	}
 	keys := map[string]string{}
 	for _, group := range r.Related {
 		keys[group.Key] = group.Key
 	}
-	return p.objects(r, r.Related, keys)
+	return p.objects(s, r, r.Related, keys)
 }
 
 // variableValues is a map whose values are evaluated when they are first used.

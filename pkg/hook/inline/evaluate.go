@@ -17,6 +17,7 @@ limitations under the License.
 package inline
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/api/resource"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // budget is what is left of the limits of one call.
@@ -40,6 +42,17 @@ type budget struct {
 	bytes int64
 	// ended returns why the call is to end before its limits do, nil if it is not.
 	ended func() error
+}
+
+var errTooCostly = fmt.Errorf("the expressions of this hook together cost more than %d: let them walk less", maxSyncCost)
+
+// decode decodes JSON as a whole, and counts its values before it makes them: they may have thirty times as many bytes as their JSON.
+func (b *budget) decode(data []byte, into any) error {
+	values := bytes.Count(data, []byte(",")) + bytes.Count(data, []byte("{")) + bytes.Count(data, []byte("["))
+	if b.cost -= int64(values * decodingCost); b.cost < 0 {
+		return errTooCostly
+	}
+	return utiljson.Unmarshal(data, into)
 }
 
 // scope is what expressions see: the variables of the call, and the elements of the iterators around them.
@@ -76,7 +89,7 @@ func (s *scope) with(name string, value ref.Val) *scope {
 // run evaluates an expression.
 func (e *expression) run(s *scope) (ref.Val, error) {
 	if s.budget.cost < 0 {
-		return nil, e.failf("the expressions of this hook together cost more than %d: let them walk less", maxSyncCost)
+		return nil, &expressionError{path: e.path, err: errTooCostly}
 	}
 	if err := s.budget.ended(); err != nil {
 		return nil, e.failf("evaluating it: %w", err)
@@ -96,7 +109,7 @@ func (e *expression) run(s *scope) (ref.Val, error) {
 	case err != nil:
 		return nil, e.failed(err)
 	case s.budget.cost < 0:
-		return nil, e.failf("the expressions of this hook together cost more than %d: let them walk less", maxSyncCost)
+		return nil, &expressionError{path: e.path, err: errTooCostly}
 	}
 	return value, nil
 }

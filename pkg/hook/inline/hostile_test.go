@@ -103,6 +103,33 @@ func TestHostileDefinitionsAreRefused(t *testing.T) {
 	}
 }
 
+// empties is a child with a list of as many empty objects as fit into one.
+type empties int
+
+func (empties) JSON() []byte      { return []byte(`{"items":[` + strings.Repeat("{},", 450_000) + `{}]}`) }
+func (empties) Namespace() string { return "" }
+func (e empties) Name() string    { return strconv.Itoa(int(e)) }
+
+// TestDecodedChildrenCount reads one number of each of some large objects, each of which is thirty megabytes once it is decoded.
+func TestDecodedChildrenCount(t *testing.T) {
+	e := example{Sync: &v1alpha1.InlineHook{Status: &runtime.RawExtension{Raw: []byte(`{"ready": "${children.widgets.map(w, w.items.size()).size()}"}`)}}}
+	programs, _, errs := inline.Compile(e.definition(), schemas())
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	for children, want := range map[int]string{1: `"ready":1`, 10: "cost more than 3000000"} {
+		r := request(false)
+		r.Children = []wire.Group{{Key: "Widget.example.com/v1"}}
+		for i := range children {
+			r.Children[0].Objects = append(r.Children[0].Objects, empties(i))
+		}
+		body, err := programs[hook.Sync].Call(t.Context(), r)
+		if got := fmt.Sprintf("%s %v", body, err); !strings.Contains(got, want) {
+			t.Errorf("%d children: want %q, got %.200s", children, want, got)
+		}
+	}
+}
+
 func TestACallEndsWithItsContext(t *testing.T) {
 	e := example{Sync: &v1alpha1.InlineHook{Status: &runtime.RawExtension{Raw: []byte(`{"ready": "${1 + 1}"}`)}}}
 	programs, _, errs := inline.Compile(e.definition(), schemas())

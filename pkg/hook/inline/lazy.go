@@ -28,7 +28,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	cached "github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
@@ -100,7 +99,8 @@ func (m *lazyMap) Value() any { return m.values }
 
 // document is a JSON object whose fields are decoded when they are first used: hooks use few of them. The JSON was checked.
 type document struct {
-	data []byte
+	data   []byte
+	budget *budget
 	// fields are those of an object that has few. An object with many is decoded as a whole, as is one that is walked.
 	fields []docField
 	whole  traits.Mapper
@@ -124,7 +124,7 @@ var (
 // decode decodes all fields.
 func (d *document) decode() (traits.Mapper, ref.Val) {
 	if d.whole == nil && d.err == nil {
-		value, err := decodeWhole(d.data)
+		value, err := decodeWhole(d.data, d.budget)
 		if err != nil {
 			d.err = types.WrapErr(fmt.Errorf("decoding an object: %w", err))
 		} else {
@@ -169,7 +169,7 @@ func (d *document) Find(key ref.Val) (ref.Val, bool) {
 			continue
 		}
 		if f.value == nil {
-			f.value = decodeField(f.data)
+			f.value = decodeField(f.data, d.budget)
 		}
 		return f.value, true
 	}
@@ -177,10 +177,10 @@ func (d *document) Find(key ref.Val) (ref.Val, bool) {
 }
 
 // decodeField returns the value of JSON that was checked.
-func decodeField(data []byte) ref.Val {
+func decodeField(data []byte, b *budget) ref.Val {
 	switch data[0] {
 	case '{':
-		return &document{data: data}
+		return &document{data: data, budget: b}
 	case '"':
 		if text := data[1 : len(data)-1]; bytes.IndexByte(text, '\\') < 0 && utf8.Valid(text) {
 			return types.String(text)
@@ -188,7 +188,7 @@ func decodeField(data []byte) ref.Val {
 	default:
 	}
 	var value any
-	if err := utiljson.Unmarshal(data, &value); err != nil {
+	if err := b.decode(data, &value); err != nil {
 		return types.WrapErr(fmt.Errorf("decoding a field: %w", err))
 	}
 	return types.DefaultTypeAdapter.NativeToValue(value)

@@ -45,6 +45,8 @@ const (
 	maxExpressionCost = 1_000_000
 	// evaluationCost is that of beginning an evaluation, which is more than that of a small expression.
 	evaluationCost = 10
+	// decodingCost is that of a value of an object which is decoded as a whole.
+	decodingCost = 2
 	// maxSyncCost is what all evaluations of one call may cost.
 	maxSyncCost = 3_000_000
 )

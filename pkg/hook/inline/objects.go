@@ -25,7 +25,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -33,6 +32,7 @@ import (
 // objects are the observed objects of one resource: a list in the order of their keys, and a map by their keys. The key of an object is
 // its name, or namespace/name where it is in another namespace than the parent. They are decoded when they are first used.
 type objects struct {
+	budget          *budget
 	groups          []wire.Group
 	key             string
 	parentNamespace string
@@ -77,7 +77,7 @@ func (o *objects) load() ([]string, traits.Lister, error) {
 	keys := slices.Sorted(maps.Keys(shown))
 	values := make([]ref.Val, len(keys))
 	for i, name := range keys {
-		value, err := decode(shown[name].JSON())
+		value, err := decode(shown[name].JSON(), o.budget)
 		if err != nil {
 			return nil, nil, fmt.Errorf("decoding %s %s: %w", o.key, name, err)
 		}
@@ -87,16 +87,16 @@ func (o *objects) load() ([]string, traits.Lister, error) {
 }
 
 // decode returns the value of a JSON object.
-func decode(data []byte) (ref.Val, error) {
+func decode(data []byte, b *budget) (ref.Val, error) {
 	if len(data) > 0 && data[0] == '{' {
-		return &document{data: data}, nil
+		return &document{data: data, budget: b}, nil
 	}
-	return decodeWhole(data)
+	return decodeWhole(data, b)
 }
 
-func decodeWhole(data []byte) (ref.Val, error) {
+func decodeWhole(data []byte, b *budget) (ref.Val, error) {
 	var content map[string]any
-	if err := utiljson.Unmarshal(data, &content); err != nil {
+	if err := b.decode(data, &content); err != nil {
 		return nil, err
 	}
 	return types.DefaultTypeAdapter.NativeToValue(content), nil
