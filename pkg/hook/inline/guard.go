@@ -39,7 +39,7 @@ import (
 
 const guardPrefix = "@guarded "
 
-// guards return what a call costs, from its arguments. The name of a function in it is that of the checked expression.
+// guards return what a call costs, from its arguments. A list that it returns costs its elements, too. The name of a function in it is that of the checked expression.
 var guards = map[string]func(args []ref.Val) uint64{
 	operators.Add:       costOfAdd,
 	operators.Equals:    costOfWhole,
@@ -283,7 +283,11 @@ type costs struct {
 // CallCost implements [interpreter.ActualCostEstimator].
 func (c costs) CallCost(function, overload string, args []ref.Val, result ref.Val) *uint64 {
 	if name, ok := strings.CutPrefix(function, guardPrefix); ok {
-		return new(guards[name](args))
+		cost := guards[name](args)
+		if _, ok := result.(traits.Lister); ok {
+			cost += length(result)
+		}
+		return &cost
 	}
 	switch function {
 	case orderFunction:
@@ -343,11 +347,10 @@ func costOfAdd(args []ref.Val) uint64 {
 	if _, ok := args[0].(traits.Lister); !ok {
 		return costOfText(textLength(args...))
 	}
-	elements := length(args[0]) + length(args[1])
-	if elements > maxElements {
+	if length(args[0])+length(args[1]) > maxElements {
 		return 2 * maxExpressionCost
 	}
-	return 1 + elements
+	return 1
 }
 
 // joining returns an addition that makes a list of the elements of two. CEL's own is a view of both, and in a view of a view and so on, each element
@@ -464,8 +467,8 @@ func costOfSplit(args []ref.Val) uint64 {
 	return 1 + uint64(len(text))/5
 }
 
-// longQuantity has more digits than any quantity, or an exponent of so many that calculating with the number would never end.
-var longQuantity = regexp.MustCompile(`.{100}|[eE][+-]?\d{4}`)
+// longQuantity has more digits than any quantity, or an exponent of so many that calculating with the number takes long, or would never end.
+var longQuantity = regexp.MustCompile(`.{100}|[eE][+-]?\d{3}`)
 
 func costOfQuantity(args []ref.Val) uint64 {
 	if text, ok := args[0].(types.String); ok && longQuantity.MatchString(string(text)) {
