@@ -35,7 +35,7 @@ type Local struct {
 	client *Client
 	// turns are the evaluations of this hook that wait in the process. Few of each hook do, so that all hooks have their turns.
 	turns chan struct{}
-	// heavy is how many light evaluations must follow until the hook counts as light. It is light at first, with one turn until tried.
+	// heavy is how many light evaluations must follow until the hook counts as light. It is untried at first, with one turn.
 	heavy atomic.Int32
 	tried sync.Once
 }
@@ -63,16 +63,20 @@ const (
 	heavyAfter = 50 * time.Millisecond
 	// heavyFor is how many light evaluations make a hook light.
 	heavyFor = 100
+	// untried stands for that number until the first evaluation of a hook has ended.
+	untried = -1
 )
 
 // localMethod is the label of the method in metrics of hooks that the server evaluates itself.
 const localMethod = "inline"
 
 // evaluations are the hooks that the process evaluates at the same time. More would not be faster, and each may need much memory. Those
-// that take long, or wait for room for a large response, leave one place to the others.
+// that take long, or wait for room for a large response, leave one place to the others. So do those of which nothing is known: many controllers
+// may be created at once, and any of them may be heavy.
 var (
 	evaluations      = make(chan struct{}, max(2, runtime.GOMAXPROCS(0))) //nolint:gochecknoglobals // It bounds the process.
 	heavyEvaluations = make(chan struct{}, cap(evaluations)-1)            //nolint:gochecknoglobals // It bounds the process.
+	firstEvaluations = make(chan struct{}, cap(evaluations)-1)            //nolint:gochecknoglobals // It bounds the process.
 )
 
 // NewLocal returns a stand-in for the client of a hook, which has no webhook. The endpoint is what messages and metrics call it.
@@ -88,6 +92,7 @@ func NewLocal(config Config, endpoint string) (*Local, error) {
 	c.leave = []func(){config.ResponseBudget.Join(c.controller)}
 	c.series = vectors.acquire(seriesKey{url: endpoint, controllerName: config.ControllerName, controllerType: config.ControllerKind})
 	l := &Local{client: c, turns: make(chan struct{}, cap(evaluations))}
+	l.heavy.Store(untried)
 	for range cap(l.turns) - 1 {
 		l.turns <- struct{}{}
 	}
@@ -135,7 +140,10 @@ func (l *Local) evaluate(ctx context.Context, evaluate func() ([]byte, error)) (
 // turn waits until the hook may be evaluated, which is over with end.
 func (l *Local) turn(ctx context.Context) (end func(), err error) {
 	places := []chan struct{}{l.turns, evaluations}
-	if l.heavy.Load() > 0 {
+	switch heavy := l.heavy.Load(); {
+	case heavy == untried:
+		places = []chan struct{}{l.turns, firstEvaluations, evaluations}
+	case heavy > 0:
 		places = []chan struct{}{l.turns, heavyEvaluations, evaluations}
 	}
 	for i, place := range places {
@@ -162,6 +170,7 @@ func (l *Local) weigh(took time.Duration, bytes int) {
 			<-l.turns
 		}
 	})
+	l.heavy.CompareAndSwap(untried, 0)
 	if took > heavyAfter || bytes > freeBytes {
 		l.heavy.Store(heavyFor)
 	} else if left := l.heavy.Load(); left > 0 {

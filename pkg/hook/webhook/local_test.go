@@ -19,8 +19,10 @@ package webhook_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -170,6 +172,34 @@ func TestALocalHookHasItsTurnBesideOneThatUsesAll(t *testing.T) {
 	o.finish(t, callers)
 }
 
+// TestALocalHookIsEvaluatedBesideThoseThatAreNew has more hooks called for the first time, each of which takes long, than are evaluated at the same time.
+func TestALocalHookIsEvaluatedBesideThoseThatAreNew(t *testing.T) {
+	healthy, running, ends := newLocal(t, "healthy"), make(chan struct{}, 2*atOnce()), make(chan struct{})
+	call := func() {
+		response, err := healthy.Call(t.Context(), nil, body(1))
+		if err != nil {
+			t.Error(err)
+		}
+		response.Release()
+	}
+	call()
+	var calls sync.WaitGroup
+	for i := range cap(running) {
+		l := newLocal(t, fmt.Sprintf("new-%d", i))
+		calls.Go(func() {
+			_, _ = l.Call(t.Context(), nil, func() ([]byte, error) { running <- struct{}{}; <-ends; return nil, nil })
+		})
+	}
+	for range atOnce() - 1 {
+		<-running
+	}
+	for range 1000 {
+		call()
+	}
+	close(ends)
+	calls.Wait()
+}
+
 func TestALocalCallThatIsCancelledIsNotEvaluated(t *testing.T) {
 	o := occupy(t, atOnce())
 	for name, l := range map[string]*webhook.Local{"of the same hook": o.hook, "of another hook": newLocal(t, "other")} {
@@ -281,6 +311,11 @@ func TestALocalHookIsReplacedWhileItIsEvaluated(t *testing.T) {
 	budget := fairqueue.Bytes(4 * bytes)
 	shared := func(c *webhook.Config) { c.ResponseBudget = budget }
 	former, later := newLocal(t, "edited", shared), newLocal(t, "edited", shared)
+	response, err := former.Call(t.Context(), nil, body(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Release()
 	begun, ends, result := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
 		response, err := former.Call(t.Context(), nil, func() ([]byte, error) {
@@ -296,7 +331,7 @@ func TestALocalHookIsReplacedWhileItIsEvaluated(t *testing.T) {
 	}()
 	<-begun
 	former.Close()
-	response, err := later.Call(t.Context(), nil, body(bytes))
+	response, err = later.Call(t.Context(), nil, body(bytes))
 	if err != nil {
 		t.Errorf("the new hook, while the former one is evaluated: %v", err)
 	}
