@@ -77,7 +77,7 @@ func (p *Program) Call(ctx context.Context, r wire.Request) ([]byte, error) {
 			return nil, err
 		}
 		body["relatedResources"] = rules
-		return encode(body)
+		return encode(body, s.budget.texts)
 	}
 	children, err := evalAll(p.templates, s)
 	if err != nil {
@@ -108,7 +108,7 @@ func (p *Program) Call(ctx context.Context, r wire.Request) ([]byte, error) {
 			body[part.name] = value
 		}
 	}
-	encoded, err := encode(body)
+	encoded, err := encode(body, s.budget.texts)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the response of the inline %s hook: %w", p.name, err)
 	}

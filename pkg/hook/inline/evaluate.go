@@ -40,6 +40,8 @@ import (
 type budget struct {
 	cost  int64
 	bytes int64
+	// texts are the bytes of the texts of the response.
+	texts int
 	// ended returns why the call is to end before its limits do, nil if it is not.
 	ended func() error
 }
@@ -214,6 +216,7 @@ func (b *budget) spend(value any) error {
 	b.bytes -= nodeBytes
 	if text, ok := value.(string); ok {
 		b.bytes -= int64(len(text))
+		b.texts += len(text)
 	}
 	if b.bytes < 0 {
 		return errTooLarge
@@ -315,7 +318,10 @@ func scalarToJSON(value ref.Val) (any, error) {
 }
 
 // encode returns what json.Marshal does, without its reflection. The budget does not know of escapes, which make six bytes of one.
-func encode(value any) ([]byte, error) { return appendJSON(make([]byte, 0, 1024), value) }
+// The texts are a part of the body whose size is known: to let a large body grow makes garbage of several times its size.
+func encode(value any, texts int) ([]byte, error) {
+	return appendJSON(make([]byte, 0, 1024+texts), value)
+}
 
 func appendJSON(b []byte, value any) ([]byte, error) {
 	var err error
