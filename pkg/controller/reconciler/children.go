@@ -505,21 +505,6 @@ func (m *memory) settled(f plan.Hash, observed []*object.Object) bool {
 	return records.Settled(f, observed, time.Now())
 }
 
-// leaves returns until when a child of a parent is neither adopted nor released, because somebody undoes that each time, and whether that has been
-// reported; false if it is not left.
-func (m *memory) leaves(key children.Key, now time.Time) (until time.Time, reported, leaves bool) {
-	records, _ := m.known()
-	b := records.Get(key).Breaker()
-	until, leaves = b.Paused(now)
-	return until, b.Reported(), leaves
-}
-
-// claimed counts children that a sync adopted or released, and notes which of those that are left have been reported.
-func (m *memory) claimed(claimed, reported []children.Key, now time.Time) {
-	records, _ := m.known()
-	m.keep(records.Claimed(claimed, reported, now))
-}
-
 // known returns the records of a parent's children, and how many syncs in a row found them not as observed.
 func (m *memory) known() (records plan.Records, stale int) {
 	m.mu.Lock()

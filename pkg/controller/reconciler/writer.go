@@ -362,11 +362,13 @@ type claims struct {
 // that leaves it reports so.
 func (s *Sync) LeavesOwner(ctx context.Context, t client.Target, o *object.Object, adopts bool) bool {
 	key := children.KeyOf(o)
-	until, reported, leaves := s.record.children.leaves(key, time.Now())
+	records, _ := s.record.children.known()
+	b := records.Get(key).Breaker()
+	until, leaves := b.Paused(time.Now())
 	if leaves {
 		s.Remember(func() {
 			s.claims.again = queue.Earliest(s.claims.again, max(time.Until(until), time.Millisecond))
-			if !reported {
+			if !b.Reported() {
 				s.claims.reported = append(s.claims.reported, key)
 				s.reportClaims(ctx, o, t, adopts)
 			}
@@ -379,7 +381,8 @@ func (s *Sync) LeavesOwner(ctx context.Context, t client.Target, o *object.Objec
 func (s *Sync) observe(ctx context.Context) error {
 	err := s.controller.config.Kind.Observe(ctx, s)
 	if s.Parent != nil && len(s.claims.written)+len(s.claims.reported) > 0 {
-		s.record.children.claimed(s.claims.written, s.claims.reported, time.Now())
+		records, _ := s.record.children.known()
+		s.record.children.keep(records.Claimed(s.claims.written, s.claims.reported, time.Now()))
 	}
 	if err == nil && s.Parent != nil {
 		s.Remember(func() { s.controller.parents.leaves(s.record, len(s.Observed), time.Now()) })
