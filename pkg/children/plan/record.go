@@ -210,6 +210,7 @@ func (r *Record) NotTried(key children.Key, u Asked) *Record {
 	next, more := *r, r.more()
 	u.Version = strings.Clone(u.Version) // It may be a part of an object's JSON.
 	more.Untried = u
+	next.NeededNothing("", StateUnknown)
 	next.More = &more
 	return &next
 }
@@ -436,6 +437,22 @@ func (r Records) Claimed(claimed, reported []children.Key, now time.Time) Record
 		return r
 	}
 	return slices.DeleteFunc(r.With(others...), func(known *Record) bool { return known.Contested() && known.Over(now) })
+}
+
+// Left returns the first child that is left alone for a while, and for how long: others undo what is done about it, or it could not be tried. It is nil if
+// none is.
+func (r Records) Left(now time.Time) (left *Record, wait time.Duration) {
+	for _, known := range r {
+		more := known.more()
+		wait = more.Breaker.pausedUntil.Sub(now)
+		if known.State == StateUnknown {
+			wait = max(wait, more.Untried.Until.Sub(now))
+		}
+		if wait > 0 {
+			return known, wait
+		}
+	}
+	return nil, 0
 }
 
 // Settled reports whether a plan for a response that was planned from before would do nothing, because the observed children,

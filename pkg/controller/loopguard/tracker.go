@@ -570,12 +570,10 @@ func (p *Parent) waits(at time.Time) (wait time.Duration, cause Cause) {
 	return wait, cause
 }
 
-// HeldUntil returns until when a parent is held back, zero for not at all.
-func (p *Parent) HeldUntil(at time.Time) time.Time {
-	if wait, _ := p.waits(at); wait > 0 {
-		return at.Add(wait) // By the present clock, which may have been set since.
-	}
-	return time.Time{}
+// Waits returns for how long a parent is held back, zero for not at all.
+func (p *Parent) Waits(at time.Time) time.Duration {
+	wait, _ := p.waits(at)
+	return wait
 }
 
 // Known reports whether anything is known.

@@ -328,11 +328,8 @@ func (c *Controller) stateIs(r *record, synced bool, err error, waits bool) (v1a
 	default:
 		return v1alpha1.ParentWaiting, "the controller is starting: its caches are being filled"
 	}
-	if held := c.deletionsHeld(r); held != "" {
+	if held, _ := c.heldBack(r); held != "" && (err == nil || waits) {
 		return v1alpha1.ParentHeld, held
-	}
-	if until := r.settling.HeldUntil(time.Now()); !until.IsZero() {
-		return v1alpha1.ParentHeld, "it does not settle, and is held back until " + until.UTC().Format(time.RFC3339) + "; see its events"
 	}
 	if err != nil && waits {
 		return v1alpha1.ParentWaiting, events.Shorten(message(err), maxMessage)

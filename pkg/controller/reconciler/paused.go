@@ -90,10 +90,7 @@ func (s *Sync) holdPaused(ctx context.Context) (result queue.Result, paused bool
 	result.Idle = true
 	err = s.writeLeft(ctx)
 	if err == nil && s.Source.KeepsSynced && s.Parent != nil {
-		err = s.writeSynced(ctx, parent.Condition{
-			Type: conditionSynced, Status: metav1.ConditionUnknown, Reason: string(v1alpha1.ParentPaused), Message: "paused " + until,
-			ObservedGeneration: s.Generation(),
-		})
+		err = s.writeSynced(ctx, s.condition(metav1.ConditionUnknown, v1alpha1.ParentPaused, "paused "+until))
 	}
 	return result, true, err
 }

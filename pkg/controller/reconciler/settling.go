@@ -62,7 +62,7 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 		}
 		return 0
 	}
-	before, after := parentState(s.opened), parentState(s.Parent)
+	before, after := s.Source.stateOf(s.opened), s.Source.stateOf(s.Parent)
 	there := 0
 	for _, o := range s.Observed {
 		count(&before, o)
@@ -144,7 +144,7 @@ func (c *Controller) stateOf(key parent.Key) (loopguard.State, bool) {
 	if !ok {
 		return loopguard.State{}, false
 	}
-	state := parentState(p)
+	state := s.stateOf(p)
 	for o := range c.childrenOf(p) {
 		count(&state, o)
 	}

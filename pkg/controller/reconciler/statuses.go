@@ -153,7 +153,7 @@ func (s *Sync) writeLeft(ctx context.Context) error {
 		s.Parent = s.stored // The event of the write counts: the next call has to be shown it.
 		err := s.WriteParent(ctx, parent.Changes{Status: left.content})
 		if err == nil {
-			s.record.settling.Stored(parentState(over).Written, parentState(s.Parent).Written)
+			s.record.settling.Stored(s.Source.stateOf(over).Written, s.Source.stateOf(s.Parent).Written)
 			return nil
 		}
 		if !apierrors.IsConflict(err) || try == statusTries {

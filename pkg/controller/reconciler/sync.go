@@ -214,7 +214,7 @@ func (c *Controller) sync(ctx context.Context, key parent.Key, why history.Begun
 func (s *Sync) mayGoOn() bool {
 	c := s.controller
 	return s.wroteChildren() && s.passes+1 < maxPasses && !c.paused.Load() && !c.shared.Access.Held() && !c.expectations.Expects(s.Key) &&
-		s.record.settling.HeldUntil(time.Now()).IsZero()
+		s.record.settling.Waits(time.Now()) == 0
 }
 
 // goOn begins the sync that follows at once, and returns it; nil if none does.

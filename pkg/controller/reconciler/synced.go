@@ -36,6 +36,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/events"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/loopguard"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 )
 
 // conditionSynced is the type of the condition by which the engine reports in the status of a parent how it is doing with it. Its reasons are the
@@ -53,34 +54,64 @@ func (c *Controller) definitionOf(s *Source) int64 {
 }
 
 // ParentShown returns the parent as hooks are shown it: without the condition that the engine keeps for others.
-func (s *Sync) ParentShown() *object.Object {
-	if !s.Source.KeepsSynced {
-		return s.Parent
+func (s *Sync) ParentShown() *object.Object { return s.Source.shown(s.Parent) }
+
+func (s *Source) shown(o *object.Object) *object.Object {
+	if !s.KeepsSynced {
+		return o
 	}
-	return parent.HideCondition(s.Parent, conditionSynced)
+	return parent.HideCondition(o, conditionSynced)
 }
 
-// synced returns the condition of a parent of which the sync did all that was to be done.
+// stateOf returns the state of a parent of the source without its children. It does not depend on what the condition Synced says: a change of that is
+// neither an input of the hook nor what another client changes back.
+func (s *Source) stateOf(o *object.Object) loopguard.State {
+	shown := s.shown(o)
+	state := parentState(shown)
+	if shown != o {
+		state.Written++
+	}
+	return state
+}
+
+// condition returns the condition Synced of the parent with a state as its reason.
+func (s *Sync) condition(status metav1.ConditionStatus, state v1alpha1.ParentState, message string) parent.Condition {
+	return parent.Condition{Type: conditionSynced, Status: status, Reason: string(state), Message: message, ObservedGeneration: s.Generation()}
+}
+
+// synced returns the condition of a parent of which the sync did all that was to be done. The parent is synced again when what holds it back may end.
 func (s *Sync) synced() parent.Condition {
-	c := parent.Condition{Type: conditionSynced, Status: metav1.ConditionFalse, ObservedGeneration: s.Generation()}
-	held := s.controller.deletionsHeld(s.record)
+	held, wait := s.controller.heldBack(s.record)
+	s.result.again = queue.Earliest(s.result.again, wait)
 	switch {
 	case held != "":
-		c.Reason, c.Message = string(v1alpha1.ParentHeld), held
+		return s.condition(metav1.ConditionFalse, v1alpha1.ParentHeld, held)
 	case s.awaitsFinalizing() && !s.Decision.Finalized:
-		c.Reason, c.Message = string(v1alpha1.ParentWaiting), awaitsFinalized
-	default:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, string(v1alpha1.ParentSynced), "the last sync ended well"
+		return s.condition(metav1.ConditionFalse, v1alpha1.ParentWaiting, awaitsFinalized)
 	}
-	return c
+	return s.condition(metav1.ConditionTrue, v1alpha1.ParentSynced, "the last sync ended well")
 }
 
-// deletionsHeld says that deletions of a parent's children are held; it is empty if none is.
-func (c *Controller) deletionsHeld(r *record) string {
+// heldBack says what holds back a parent whose syncs end well, and for how long if that is known; it is empty if nothing does. It says the same as long as
+// that lasts: each other text is a write of the condition.
+func (c *Controller) heldBack(r *record) (text string, wait time.Duration) {
+	now := time.Now()
 	if n := c.guard.HeldOf(&r.children.held); n > 0 {
-		return loopguard.CountDeletions(n) + " held; see the condition DeletionsHeld of the controller"
+		return loopguard.CountDeletions(n) + " held; see the condition DeletionsHeld of the controller", 0
 	}
-	return ""
+	if wait = r.settling.Waits(now); wait > 0 {
+		return "it does not settle, and is held back; see its events", wait
+	}
+	records, _ := r.children.known()
+	left, wait := records.Left(now)
+	if left == nil {
+		return "", 0
+	}
+	reason := reasonUntried
+	if _, flaps := left.Breaker().Paused(now); flaps {
+		reason = reasonFlapping
+	}
+	return fmt.Sprintf("%s is left alone for a while; the event %s says why, and what to do", strings.TrimSpace(left.Key.String()), reason), wait
 }
 
 // awaitsFinalized is the message about a parent that its finalize hook keeps.
@@ -101,7 +132,7 @@ func (s *Sync) withSynced(status map[string]any, done bool) (map[string]any, err
 	}
 	condition, there := parent.ConditionOf(present, conditionSynced)
 	switch {
-	case done:
+	case done && condition.Reason != string(v1alpha1.ParentHeld): // Only the end of a sync shows that nothing holds it back any more.
 		condition = s.synced()
 	case !there:
 		return parent.WithoutCondition(status, conditionSynced), nil
@@ -138,7 +169,7 @@ func (s *Sync) writeSynced(ctx context.Context, condition parent.Condition) erro
 	if err := s.WriteParent(ctx, parent.Changes{Status: status}); err != nil {
 		return parent.IgnoreGone(InContext(fmt.Sprintf("can't update the condition %s of %s", conditionSynced, over), err))
 	}
-	s.record.settling.Stored(parentState(over).Written, parentState(s.Parent).Written)
+	s.record.settling.Stored(s.Source.stateOf(over).Written, s.Source.stateOf(s.Parent).Written)
 	return nil
 }
 
@@ -153,10 +184,7 @@ func (c *Controller) reportFailing(ctx context.Context, key parent.Key, text str
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
-	err := s.writeSynced(ctx, parent.Condition{
-		Type: conditionSynced, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ParentFailing), Message: text, ObservedGeneration: s.Generation(),
-	})
-	if err != nil {
+	if err := s.writeSynced(ctx, s.condition(metav1.ConditionFalse, v1alpha1.ParentFailing, text)); err != nil {
 		klog.FromContext(ctx).V(2).Info("The condition of a parent whose sync failed is not written", "parent", s.Key, "err", err)
 	}
 }

@@ -24,10 +24,14 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +57,57 @@ type keeping struct {
 	controller *reconciler.Controller
 	// told are the events, by their reasons.
 	told sync.Map
+	// version is the latest one of the child. Others say that it and the status are changed back a moment after each write.
+	version atomic.Int64
+	others  atomic.Bool
+}
+
+// writeChild is a write of the child.
+func (k *keeping) writeChild(r *http.Request) (int, string) {
+	var written map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&written); err != nil {
+		k.t.Error(err)
+	}
+	metadata, _ := written["metadata"].(map[string]any)
+	store := func() string {
+		metadata["resourceVersion"] = strconv.FormatInt(k.version.Add(1), 10)
+		encoded, _ := json.Marshal(written)
+		k.update(k.widgets, parse(k.t, string(encoded)))
+		return string(encoded)
+	}
+	if r.URL.Query().Has("dryRun") {
+		encoded, _ := json.Marshal(written)
+		return http.StatusOK, string(encoded)
+	}
+	stored := store()
+	if k.others.Load() {
+		time.AfterFunc(time.Millisecond, func() {
+			written["spec"] = map[string]any{"size": "theirs"}
+			store()
+		})
+	}
+	return http.StatusOK, stored
+}
+
+// changeStatusBack has another client change the status of the parent back, but for its conditions.
+func (k *keeping) changeStatusBack() {
+	time.AfterFunc(time.Millisecond, func() {
+		k.server.mu.Lock()
+		defer k.server.mu.Unlock()
+		k.server.version++
+		k.server.status = maps.Clone(k.server.status)
+		k.server.status["replicas"] = float64(1)
+		k.update(k.things, k.server.object())
+	})
+}
+
+// conditions are those that were sent, each one that differs from the one before.
+func (k *keeping) conditions() (sent []string) {
+	for _, status := range k.server.requests() {
+		c, _ := parent.ConditionOf(status, "Synced")
+		sent = append(sent, fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message))
+	}
+	return slices.Compact(sent)
 }
 
 // newKeeping starts a controller of a parent in a group, with some fields in its status. Each sync does the write; its writes are seen before
@@ -76,6 +131,9 @@ func newKeepingWith(
 				k.told.Store(e.Reason, e.Message)
 			}
 			return http.StatusOK, string(body)
+		}
+		if r.Method == http.MethodPut {
+			return k.writeChild(r)
 		}
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/p") {
 			k.server.mu.Lock()
@@ -247,38 +305,96 @@ func TestKindsThatCannotHaveTheConditionAreLeftAlone(t *testing.T) {
 }
 
 func TestTheConditionSyncedSaysWhatHoldsAParentBack(t *testing.T) {
+	const synced, unsettled = "True Synced: the last sync ended well", "False Held: it does not settle, and is held back; see its events"
 	hook := &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/finalize")}}
+	spec := v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: hook}}
+	guarded, finalizing := spec, spec
+	guarded.DeletionGuard = &v1alpha1.DeletionGuard{MaxDeletions: new(intstr.FromInt32(0))}
+	finalizing.Hooks = &v1alpha1.CompositeControllerHooks{Sync: hook, Finalize: hook}
+	leave := func(k *keeping, s *reconciler.Sync) error {
+		err := s.ReconcileChildren(k.t.Context(), "children")
+		return errors.Join(err, s.WriteStatus(k.t.Context(), nil, err == nil))
+	}
 	for name, tc := range map[string]struct {
 		metadata string
 		spec     v1alpha1.CompositeControllerSpec
-		want     string
+		write    func(k *keeping, s *reconciler.Sync) error
+		// before are the conditions until then.
+		before []string
+		want   string
+		// most is how many writes of the parent there are at most within a day, while others change things back.
+		most int
 	}{
 		"deletions": {
-			"",
-			v1alpha1.CompositeControllerSpec{
-				DeletionGuard: &v1alpha1.DeletionGuard{MaxDeletions: new(intstr.FromInt32(0))}, Hooks: &v1alpha1.CompositeControllerHooks{Sync: hook},
-			},
-			"False Held: 1 deletion of a child is held; see the condition DeletionsHeld of the controller",
+			"", guarded, leave, nil, "False Held: 1 deletion of a child is held; see the condition DeletionsHeld of the controller", 1,
 		},
 		"its finalize hook": {
-			`,"finalizers":["metacontroller.io/compositecontroller-c"],"deletionTimestamp":"2026-01-01T00:00:00Z"`,
-			v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{Sync: hook, Finalize: hook}},
-			`False Waiting: waiting for the finalize hook to return "finalized": true`,
+			`,"finalizers":["metacontroller.io/compositecontroller-c"],"deletionTimestamp":"2026-01-01T00:00:00Z"`, finalizing,
+			func(k *keeping, s *reconciler.Sync) error { return s.WriteStatus(k.t.Context(), nil, true) }, nil, `False Waiting: waiting for the finalize hook to return "finalized": true`, 1,
+		},
+		"a loop": {
+			"", spec, func(k *keeping, s *reconciler.Sync) error {
+				replicas := int64(7)
+				if k.others.Load() {
+					replicas = k.version.Add(1)
+				}
+				return s.WriteStatus(k.t.Context(), map[string]any{"replicas": replicas}, true)
+			}, []string{synced}, unsettled, 350,
+		},
+		"a status that others change back": {
+			"", spec, func(k *keeping, s *reconciler.Sync) error {
+				err := s.WriteStatus(k.t.Context(), map[string]any{"replicas": int64(7)}, true)
+				if k.others.Load() {
+					k.changeStatusBack()
+				}
+				return err
+			}, []string{synced}, unsettled, 350,
+		},
+		"a child that others change back": {
+			"", spec, func(k *keeping, s *reconciler.Sync) error {
+				k.wantWidget(s, map[string]any{"size": "ours"})
+				err := s.ReconcileChildren(k.t.Context(), "children")
+				return errors.Join(err, s.WriteStatus(k.t.Context(), nil, err == nil))
+			}, []string{synced}, "False Held: Widget w is left alone for a while; the event ChildFlapping says why, and what to do", 2,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var there []*object.Object
-			k := newKeepingWith(t, "example.com", []string{"replicas", "conditions"}, tc.metadata, func(s *reconciler.Sync) error {
-				s.Decision.Observed = there
-				err := s.ReconcileChildren(t.Context(), "children")
-				return errors.Join(err, s.WriteStatus(t.Context(), nil, err == nil))
-			}, func(k *keeping, c *reconciler.Config) {
-				c.Definition = reconciler.OfComposite(&v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: tc.spec})
-				w := widget(t, "w", 2, "p", "")
-				k.update(k.widgets, w)
-				there = []*object.Object{w}
+			synctest.Test(t, func(t *testing.T) {
+				var there []*object.Object
+				var k *keeping
+				k = newKeepingWith(t, "example.com", []string{"replicas", "conditions"}, tc.metadata, func(s *reconciler.Sync) error {
+					s.Observed, s.Decision.Observed = k.widgets.ControlledBy("uid-p"), there
+					return tc.write(k, s)
+				}, func(started *keeping, c *reconciler.Config) {
+					k = started
+					c.Definition = reconciler.OfComposite(&v1alpha1.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: tc.spec})
+					k.version.Store(2)
+					k.others.Store(true)
+					there = []*object.Object{widget(t, "w", 2, "p", "")}
+					k.update(k.widgets, there[0])
+				})
+				<-time.After(24 * time.Hour)
+				synctest.Wait()
+				want := slices.Concat(tc.before, []string{tc.want})
+				if got := k.conditions(); !slices.Equal(got, want) || k.condition() != tc.want {
+					t.Errorf("the conditions were %q, want %q; it is %q", got, want, k.condition())
+				}
+				if n := len(k.server.requests()); n > tc.most {
+					t.Errorf("%d writes of the parent, want at most %d", n, tc.most)
+				}
+				if state, _ := k.controller.State(v1alpha1.ParentReference{Group: "example.com", Resource: "things", Name: "p"}, ""); !strings.HasPrefix(tc.want, "False "+string(state.State)+": "+state.Message) {
+					t.Errorf("the state is %s: %s", state.State, state.Message)
+				}
+				k.others.Store(false)
+				<-time.After(25 * time.Minute) // No periodic resync comes before.
+				synctest.Wait()
+				if tc.before != nil {
+					want = append(want, synced)
+				}
+				if got := k.conditions(); !slices.Equal(got, want) {
+					t.Errorf("the conditions were %q after it had settled, want %q", got, want)
+				}
 			})
-			k.eventually("the condition", func() bool { return k.condition() == tc.want })
 		})
 	}
 }
