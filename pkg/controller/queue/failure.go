@@ -76,7 +76,13 @@ func (q *Queue) failed(ctx context.Context, i *item, result Result, err error, t
 		logger.Error(err, "Sync failed", "parent", i.key, "retryAfter", after)
 		q.config.Failed(ctx, i.key, err)
 	}
+	if f.result != metrics.Failed && f.at.Add(after).Sub(f.since) > patience {
+		q.config.Waits(ctx, i.key, err, after)
+	}
 }
+
+// patience is for how long nothing is reported of syncs that have to wait.
+const patience = time.Minute
 
 // retry notes that a sync ended with an error, and asks for another one at priority Retry: after a back-off that doubles with each failure in a row,
 // or after the time for which a hook or the API server asks. It returns how long that is; 0 when the key was added in the meantime.
@@ -114,6 +120,9 @@ func (q *Queue) retry(ctx context.Context, i *item, f *failure, result Result) (
 
 // ended notes the error of the last sync of an item; nil if it succeeded, or if its parent is gone. It is called with the lock held.
 func (q *Queue) ended(i *item, f *failure) {
+	if f != nil && i.last != nil && i.last.result != metrics.Failed {
+		f.since = i.last.since
+	}
 	i.last = f
 	fails := f != nil && f.result == metrics.Failed
 	switch {
@@ -193,8 +202,8 @@ type apiError interface {
 // failure is the error of a sync, and what it means.
 type failure struct {
 	err error
-	// at is when the sync ended.
-	at time.Time
+	// at is when the sync ended, and since when the first one of those in a row that had to wait.
+	at, since time.Time
 	// result is Failed if any of the error's leaves is a failure; else Postponed if a hook asked to be called later; else
 	// Waiting.
 	result metrics.Result
@@ -230,6 +239,7 @@ func (f *failure) passesAfter(last *failure) bool {
 // classify takes an error apart. What is to be waited for must not hide a failure beside it.
 func classify(err error) *failure {
 	f := &failure{err: err, at: time.Now(), result: metrics.Waiting}
+	f.since = f.at
 	f.add(err)
 	return f
 }

@@ -41,6 +41,8 @@ type Config struct {
 	Ready func(key parent.Key) bool
 	// Failed reports an error that is retried with back-off: an event, usually.
 	Failed func(ctx context.Context, key parent.Key, err error)
+	// Waits reports a parent whose syncs have to wait for more than a minute, though nothing has failed, and when the next one is.
+	Waits func(ctx context.Context, key parent.Key, err error, after time.Duration)
 	// Recovered reports that a parent was synced again after its last sync had failed.
 	Recovered func(key parent.Key)
 	// Processed is called when a worker is done with a key, synced or not. It must not block.

@@ -69,6 +69,9 @@ func build(c queue.Config) (q *queue.Queue, reported *sync.Map) {
 	if c.Recovered == nil {
 		c.Recovered = func(parent.Key) {}
 	}
+	if c.Waits == nil {
+		c.Waits = func(context.Context, parent.Key, error, time.Duration) {}
+	}
 	c.Processed = func() {}
 	return queue.New(c), reported
 }

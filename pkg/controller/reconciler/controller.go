@@ -196,7 +196,7 @@ func (c *Controller) assemble() {
 		},
 		Ready: func(key parent.Key) bool {
 			return !c.shared.Access.Held() && c.expectations.Satisfied(key) && !c.holdsBack(key)
-		}, Failed: c.failed,
+		}, Failed: c.failed, Waits: c.waits,
 		Recovered: c.recovered, Processed: c.active, Metrics: c.metrics, Random: c.shared.Options.Random,
 		Triggers: c.triggers(),
 	})

@@ -269,8 +269,17 @@ func (c *Controller) failed(ctx context.Context, key parent.Key, err error) {
 			text = events.Shorten(text, maxMessage) + out
 		}
 		c.recorder.Warning(reference(o), nil, events.ReasonSyncError, text)
-		c.reportFailing(ctx, key, events.Shorten(strings.TrimPrefix(text, syncError), maxCondition))
+		c.report(ctx, key, v1alpha1.ParentFailing, events.Shorten(strings.TrimPrefix(text, syncError), maxCondition))
 	}
+}
+
+// waits records on the parent that its syncs have to wait. Each other text is a write, so that the time of the next one is in those that are long alone.
+func (c *Controller) waits(ctx context.Context, key parent.Key, err error, after time.Duration) {
+	text := events.Shorten(message(err), maxCondition)
+	if after >= time.Minute {
+		text += "; the next sync is at " + time.Now().Add(after).UTC().Format(time.RFC3339)
+	}
+	c.report(ctx, key, v1alpha1.ParentWaiting, text)
 }
 
 // recovered records that a parent is synced again.

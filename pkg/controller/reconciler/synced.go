@@ -173,8 +173,8 @@ func (s *Sync) writeSynced(ctx context.Context, condition parent.Condition) erro
 	return nil
 }
 
-// reportFailing has the condition Synced of a parent say that its sync failed.
-func (c *Controller) reportFailing(ctx context.Context, key parent.Key, text string) {
+// report has the condition Synced of a parent say that its sync failed, or has to wait.
+func (c *Controller) report(ctx context.Context, key parent.Key, state v1alpha1.ParentState, text string) {
 	if !c.keepsSynced(c.byResource[key.Resource()]) {
 		return
 	}
@@ -184,8 +184,8 @@ func (c *Controller) reportFailing(ctx context.Context, key parent.Key, text str
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusLimit)
 	defer cancel()
-	if err := s.writeSynced(ctx, s.condition(metav1.ConditionFalse, v1alpha1.ParentFailing, text)); err != nil {
-		klog.FromContext(ctx).V(2).Info("The condition of a parent whose sync failed is not written", "parent", s.Key, "err", err)
+	if err := s.writeSynced(ctx, s.condition(metav1.ConditionFalse, state, text)); err != nil {
+		klog.FromContext(ctx).V(2).Info("The condition of a parent that is not synced is not written", "parent", s.Key, "err", err)
 	}
 }
 

@@ -44,6 +44,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 )
 
 // keeping is a scene with one parent in whose status the condition Synced is kept.
@@ -393,6 +394,49 @@ func TestTheConditionSyncedSaysWhatHoldsAParentBack(t *testing.T) {
 				}
 				if got := k.conditions(); !slices.Equal(got, want) {
 					t.Errorf("the conditions were %q after it had settled, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestTheConditionSyncedSaysThatAHookAsksForTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asks time.Duration
+		// after is when it is looked, and want what the condition is then, after so many writes of the parent at most.
+		after time.Duration
+		want  string
+		most  int
+	}{
+		"soon":            {5 * time.Second, 50 * time.Second, "True Synced: the last sync ended well", 1},
+		"again and again": {5 * time.Second, 62 * time.Second, "False Waiting: the hook returned 503 Service Unavailable, retry after 5s", 2},
+		"for an hour":     {5 * time.Second, time.Hour, "False Waiting: the hook returned 503 Service Unavailable, retry after 5s", 2},
+		"much later": {
+			10 * time.Minute, time.Second, "False Waiting: the hook returned 503 Service Unavailable, retry after 10m0s; the next sync is at 2000-01-01T00:10:00Z", 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asks atomic.Bool
+				k := newKeepingWith(t, "example.com", []string{"replicas", "conditions"}, "", func(*reconciler.Sync) error {
+					if asks.Load() {
+						return fmt.Errorf("calling the hook: %w", &webhook.RetryLaterError{Status: http.StatusServiceUnavailable, After: tc.asks})
+					}
+					return nil
+				})
+				synctest.Wait()
+				asks.Store(true)
+				k.server.change(nil)
+				<-time.After(tc.after)
+				synctest.Wait()
+				if got := strings.Replace(k.condition(), "calling the hook: ", "", 1); got != tc.want || len(k.server.requests()) > tc.most {
+					t.Errorf("the condition is %q after %d writes, want %q", got, len(k.server.requests()), tc.want)
+				}
+				asks.Store(false)
+				<-time.After(time.Hour)
+				synctest.Wait()
+				if got := k.condition(); got != "True Synced: the last sync ended well" {
+					t.Errorf("the condition is %q once the hook works", got)
 				}
 			})
 		})
