@@ -114,9 +114,12 @@ func argumentsOf(key parent.Key) string {
 	return where
 }
 
-// noticeNoPause reports, once for each change, a parent whose annotation does not pause it, because its value is none.
+// noticeNoPause reports, once for each change, a parent whose annotation does not pause it, because its value is none, or was over when it was set.
 func (c *Controller) noticeNoPause(e cache.Event) {
-	_, _, err := pauseOf(e.New, time.Now())
+	until, paused, err := pauseOf(e.New, time.Now())
+	if e.Old != nil && !until.IsZero() && !paused {
+		err = errors.New(`its time is over, and it is neither "true" nor a time to come`)
+	}
 	if err == nil {
 		return
 	}

@@ -110,10 +110,11 @@ func TestAPauseEnds(t *testing.T) {
 		value string
 		end   func(k *keeping)
 	}{
-		"with its time":          {`"2000-01-01T00:10:00Z"`, func(*keeping) { <-time.After(11 * time.Minute) }},
-		"when it is taken off":   {`"true"`, func(k *keeping) { k.annotate("") }},
-		"with an earlier time":   {`"2000-01-01T09:00:00Z"`, func(k *keeping) { k.annotate(pausedBy(`"2000-01-01T00:10:00Z"`)); <-time.After(11 * time.Minute) }},
-		"when it has no meaning": {`"true"`, func(k *keeping) { k.annotate(pausedBy(`"no"`)) }},
+		"with its time":            {`"2000-01-01T00:10:00Z"`, func(*keeping) { <-time.After(11 * time.Minute) }},
+		"when it is taken off":     {`"true"`, func(k *keeping) { k.annotate("") }},
+		"with an earlier time":     {`"2000-01-01T09:00:00Z"`, func(k *keeping) { k.annotate(pausedBy(`"2000-01-01T00:10:00Z"`)); <-time.After(11 * time.Minute) }},
+		"with a time that is over": {`"true"`, func(k *keeping) { k.annotate(pausedBy(`"1999-01-01T00:00:00Z"`)) }},
+		"when it has no meaning":   {`"true"`, func(k *keeping) { k.annotate(pausedBy(`"no"`)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,6 +133,37 @@ func TestAPauseEnds(t *testing.T) {
 				}
 				if got := k.condition(); got != "True Synced: the last sync ended well" {
 					t.Errorf("the condition is %q", got)
+				}
+			})
+		})
+	}
+}
+
+func TestATimeThatIsOverWhenItIsSetIsNoPause(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, after string
+		told          bool
+	}{
+		"set":                {"", pausedBy(`"1999-01-01T00:00:00Z"`), true},
+		"in place of a time": {pausedBy(`"2000-01-01T00:10:00Z"`), pausedBy(`"1999-01-01T00:00:00Z"`), true},
+		"set before":         {pausedBy(`"1999-01-01T00:00:00Z"`), pausedBy(`"1999-01-01T00:00:00Z"`), false},
+		"over by itself":     {pausedBy(`"2000-01-01T00:10:00Z"`), pausedBy(`"2000-01-01T00:10:00Z"`), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeepingWith(t, "example.com", []string{"replicas", "conditions"}, tc.before, func(*reconciler.Sync) error { return nil })
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { k.shared.Recorder.Run(ctx) })
+				defer running.Wait()
+				defer stop()
+				k.annotate(tc.after)
+				<-time.After(time.Hour)
+				k.annotate(tc.after)
+				<-time.After(time.Minute)
+				text, told := k.told.Load("NotPaused")
+				if told != tc.told || told && !strings.Contains(text.(string), "its time is over") {
+					t.Errorf("there is an event: %t, want %t: %v", told, tc.told, text)
 				}
 			})
 		})
