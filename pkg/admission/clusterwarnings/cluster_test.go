@@ -137,6 +137,7 @@ func cluster() world {
 		"/api/v1": resources("v1",
 			metav1.APIResource{Name: "pods", Kind: "Pod", SingularName: "pod", Namespaced: true}, metav1.APIResource{Name: "pods/status"},
 			metav1.APIResource{Name: "configmaps", Kind: "ConfigMap", ShortNames: []string{"cm"}, Namespaced: true},
+			metav1.APIResource{Name: "namespaces", Kind: "Namespace"}, metav1.APIResource{Name: "namespaces/status"},
 			metav1.APIResource{Name: "nodes", Kind: "Node"}, metav1.APIResource{Name: "nodes/status"}),
 		"/apis/apps/v1": resources("apps/v1",
 			metav1.APIResource{Name: "deployments", Kind: "Deployment", Namespaced: true}, metav1.APIResource{Name: "deployments/status"},
@@ -247,6 +248,20 @@ func TestWarningsAboutKinds(t *testing.T) {
 		"a group that is down": {object: parent("example.com/v1", "things")},
 		"a child out of reach": {deployments(func(s *v1alpha1.CompositeControllerSpec) { s.ChildResources[0].Resource = "nodes" }), []string{"spec.childResources[0]: nodes are cluster-scoped and deployments are namespaced, whose children must be in their namespace: responses with such children are rejected"}},
 		"a child within reach": {object: composite("nodes", "pods", "nodes")},
+		"children that stay": {object: deployments(func(s *v1alpha1.CompositeControllerSpec) {
+			s.ChildResources[0].OnParentDeletion = v1alpha1.ParentDeletionRetain
+		})},
+		"children that stay without their namespace": {
+			&metacontroller.DecoratorController{Spec: v1alpha1.DecoratorControllerSpec{
+				Resources: []v1alpha1.DecoratorControllerResourceRule{{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "namespaces"}}},
+				Attachments: []v1alpha1.DecoratorControllerAttachmentRule{
+					{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "pods"}, OnParentDeletion: v1alpha1.ParentDeletionRetain},
+					{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "configmaps"}},
+					{ResourceRule: v1alpha1.ResourceRule{APIVersion: "v1", Resource: "nodes"}, OnParentDeletion: v1alpha1.ParentDeletionRetain},
+				},
+			}},
+			[]string{"spec.attachments[0]: pods in a namespace go with it when it is deleted, although onParentDeletion is Retain: only those of a namespace that are in another one stay"},
+		},
 		"one failure of several": {deployments(func(s *v1alpha1.CompositeControllerSpec) {
 			s.ParentResource.APIVersion, s.ChildResources[0].Resource = "example.com/v1", "podz"
 		}), []string{"spec.childResources[0]: the cluster does not serve podz in v1; the controller goes without it until it does; did you mean pods?"}},

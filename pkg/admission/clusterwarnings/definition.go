@@ -59,8 +59,8 @@ type use struct {
 	annotations *v1alpha1.AnnotationSelector
 	// missing is what the controller does while the resource is not served.
 	missing string
-	// synced says that the condition Synced is to be kept in the objects.
-	synced bool
+	// synced says that the condition Synced is to be kept in the objects, and stays that they are to stay without their parents.
+	synced, stays bool
 }
 
 const (
@@ -90,9 +90,9 @@ func definitionOf(object any) (definition, bool) {
 	case *metacontroller.CompositeController:
 		parent := o.Spec.ParentResource
 		d = definition{kind: v1alpha1.KindComposite, name: o.Name, spec: &o.Spec, endpoints: o.Spec.EndpointConfigs, account: o.Spec.ServiceAccountRef != nil}
-		d.parents = []use{{parent.ResourceRule, spec.Child("parentResource"), parent.LabelSelector, nil, waits, keepsSynced(parent.Conditions)}}
+		d.parents = []use{{parent.ResourceRule, spec.Child("parentResource"), parent.LabelSelector, nil, waits, keepsSynced(parent.Conditions), false}}
 		for i, rule := range o.Spec.ChildResources {
-			d.children = append(d.children, use{rule.ResourceRule, spec.Child("childResources").Index(i), nil, nil, goes, false})
+			d.children = append(d.children, use{rule.ResourceRule, spec.Child("childResources").Index(i), nil, nil, goes, false, rule.OnParentDeletion == v1alpha1.ParentDeletionRetain})
 		}
 		if hooks := o.Spec.Hooks; hooks != nil {
 			d.addHooks(hooks.Sync, hooks.Finalize, hooks.Customize)
@@ -104,10 +104,10 @@ func definitionOf(object any) (definition, bool) {
 			missing = waits
 		}
 		for i, rule := range o.Spec.Resources {
-			d.parents = append(d.parents, use{rule.ResourceRule, spec.Child("resources").Index(i), rule.LabelSelector, rule.AnnotationSelector, missing, keepsSynced(rule.Conditions)})
+			d.parents = append(d.parents, use{rule.ResourceRule, spec.Child("resources").Index(i), rule.LabelSelector, rule.AnnotationSelector, missing, keepsSynced(rule.Conditions), false})
 		}
 		for i, rule := range o.Spec.Attachments {
-			d.children = append(d.children, use{rule.ResourceRule, spec.Child("attachments").Index(i), nil, nil, goes, false})
+			d.children = append(d.children, use{rule.ResourceRule, spec.Child("attachments").Index(i), nil, nil, goes, false, rule.OnParentDeletion == v1alpha1.ParentDeletionRetain})
 		}
 		if hooks := o.Spec.Hooks; hooks != nil {
 			d.addHooks(hooks.Sync, hooks.Finalize, hooks.Customize)

@@ -141,10 +141,20 @@ func property(of *apiextensionsv1.JSONSchemaProps, name string) (found *apiexten
 	return nil, of.XPreserveUnknownFields != nil && *of.XPreserveUnknownFields || of.AdditionalProperties != nil
 }
 
+// namespaces are parents that are namespaces.
+var namespaces = v1alpha1.ResourceRule{APIVersion: "v1", Resource: "namespaces"} //nolint:gochecknoglobals // It does not change.
+
 func (s *served) warnChild(ctx context.Context, child use, parents []use) ([]string, error) {
 	resource, _, texts, err := s.find(ctx, child)
-	if err != nil || len(texts) > 0 || resource.Namespaced {
+	if err != nil || len(texts) > 0 {
 		return texts, err
+	}
+	if resource.Namespaced {
+		if child.stays && slices.ContainsFunc(parents, func(parent use) bool { return parent.rule == namespaces }) {
+			texts = append(texts, fmt.Sprintf("%s in a namespace go with it when it is deleted, although onParentDeletion is Retain: "+
+				"only those of a namespace that are in another one stay", child.rule.Resource))
+		}
+		return texts, nil
 	}
 	for _, parent := range parents {
 		above, _, texts, err := s.find(ctx, parent)

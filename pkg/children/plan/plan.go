@@ -99,7 +99,7 @@ func UnknownKeepers(in Input) (names []string) {
 			observed = children.ByKey(in.Observed)
 		}
 		name := children.KeeperOf(d.Key)
-		if _, known := in.Keepers[name]; known || slices.Contains(names, name) {
+		if _, known := in.Keepers[name]; known || slices.Contains(names, name) || in.isNamespace(name) {
 			continue
 		}
 		if o := observed[d.Key]; o != nil {
@@ -112,10 +112,18 @@ func UnknownKeepers(in Input) (names []string) {
 	return names
 }
 
+// isNamespace reports whether the parent is a namespace. It keeps nothing that is in it: API servers refuse two references to one owner.
+func (in *Input) isNamespace(name string) bool {
+	return in.Owner["apiVersion"] == "v1" && in.Owner["kind"] == "Namespace" && in.Owner["name"] == name
+}
+
 // keeping returns what is applied of a child that stays without its parent: with the reference to its keeper, whatever reference to that the hook
 // returned.
 func (in *Input) keeping(content map[string]any, child children.Key, o *object.Object) (map[string]any, types.UID, error) {
 	name := children.KeeperOf(child)
+	if in.isNamespace(name) {
+		return content, "", nil
+	}
 	var uid types.UID
 	if o != nil {
 		uid, _ = children.KeptBy(o)

@@ -48,8 +48,8 @@ func TestChildrenThatStayHaveAKeeper(t *testing.T) {
 		retain          bool
 		unread          error
 		action          plan.Action
-		// keeps says that the body has the keeper, and fails that there is no step.
-		keeps, fails bool
+		// keeps says that the body has the keeper, and fails that there is no step. Within says that the parent is the namespace itself.
+		keeps, fails, within bool
 	}{
 		"created":                       {reason: "It is safe from the first moment on.", retain: true, action: plan.Create, keeps: true},
 		"created without Retain":        {reason: "Nothing changes for others.", action: plan.Create},
@@ -62,6 +62,7 @@ func TestChildrenThatStayHaveAKeeper(t *testing.T) {
 		"when the rule does not any":    {reason: "It is deleted with its parent again.", observed: kept, action: plan.Update},
 		"nor with Recreate":             {reason: "No child is deleted for that.", method: v1alpha1.ChildUpdateRecreate, observed: kept, action: plan.Update},
 		"nor with OnDelete":             {reason: "Else it would stay for ever.", method: v1alpha1.ChildUpdateOnDelete, observed: kept, action: plan.Update},
+		"of the namespace":              {reason: "It goes with that anyway.", retain: true, within: true, unread: errors.New("it need not be read"), action: plan.Create},
 		"of a namespace that is unread": {reason: "A child that may be lost is not created.", retain: true, unread: errors.New("forbidden"), fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,6 +75,9 @@ func TestChildrenThatStayHaveAKeeper(t *testing.T) {
 				Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 				Namespaced: true, Method: method, Retain: tc.retain,
 			}})
+			if tc.within {
+				s.Owner = map[string]any{"apiVersion": "v1", "kind": "Namespace", "name": "ns", "uid": string(s.Parent)}
+			}
 			if s.want(t, desired); tc.wants != "" {
 				s.want(t, tc.wants)
 			}

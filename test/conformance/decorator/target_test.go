@@ -51,6 +51,7 @@ func targets(t *testing.T, e *fixture.Environment) {
 		{"ATargetThatTheResponseDeselectsWaitsForWhatIsRecreated", deselectedWhileRecreated},
 		{"ATargetThatOptsOutIsDeletedAsTheHookAsks", deletedAfterOptingOut},
 		{"NamespacesAreTargets", namespaceTargets},
+		{"ANamespaceIsNoKeeperOfWhatStays", namespaceThatKeeps},
 		{"ObjectsOfAggregatedServersAreTargets", aggregatedTargets},
 		{"AConflictDoesNotKeepAttachmentsWaiting", conflict},
 	} {
@@ -389,6 +390,40 @@ func namespaceTargets(t *testing.T, e *fixture.Environment) {
 		shown := s.script.Last().Children
 		return shown.Find("v1", "ConfigMap", s.Namespace, "default") != nil, fmt.Sprint(shown)
 	})
+}
+
+// namespaceThatKeeps has attachments stay without their target, which is the namespace that they are in and goes with.
+func namespaceThatKeeps(t *testing.T, e *fixture.Environment) {
+	for _, apply := range []v1alpha1.ChildApplyStrategy{v1alpha1.ChildApplyMerge, v1alpha1.ChildApplyServerSide} {
+		t.Run(string(apply), func(t *testing.T) {
+			s := newStage(t, e, func(q *fixture.Call) *fixture.Reply {
+				stays := fixture.ConfigMap("stays", map[string]any{"of": q.Parent.GetLabels()["poke"]})
+				stays.SetNamespace(q.Parent.GetName())
+				return &fixture.Reply{Children: []*hook.Object{stays}}
+			})
+			s.run(func(spec *v1alpha1.DecoratorControllerSpec) {
+				attached := fixture.Child{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace, OnParentDeletion: v1alpha1.ParentDeletionRetain}.OfDecorator()
+				attached.UpdateStrategy.Apply = apply
+				spec.Attachments = append(spec.Attachments, attached)
+			}, fixture.Namespaces)
+			s.In("").Patch(fixture.Namespaces, s.Namespace, `{"metadata":{"labels":{"`+fixture.Label+`":"`+s.Name+`","poke":"1"}}}`)
+			s.Await(fixture.ConfigMaps, "stays", "to be there", cluster.Exists)
+			before := s.settled()
+			s.In("").Patch(fixture.Namespaces, s.Namespace, `{"metadata":{"labels":{"poke":"2"}}}`)
+			changed := s.Await(fixture.ConfigMaps, "stays", "to be updated", func(o *unstructured.Unstructured) bool {
+				return o != nil && fixture.Value(o, "data", "of") == "2"
+			})
+			if owners := changed.GetOwnerReferences(); len(owners) != 1 || owners[0].Controller == nil || !*owners[0].Controller {
+				t.Errorf("the owners are %v, want the namespace once", owners)
+			}
+			s.In("").Patch(fixture.Namespaces, s.Namespace, `{"metadata":{"annotations":{"poke":"3"}}}`)
+			cluster.Eventually(t, limit, "another sync", func(context.Context) (bool, string) { n := s.script.All(); return n > before+1, fmt.Sprint(n) })
+			s.settled()
+			if after := s.Get(fixture.ConfigMaps, "stays"); after.GetResourceVersion() != changed.GetResourceVersion() {
+				t.Errorf("it was written again: %v, then %v", changed.Object, after.Object)
+			}
+		})
+	}
 }
 
 func aggregatedTargets(t *testing.T, e *fixture.Environment) {
