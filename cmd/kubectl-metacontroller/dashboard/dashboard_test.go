@@ -22,6 +22,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"maps"
 	"net"
@@ -309,6 +310,50 @@ func TestHostileTextsAreTexts(t *testing.T) {
 			}
 			if !strings.Contains(body, "alert(") {
 				t.Errorf("the text is not shown:\n%s", body)
+			}
+		})
+	}
+}
+
+// TestADefinitionIsPlannedAsItWasEdited posts a definition as browsers do, and then what the response has in its place.
+func TestADefinitionIsPlannedAsItWasEdited(t *testing.T) {
+	const definition = "apiVersion: metacontroller.k8s.io/v1alpha1\r\nkind: CompositeController\r\nmetadata:\r\n  name: web\r\n  annotations:\r\n    who: '%s'\r\n" +
+		"spec:\r\n  parentResource: {apiVersion: example.com/v1, resource: sites}\r\n  hooks: {sync: {webhook: {url: 'http://h/'}}}\r\n"
+	for name, who := range map[string]string{
+		"plain":                           "a",
+		"markup":                          `</textarea><b>&amp;"`,
+		"an emoji of several":             "\U0001F469\u200d\U0001F4BB",
+		"Persian":                         "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+		"what would turn the text around": "\u202egnp.exe",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var bodies []string
+			s, browser := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost {
+					body, err := io.ReadAll(r.Body)
+					if err != nil {
+						t.Error(err)
+					}
+					bodies = append(bodies, string(body))
+					r.Body = io.NopCloser(strings.NewReader(string(body)))
+				}
+				cluster().ServeHTTP(w, r)
+			}), false)
+			text := fmt.Sprintf(definition, who)
+			for range 2 {
+				_, body, _ := post(t, browser, s, "/plan", url.Values{
+					"c": {"cc/web"}, "resource": {"sites.example.com"}, "ns": {"shop"}, "name": {"p"}, "definition": {text},
+				})
+				_, area, found := strings.Cut(body, "<textarea")
+				_, area, _ = strings.Cut(area, ">")
+				area, _, closed := strings.Cut(area, "</textarea>")
+				if !found || !closed || strings.ContainsAny(area, "\r\u202e\u200d") {
+					t.Fatalf("no text to be edited in %s", body)
+				}
+				text = strings.ReplaceAll(html.UnescapeString(area), "\n", "\r\n")
+			}
+			if len(bodies) != 2 || bodies[0] != bodies[1] || !strings.Contains(bodies[0], quoted(who)) {
+				t.Errorf("planned with %q", bodies)
 			}
 		})
 	}

@@ -36,6 +36,7 @@ import (
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"link": link, "tone": tone, "json": indented, "short": tree.Short, "name": v1alpha1.ParentReference.FullName, "hidden": subresource.Hidden,
+		"verbatim": verbatim,
 		"resource": func(p v1alpha1.ParentReference) string { return p.GroupResource().String() },
 		"clock":    func(t time.Time) string { return t.Local().Format("Jan 2, 15:04:05") },
 		"stamp":    func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },

@@ -235,7 +235,8 @@ func (s *server) plan(ctx context.Context, q url.Values) *page { return s.planne
 
 // edited is the same page for a definition in place of the stored one.
 func (s *server) edited(ctx context.Context, q url.Values) *page {
-	return s.planned(ctx, q, cmp.Or(q.Get("definition"), "#"))
+	written := strings.ReplaceAll(q.Get("definition"), "\r\n", "\n") // As browsers end the lines of a form.
+	return s.planned(ctx, q, cmp.Or(written, "#"))
 }
 
 func (s *server) planned(ctx context.Context, q url.Values, definition string) *page {

@@ -23,6 +23,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -162,6 +163,19 @@ func (s *server) render(name string, data any) template.HTML {
 		return template.HTML(template.HTMLEscapeString("This part of the page cannot be shown: " + err.Error())) //nolint:gosec // It is escaped.
 	}
 	return template.HTML(strings.Map(visible, strings.ToValidUTF8(b.String(), "\uFFFD"))) //nolint:gosec // The template has escaped it.
+}
+
+// verbatim escapes a text that comes back from a form. Render leaves what shows as nothing in it: there are references to such characters.
+func verbatim(text string) template.HTML {
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {
+		if unicode.Is(unicode.Cf, r) {
+			fmt.Fprintf(&b, "&#%d;", r)
+		} else {
+			b.WriteString(template.HTMLEscapeString(string(r)))
+		}
+	}
+	return template.HTML(b.String()) //nolint:gosec // It is escaped.
 }
 
 func visible(r rune) rune {
