@@ -188,13 +188,16 @@ func (t *Tracker) checkSyncedHidden(c *Call) {
 }
 
 // syncedAtRest checks that the condition Synced of a parent that does not fail says so, of its present generation.
-func syncedAtRest(c Cluster, d object, rule map[string]any, o object) *Violation {
+func (t *Tracker) syncedAtRest(c Cluster, d object, rule map[string]any, o object) *Violation {
 	condition := conditionOf(o, Synced)
 	if !keepsSynced(rule, o.kind()) || condition["status"] == isTrue && condition["observedGeneration"] == generation(o) {
 		return nil
 	}
 	if holds(d, heldCondition) || slices.Contains(o.finalizers(), finalizerOf(d)) && o.deleting() {
 		return nil // It says what the parent waits for.
+	}
+	if condition["reason"] == "Held" && t.warned[o.meta("uid")].times > 0 {
+		return nil // It does not settle, or a child is left as it is.
 	}
 	return New(SyncedKept, c.At, "%s was synced, its generation is %d, and its condition is %v", o, generation(o), condition)
 }

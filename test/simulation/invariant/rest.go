@@ -176,7 +176,7 @@ func (t *Tracker) parentAtRest(c Cluster, name string, d object, rule map[string
 	if call.At < c.Resynced {
 		return New(ResyncAsks, c.At, "the hook of %s was asked about %s at %v last, and that is longer ago than a period of resyncs", name, o, call.At)
 	}
-	for _, v := range []*Violation{t.parentAsWanted(c, call, o), generationAtRest(c, d, o), syncedAtRest(c, d, rule, o)} {
+	for _, v := range []*Violation{t.parentAsWanted(c, call, o), generationAtRest(c, d, o), t.syncedAtRest(c, d, rule, o)} {
 		if v != nil && rule["ignoreStatusChanges"] != true {
 			return v
 		}
