@@ -45,6 +45,8 @@ const (
 	firstPause, lastPause = time.Second, 5 * time.Minute
 	// lastRestlessPause is the longest one of a parent whose children others write as well: they may be what the hook responds to.
 	lastRestlessPause = time.Minute
+	// absence is for how long at most a child stays away that was deleted to be created again.
+	absence = 5 * time.Second
 	// strippedPause is for how long a parent is held back of which another client takes the finalizer off again and again: as long the hook would
 	// not be asked before the parent goes.
 	strippedPause = 5 * time.Second
@@ -137,8 +139,10 @@ type entry struct {
 	answers bool
 	// failed says that a sync followed that wrote nothing and failed.
 	failed bool
-	// based says that Deleting and Leaving of left are those of after the sync, and begun that the sync is held back whose children the next one creates.
-	based, begun bool
+	// based says that Deleting and Leaving of left are those of after the sync.
+	based bool
+	// recreated is when no pause followed a sync lately because the next one creates again what it deleted.
+	recreated time.Time
 	// related are changes of related objects since the last sync that wrote, and because those that caused the last sync that they caused: the syncs
 	// that follow from its writes have the same causes.
 	related, because []uint64
@@ -270,7 +274,7 @@ func (p *Parent) cause(at time.Time) (cause Cause) {
 }
 
 // Wrote takes note of a sync that wrote something. If the parent does not settle, it returns why, unless it returned that for the sync before, and for how
-// long the parent is held back now. Of a recreation only the second half is followed by a pause.
+// long the parent is held back now. Of a recreation only the second half is followed by a long pause.
 func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -285,24 +289,27 @@ func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 		p.blame(cause)
 	}
 	e.caused(s)
+	begun := e.recreated.Equal(e.at)
 	e.left, e.at, e.seen, e.seenMarks = s.After, now, s.Before.Written, s.Before.Marks
 	e.places, e.failed, e.based = s.Places, false, !s.Deleted
-	begun := e.begun
-	e.begun = cause != None && s.Recreates && !begun
-	if cause == None || e.begun {
-		return cause, 0 // No child stays away for a pause.
+	if cause == None {
+		return None, 0
 	}
-	e.pause = min(max(2*e.pause, firstPause), lastPause)
+	pause := min(max(2*e.pause, firstPause), lastPause)
 	if cause == Restless {
-		e.pause = min(e.pause, lastRestlessPause)
+		pause = min(pause, lastRestlessPause)
 	}
 	if s.Again > 0 {
-		e.pause = max(min(e.pause, s.Again), firstPause)
+		pause = max(min(pause, s.Again), firstPause)
 	}
-	if e.until = now.Add(e.pause); begun {
+	if s.Recreates && pause > absence && now.Sub(e.recreated) > pause/2 {
+		e.recreated = now
+		return cause, 0
+	}
+	if e.pause, e.until = pause, now.Add(pause); begun {
 		cause = None // The sync that deleted the children has been blamed.
 	}
-	return cause, e.pause
+	return cause, pause
 }
 
 // caused takes note of what caused a sync that wrote.
