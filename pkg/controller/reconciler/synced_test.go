@@ -363,7 +363,7 @@ func TestTheConditionSyncedSaysWhatHoldsAParentBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var there []*object.Object
 				var k *keeping
-				k = newKeepingWith(t, "example.com", []string{"replicas", "conditions"}, tc.metadata, func(s *reconciler.Sync) error {
+				newKeepingWith(t, "example.com", []string{"replicas", "conditions"}, tc.metadata, func(s *reconciler.Sync) error {
 					s.Observed, s.Decision.Observed = k.widgets.ControlledBy("uid-p"), there
 					return tc.write(k, s)
 				}, func(started *keeping, c *reconciler.Config) {
