@@ -129,7 +129,7 @@ type program struct {
 // file is the name that go build gives the program, which is not that of a major version.
 func (p program) file() string { return path.Base(majorVersion.ReplaceAllString(p.pkg, "")) }
 
-var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
+var majorVersion = regexp.MustCompile(`/v\d+$`)
 
 // build builds programs by one command, so that one is linked while another is compiled. Nobody sees one half written.
 func build(ctx context.Context, module, folder string, all []program, w io.Writer) error {
