@@ -192,7 +192,7 @@ func (e *Engine) Healthy(*http.Request) error {
 		return errors.New("the engine does not run")
 	}
 	if lost := e.lost.Load(); lost != nil && time.Since(*lost) > stopLimit {
-		return fmt.Errorf("the controllers have not stopped %s after %w: a function does not heed its context", stopLimit, leaderelection.ErrLost)
+		return fmt.Errorf("the controllers have not stopped %s after %w: a function does not return when its context ends", stopLimit, leaderelection.ErrLost)
 	}
 	return nil
 }
