@@ -42,7 +42,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
 )
 
 // root is the path of the group's version.
@@ -87,7 +86,7 @@ func newObjects(list []runtime.Object, onStatus func(kind, name string, status v
 		u.SetCreationTimestamp(metav1.NewTime(time.Now()))
 		u.SetResourceVersion(strconv.FormatInt(o.version, 10))
 		// With it the manager looks for parents that have a finalizer which this version of the program does not need.
-		u.SetFinalizers([]string{manager.HoldFinalizer})
+		u.SetFinalizers([]string{v1alpha1.FinalizerParents})
 		o.stored[strings.ToLower(u.GetKind())+"s"][u.GetName()] = u
 	}
 	return o, nil

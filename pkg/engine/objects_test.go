@@ -34,7 +34,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/manager"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/informers/externalversions"
 )
@@ -111,7 +110,7 @@ func TestControllerObjectsAreWatched(t *testing.T) {
 		t.Fatal("not synced")
 	}
 	first := <-seen
-	if first.Status.ObservedGeneration != 0 || len(first.Finalizers) != 1 || first.Finalizers[0] != manager.HoldFinalizer {
+	if first.Status.ObservedGeneration != 0 || len(first.Finalizers) != 1 || first.Finalizers[0] != v1alpha1.FinalizerParents {
 		t.Errorf("at first it is %+v", first)
 	}
 	controllers := client.MetacontrollerV1alpha1().CompositeControllers()

@@ -77,9 +77,6 @@ func (m *move) back(ctx context.Context) error {
 	return m.sayWhatStays(ctx)
 }
 
-// holdFinalizer is what this server's engine puts on controllers, and takes off when it has taken the controller's finalizer off all parents.
-const holdFinalizer = "metacontroller.k8s.io/parents"
-
 // sayWhatStays prints which controllers could not be deleted while Metacontroller runs, which does not know their finalizer.
 func (m *move) sayWhatStays(ctx context.Context) error {
 	all, err := m.list(ctx, false)
@@ -88,11 +85,11 @@ func (m *move) sayWhatStays(ctx context.Context) error {
 	}
 	said := false
 	for _, key := range all.keys() {
-		if !slices.Contains(all[key].GetFinalizers(), holdFinalizer) {
+		if !slices.Contains(all[key].GetFinalizers(), v1alpha1.FinalizerParents) {
 			continue
 		}
 		if !said {
-			m.sayf("Metacontroller does not take finalizer %s off. When you delete one of these, take it off yourself:", holdFinalizer)
+			m.sayf("Metacontroller does not take finalizer %s off. When you delete one of these, take it off yourself:", v1alpha1.FinalizerParents)
 			said = true
 		}
 		m.sayf("  %s", key)

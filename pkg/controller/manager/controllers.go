@@ -316,7 +316,7 @@ func abandoned(before []metav1.Condition) (list []metav1.Condition) {
 func (e *excluder) message(d reconciler.Definition) string {
 	text := fmt.Sprintf("The labels of this object do not match --target-label-selector=%s of the server, which does not run the "+
 		"controller. Change the labels or the flag.", e.selector)
-	if len(d.Status.FinalizedResources) > 0 || slices.Contains(d.Meta.Finalizers, HoldFinalizer) {
+	if len(d.Status.FinalizedResources) > 0 || slices.Contains(d.Meta.Finalizers, v1alpha1.FinalizerParents) {
 		text += " Until a server runs it, parents keep the controller's finalizer, and this object cannot be deleted."
 	}
 	return text

@@ -257,10 +257,6 @@ func (r *releaser) begin(ctx context.Context, resource schema.GroupResource) (wo
 	}, true
 }
 
-// HoldFinalizer is the finalizer that keeps a controller object until the controller's own finalizer is off all parents
-// (docs/reference/compatibility.md#d15).
-const HoldFinalizer = "metacontroller.k8s.io/parents"
-
 // finalized returns the resources on whose objects the definition puts the controller's finalizer.
 func finalized(d reconciler.Definition) []schema.GroupResource {
 	if !d.Finalizes() || d.Meta.DeletionTimestamp != nil {
@@ -294,7 +290,9 @@ func without(list []schema.GroupResource, others ...schema.GroupResource) []sche
 }
 
 // isHeld reports whether the object of d stays until its parents are released.
-func isHeld(d reconciler.Definition) bool { return slices.Contains(d.Meta.Finalizers, HoldFinalizer) }
+func isHeld(d reconciler.Definition) bool {
+	return slices.Contains(d.Meta.Finalizers, v1alpha1.FinalizerParents)
+}
 
 // prepare records which resources an instance of d may finalize, before it can do so.
 func (s *Supervisor) prepare(ctx context.Context, d reconciler.Definition) error {
@@ -313,16 +311,16 @@ func (s *Supervisor) prepare(ctx context.Context, d reconciler.Definition) error
 	return nil
 }
 
-// hold makes sure that the object has HoldFinalizer exactly while an object may carry the controller's finalizer. The error is NotFound if the
+// hold makes sure that the object has v1alpha1.FinalizerParents exactly while an object may carry the controller's finalizer. The error is NotFound if the
 // object is gone.
 func (s *Supervisor) hold(ctx context.Context, d reconciler.Definition) error {
 	needed := len(s.report.recorded()) > 0 || len(finalized(d)) > 0
 	finalizers := slices.Clone(d.Meta.Finalizers)
 	switch {
 	case needed && !isHeld(d) && d.Meta.DeletionTimestamp == nil:
-		finalizers = append(finalizers, HoldFinalizer)
+		finalizers = append(finalizers, v1alpha1.FinalizerParents)
 	case !needed && isHeld(d):
-		finalizers = slices.DeleteFunc(finalizers, func(name string) bool { return name == HoldFinalizer })
+		finalizers = slices.DeleteFunc(finalizers, func(name string) bool { return name == v1alpha1.FinalizerParents })
 	default:
 		return nil
 	}

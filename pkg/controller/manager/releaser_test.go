@@ -299,7 +299,7 @@ func TestTheHoldComesBack(t *testing.T) {
 	play(t, finalizing("services"), func(t *testing.T, w *world) {
 		w.write(func(c *v1alpha1.DecoratorController) { c.Finalizers = nil })
 		after(10 * time.Second)
-		equal(t, "finalizers of the controller object", w.controller.Finalizers, []string{HoldFinalizer})
+		equal(t, "finalizers of the controller object", w.controller.Finalizers, []string{v1alpha1.FinalizerParents})
 	})
 }
 

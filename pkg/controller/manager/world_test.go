@@ -383,7 +383,7 @@ func (w *world) Build(_ context.Context, d reconciler.Definition) (Instance, []s
 				}
 			}
 		}
-		if !slices.Contains(w.controller.Finalizers, HoldFinalizer) {
+		if !slices.Contains(w.controller.Finalizers, v1alpha1.FinalizerParents) {
 			w.t.Error("an instance that finalizes is built while nothing keeps the controller object")
 		}
 	}
@@ -445,7 +445,7 @@ func (w *world) recorded() []string {
 func (w *world) held() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Contains(w.controller.Finalizers, HoldFinalizer)
+	return slices.Contains(w.controller.Finalizers, v1alpha1.FinalizerParents)
 }
 
 // shows returns status, reason and message of a stored condition.

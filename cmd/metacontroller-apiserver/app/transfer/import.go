@@ -399,9 +399,6 @@ func describe(k kind, o *unstructured.Unstructured) string {
 	return name
 }
 
-// holdFinalizer is what the server puts on controllers itself.
-const holdFinalizer = "metacontroller.k8s.io/parents"
-
 // clean takes off what whoever stores an object gives it. Owners stay, with their UIDs: they are objects of the cluster.
 func clean(o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
@@ -410,7 +407,7 @@ func clean(o *unstructured.Unstructured) *unstructured.Unstructured {
 	} {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
-	finalizers := slices.DeleteFunc(o.GetFinalizers(), func(name string) bool { return name == holdFinalizer })
+	finalizers := slices.DeleteFunc(o.GetFinalizers(), func(name string) bool { return name == v1alpha1.FinalizerParents })
 	if len(finalizers) == 0 {
 		finalizers = nil
 	}

@@ -176,6 +176,10 @@ const AnnotationConfirmDeletions = "metacontroller.k8s.io/confirm-deletions"
 // then at the latest. What changes meanwhile is synced after that.
 const AnnotationPaused = "metacontroller.k8s.io/paused"
 
+// FinalizerParents is the finalizer by which the server keeps a controller object until the controller's own finalizer is off all parents
+// (docs/reference/compatibility.md#d15).
+const FinalizerParents = "metacontroller.k8s.io/parents"
+
 // Retains reports whether children of a rule stay when their parent is deleted, so that parents need a finalizer.
 func (s *CompositeControllerSpec) Retains() bool {
 	return slices.ContainsFunc(s.ChildResources, func(r CompositeControllerChildResourceRule) bool { return r.OnParentDeletion == ParentDeletionRetain })
