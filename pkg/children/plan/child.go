@@ -338,7 +338,7 @@ func (c *child) updateBody(f findings) (err error) {
 		if s.Migration, err = migration(s.Observed, trial.Whole, s.Manager, exact, c.in.Now); err != nil {
 			return err
 		}
-		if s.Migration != nil && (exact || recreates(c.rule.Method) && (s.moves || trial.Result == nil)) {
+		if s.Migration != nil && (exact || Recreates(c.rule.Method) && (s.moves || trial.Result == nil)) {
 			return nil
 		}
 	}
@@ -367,10 +367,10 @@ func (c *child) doubts(f findings) bool {
 	case f.migrate:
 		// The API server says what our manager will own.
 		return true
-	case recreates(c.rule.Method) && len(f.values) > 0 && c.rule.ServerSide && !c.rule.Force && !c.in.Comparing:
+	case Recreates(c.rule.Method) && len(f.values) > 0 && c.rule.ServerSide && !c.rule.Force && !c.in.Comparing:
 		// A child is not deleted for what others own.
 		return true
-	case recreates(c.rule.Method):
+	case Recreates(c.rule.Method):
 		// One real change recreates it whatever the others are.
 		return c.inDoubt(f.values)
 	}
@@ -468,7 +468,7 @@ func (c *child) resolve(f findings) (findings, error) {
 			return f, err
 		}
 	}
-	recreated, refused := recreates(c.rule.Method), c.refusedInDoubt(t, f)
+	recreated, refused := Recreates(c.rule.Method), c.refusedInDoubt(t, f)
 	unsure := len(refused) > 0
 	if recreated {
 		unsure = c.inDoubt(f.values)
@@ -559,7 +559,7 @@ func (c *child) resolveFresh(f findings, o *object.Object, returned []Returned) 
 // of other managers among them it is not known yet what differs.
 func (c *child) movesFirst(f findings) bool {
 	t := c.trial()
-	return f.migrate && recreates(c.rule.Method) && !c.rule.Force && t.Result == nil && t.Whole != nil
+	return f.migrate && Recreates(c.rule.Method) && !c.rule.Force && t.Result == nil && t.Whole != nil
 }
 
 // freshDoubt returns the doubt whether a child that would be deleted would only come back as it is, or whether the API server makes the
@@ -571,7 +571,7 @@ func (c *child) freshDoubt(f findings, t Trial) *Doubt {
 	if _, err := c.resolve(f); err != nil || c.step.Reason != Untried {
 		return nil
 	}
-	return &Doubt{Step: c.step, Desired: c.step.desired, Fresh: true, Read: recreates(c.rule.Method), Body: c.freshBody}
+	return &Doubt{Step: c.step, Desired: c.step.desired, Fresh: true, Read: Recreates(c.rule.Method), Body: c.freshBody}
 }
 
 // generated is how much longer than a prefix that ends in a hyphen the names are that an API server generates.

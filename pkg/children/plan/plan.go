@@ -27,6 +27,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -319,7 +320,7 @@ func (in *Input) certain(d children.Desired, o *object.Object, rule children.Rul
 	}
 	_, recorded := o.Annotation(merge.Annotation)
 	migrates := recorded || len(in.former(o)) > 0
-	return !migrates && (in.Comparing || rule.Force || !recreates(rule.Method))
+	return !migrates && (in.Comparing || rule.Force || !Recreates(rule.Method))
 }
 
 // Unchanged reports whether applying d to o would change nothing but our own record of what was applied. The facts about d are
@@ -373,7 +374,8 @@ func kindOf(d children.Desired) schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(d.APIVersion, d.Kind)
 }
 
-func recreates(method v1alpha1.ChildUpdateMethod) bool {
+// Recreates reports whether an update strategy deletes a child that differs, and creates it again.
+func Recreates(method v1alpha1.ChildUpdateMethod) bool {
 	return method == v1alpha1.ChildUpdateRecreate || method == v1alpha1.ChildUpdateRollingRecreate
 }
 
@@ -491,6 +493,17 @@ func (p Plan) Writes() int {
 		}
 	}
 	return count
+}
+
+// Waits reports whether a child is desired that cannot be there before the one of its name is gone, which is being deleted.
+func (p Plan) Waits() bool {
+	deleting := sets.Set[children.Key]{}
+	for i := range p.Steps {
+		if p.Steps[i].Reason == Deleting {
+			deleting.Insert(p.Steps[i].Key)
+		}
+	}
+	return len(deleting) > 0 && slices.ContainsFunc(p.Desired, func(d children.Desired) bool { return deleting.Has(d.Key) })
 }
 
 // Again returns the time after which to plan again, although nothing may have changed: a flapping child may be written, or one

@@ -95,6 +95,9 @@ func TestActions(t *testing.T) {
 			if (step.Body != nil) != (step.Action == plan.Create || step.Action == plan.Update) {
 				t.Errorf("body %s for %s", step.Body, step.Action)
 			}
+			if waits := s.last.Waits(); waits != (test.observed == deleting && test.desired != "") {
+				t.Errorf("waits for the place: %t", waits)
+			}
 			if again := s.step(t); again.Action != step.Action || again.Reason != step.Reason {
 				t.Errorf("the next plan says %s %s", again.Action, again.Reason)
 			}

@@ -98,8 +98,9 @@ type Sync struct {
 	// WroteParent says that it wrote to the parent. Overwrote says that it wrote children which others had written since this controller did, and
 	// Deleted that it deleted children.
 	WroteParent, Overwrote, Deleted bool
-	// Recreates says that children which it deleted are gone, and created again by the next sync.
-	Recreates bool
+	// Recreates says that children which it deleted are gone, and created again by the next sync. Recreated says that it did nothing but create such
+	// ones. If they are those of the sync before, that one is blamed.
+	Recreates, Recreated bool
 	// Ends says that no sync follows from what it wrote.
 	Ends bool
 	// Rolling says that it is a step of a rolling update, which is no reason to hold the parent back.
@@ -120,6 +121,10 @@ type entry struct {
 	loops, same, children int32
 	// most is the most children and related objects that there were since the first of the steps.
 	most int32
+	// ends counts the pauses that shorten ended, lately at a time. Owed says that it shortened the last one, and that a whole one is to follow.
+	ends      int32
+	owed      bool
+	shortened time.Time
 	// reverts counts how often in a row what was written to the parent was changed back.
 	reverts int32
 	// steps counts the syncs since a time that wrote over what others wrote while the parent stayed as it is, or were held back until others wrote, and
@@ -162,8 +167,29 @@ func (e *entry) start() {
 func (e *entry) interrupt() {
 	e.loops, e.same, e.children, e.reverts = 0, 0, 0, 0
 	if !e.restless {
-		e.pause, e.until = 0, time.Time{}
+		e.pause, e.until, e.ends, e.owed = 0, time.Time{}, 0, false
 	}
+}
+
+// shorten ends a pause because a child goes, which this controller may have deleted. So it ends a few at once. Of those that follow without a minute
+// between them each lasts longer, up to absence, and the sync that takes the place is followed by a whole one.
+func (e *entry) shorten(at time.Time) {
+	few := maxSame + maxPerChild*max(e.children, e.most, 1)
+	switch {
+	case e.owed:
+		return
+	case e.ends < few:
+		e.until = time.Time{}
+	default:
+		if at.Sub(e.shortened) > memory {
+			e.ends = few
+		}
+		if soon := e.at.Add(min(firstPause<<min(e.ends-few, 3), absence)); soon.Before(e.until) {
+			e.until = soon
+		}
+		e.owed, e.shortened = true, at
+	}
+	e.ends++
 }
 
 // step counts a sync of a parent that is as the last one left it, and that wrote over what others wrote, or because of what others of this process
@@ -289,9 +315,9 @@ func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 		p.blame(cause)
 	}
 	e.caused(s)
-	begun := e.recreated.Equal(e.at)
+	begun := s.Recreated && s.Places == e.places || e.owed || e.recreated.Equal(e.at)
 	e.left, e.at, e.seen, e.seenMarks = s.After, now, s.Before.Written, s.Before.Marks
-	e.places, e.failed, e.based = s.Places, false, !s.Deleted
+	e.places, e.failed, e.based, e.owed = s.Places, false, !s.Deleted, false
 	if cause == None {
 		return None, 0
 	}
@@ -307,7 +333,7 @@ func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 		return cause, 0
 	}
 	if e.pause, e.until = pause, now.Add(pause); begun {
-		cause = None // The sync that deleted the children has been blamed.
+		cause = None
 	}
 	return cause, pause
 }
@@ -392,7 +418,7 @@ func (e *entry) count(s Sync, answered bool, now time.Time) Cause {
 		e.interrupt()
 	}
 	switch {
-	case e.restless && (s.Overwrote || answered):
+	case e.restless && (s.Overwrote || answered || e.owed):
 		return Restless
 	case e.same >= maxSame, e.loops >= maxSame+maxPerChild*e.children:
 		return Differs
@@ -565,8 +591,9 @@ func (p *Parent) Held(at time.Time, state func() (State, bool)) time.Duration {
 	}
 	if present.Leaving != e.left.Leaving || !restless && present.Deleting != e.left.Deleting {
 		// The hook is shown a child that goes, or its place is free. What was counted stays: the controller itself may have deleted it.
-		e.left.Deleting, e.left.Leaving, e.until = present.Deleting, present.Leaving, time.Time{}
-		return 0
+		e.left.Deleting, e.left.Leaving = present.Deleting, present.Leaving
+		e.shorten(at)
+		return max(0, e.until.Sub(at))
 	}
 	return until.Sub(at)
 }

@@ -767,34 +767,3 @@ func TestARecreatedParentBeginsAnew(t *testing.T) {
 		t.Errorf("cause %d, held back for %v", h.cause, h.held())
 	}
 }
-
-func TestALongPauseFollowsTheSecondHalfOfARecreation(t *testing.T) {
-	h := newHistory(t)
-	type step struct {
-		blamed loopguard.Cause
-		held   bool
-	}
-	play := func(recreates bool) step {
-		h.record(loopguard.Sync{Places: 1, Children: 1, Deleted: recreates, Recreates: recreates}, h.child)
-		return step{h.cause, h.pause > 0}
-	}
-	for h.pause < 4*time.Second {
-		if got := play(h.cause != loopguard.None); h.cause != loopguard.None && !got.held {
-			t.Fatalf("a pause of less than 5 s is left out: %+v", got)
-		}
-	}
-	for n, each := range []struct {
-		recreates bool
-		want      step
-	}{
-		{true, step{blamed: loopguard.Differs}},
-		{false, step{held: true}}, // It was blamed for what the first half wrote.
-		{true, step{blamed: loopguard.Differs}},
-		{true, step{held: true}}, // One child is deleted whenever another one is created again.
-		{true, step{blamed: loopguard.Differs}},
-	} {
-		if got := play(each.recreates); got != each.want {
-			t.Errorf("step %d: got %+v, want %+v", n, got, each.want)
-		}
-	}
-}

@@ -55,10 +55,11 @@ type unsettled struct{ differs, changedBack atomic.Pointer[string] }
 func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Duration {
 	places, wrote := s.places()
 	if s.Parent == nil || !wrote {
-		if err == nil {
-			s.record.settling.Rested(time.Now())
-		} else {
+		switch {
+		case err != nil:
 			s.record.settling.Failed()
+		case !s.result.plan.Waits(): // Else responses do not come to an end: the next one is carried out when the place is free.
+			s.record.settling.Rested(time.Now())
 		}
 		return 0
 	}
@@ -73,7 +74,8 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 	after.Children, after.Deleting, after.Leaving = s.left(before.Children), before.Deleting, before.Leaving
 	cause, pause := s.record.settling.Wrote(loopguard.Sync{
 		Before: before, After: after, Places: places, Children: there, Related: s.related(), WroteParent: s.writesParent(),
-		Overwrote: s.result.overwrote, Deleted: s.deletes(), Recreates: s.recreates(), Rolling: s.moved, Ends: s.ends(), Again: s.Decision.ResyncAfter,
+		Overwrote: s.result.overwrote, Deleted: s.deletes(), Recreates: s.recreates(), Recreated: s.recreated(), Rolling: s.moved, Ends: s.ends(),
+		Again: s.Decision.ResyncAfter,
 	}, time.Now())
 	c.settling.Sweep(time.Now(), c.parents.settling)
 	if cause == loopguard.None {
@@ -221,6 +223,17 @@ func (s *Sync) recreates() bool {
 	return slices.ContainsFunc(s.result.outcomes, func(o plan.Outcome) bool { return o.Action == plan.Recreate && o.Gone != nil })
 }
 
+// recreated reports whether the sync did nothing but create children that former ones deleted, as far as their update strategies say.
+func (s *Sync) recreated() bool {
+	return !s.writesParent() && !slices.ContainsFunc(s.result.outcomes, func(o plan.Outcome) bool { return o.Done && !s.replaces(&o) })
+}
+
+// replaces reports whether an outcome is the creation of a child of a kind that is recreated.
+func (s *Sync) replaces(o *plan.Outcome) bool {
+	rule, _ := s.controller.rules.For(o.Key.GroupKind())
+	return o.Action == plan.Create && plan.Recreates(rule.Method)
+}
+
 // related returns how many related objects there are.
 func (s *Sync) related() (n int) {
 	for _, group := range s.Related {
@@ -295,6 +308,9 @@ func (s *Sync) differs(cause loopguard.Cause) string {
 	case created != nil && deleted != nil:
 		return fmt.Sprintf("metadata.name of %s differs in each response of the hook (lately it was %s), %sGive children names that stay the same",
 			created.Key, deleted.Name, tail)
+	case created != nil && s.replaces(created):
+		return fmt.Sprintf("%s is created again and again, since it differs in each response of the hook or is in one and not in the next, %sReturn all "+
+			"children each time, with values that stay the same", created.Key, tail)
 	case created != nil || deleted != nil:
 		return fmt.Sprintf("%s is in one response of the hook and not in the next, %sReturn all children each time, also those that exist",
 			cmp.Or(created, deleted).Key, tail)

@@ -40,6 +40,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
@@ -73,7 +74,7 @@ func TestStatus(t *testing.T) {
 			"DeadHook": deadHook, "MissingSecret": missingSecret, "MissingKind": missingKind, "FailingSyncs": failingSyncs,
 			"KubectlWait": kubectlWait, "HooksDoNotSeeIt": unseen, "Synced": synced, "Finalizing": finalizing,
 			"Unsettled": unsettled, "FinalizedEarly": finalizedEarly, "Contended": contended, "Flapping": flapping, "Taken": taken,
-			"Restless": restless, "RelatedToItself": relatedToItself, "Waiting": waiting,
+			"Restless": restless, "Replaced": replaced, "RelatedToItself": relatedToItself, "Waiting": waiting,
 		} {
 			if kind == fixture.Decorator && !slices.Contains(ofDecorators, name) {
 				continue
@@ -384,6 +385,45 @@ func restless(s *stage) {
 	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to say so", is(metav1.ConditionFalse, v1alpha1.ReasonResponsesDiffer, "annotations.time"))
 	script.Want()
 	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
+	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to heal", is(metav1.ConditionTrue, v1alpha1.ReasonResponding))
+}
+
+// replaced has a hook that puts a time into a child that is recreated, from which another client takes a finalizer as soon as it is deleted.
+func replaced(s *stage) {
+	script := s.NewScript(s.kind)
+	script.Respond(func(*fixture.Call) (*fixture.Reply, error) {
+		child := fixture.ConfigMap("stamped", map[string]any{"time": time.Now().Format(time.RFC3339Nano)})
+		child.SetLabels(map[string]string{fixture.Label: s.Name})
+		child.SetFinalizers([]string{"test.example.com/keep"})
+		return &fixture.Reply{Children: []*hook.Object{child}}, nil
+	})
+	s.Handle("/sync", script)
+	deletions, err := s.Resource(fixture.ConfigMaps).Watch(s.T.Context(), metav1.ListOptions{LabelSelector: fixture.Label + "=" + s.Name})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := range deletions.ResultChan() {
+			if o, ok := e.Object.(*unstructured.Unstructured); ok && e.Type == watch.Modified && o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) > 0 {
+				s.Patch(fixture.ConfigMaps, o.GetName(), `{"metadata":{"finalizers":null}}`)
+			}
+		}
+	}()
+	s.T.Cleanup(func() { deletions.Stop(); <-done })
+	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Children: []fixture.Child{
+		{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateRecreate},
+	}})
+	s.Parent("p", nil)
+	s.AwaitEvent("p", corev1.EventTypeWarning, "ResponseDiffers", "data.time of ConfigMap")
+	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to say so", is(metav1.ConditionFalse, v1alpha1.ReasonResponsesDiffer, "data.time"))
+	if n := script.Calls("p"); n > 100 {
+		s.T.Errorf("the hook was called %d times", n)
+	}
+	script.Want()
+	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
+	s.Await(fixture.ConfigMaps, "stamped", "to be gone", cluster.Gone)
 	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to heal", is(metav1.ConditionTrue, v1alpha1.ReasonResponding))
 }
 
