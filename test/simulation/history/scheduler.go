@@ -160,6 +160,9 @@ func (r *runner) faultFor(p world.Pending) world.Fault {
 		r.faults.refuse--
 		r.took(Refuse)
 		r.notef("fault", "%s is refused", p)
+		if p.Resource == "events" {
+			r.tracker.Unreported(r.world.Now())
+		}
 		return world.Fault{Kind: r.faults.as}
 	case r.faults.hang > 0 && r.mayFail(p):
 		r.faults.hang--

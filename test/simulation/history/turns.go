@@ -106,8 +106,9 @@ const (
 	// atOnce is the time within which the hook is asked about what ends a pause.
 	atOnce = 2 * time.Second
 	// alternations is how often a hook is asked at most that fails with every other call, and returns something new with the others, and
-	// alternationsPerChild how much more often for each child.
-	alternations, alternationsPerChild = 100, 8
+	// alternationsPerChild how much more often for each child: two calls for each of 60 steps of parents that answer one another, and then about
+	// twenty, a second apart, between pauses that double, of which there is time for six.
+	alternations, alternationsPerChild = 250, 8
 )
 
 // misbehave has the hooks of a controller behave in a way for a time, in which nothing else goes wrong.

@@ -260,12 +260,12 @@ func selects(d, o, child object) bool {
 const listedErrors = 10
 
 // reported reports whether a controller says of a parent that its last sync failed: in its status, or in a Warning if the status names no more. It also
-// does whether it said in a Warning on the parent after the last call of the hook that it leaves a child as it is. An earlier Warning is enough beyond
+// does whether it said in a Warning on the parent after the last call of the hook that it leaves a child as it is, or may have. An earlier Warning is enough beyond
 // the budget of events, and as long as the hook wants the same: a child in another version is not read again during the pause, so that no sync can
 // say where it differs.
 func (t *Tracker) reported(c Cluster, call *Call, o object) bool {
 	w := t.warned[o.meta("uid")]
-	said := w.left >= call.At || w.times >= eventsBurst || w.left >= call.since && c.still(w.left)
+	said := max(w.left, t.unreported) >= call.At || w.times >= eventsBurst || w.left >= call.since && c.still(w.left)
 	d := t.definition(call.Controller)
 	listed, _ := d.at("status")["lastErrors"].([]any) // Absent: none.
 	return fails(d, o) || len(listed) >= listedErrors && c.still(w.failed) || w.left > 0 && said
@@ -338,20 +338,20 @@ func (t *Tracker) anyWarned(is func(warnings) bool) bool {
 }
 
 // Looks returns how often, within a time, the hook is asked at most because children of a parent are left as they are: whenever the pause of
-// one ends, of which each has its own. Flapping children are not meant. A child of which the API server does not say what it makes may be as wanted.
+// one ends, of which each has its own. Flapping children are not meant. A child of which the API server does not say what it makes may be as wanted, so
+// that each that is there counts.
 func (t *Tracker) Looks(c Cluster, of Asking, within time.Duration) int {
 	call, parent := t.last[syncing{c.Engine, of.Controller, of.Parent}], t.objects[of.Parent]
 	if call == nil || call.Response == nil || parent == nil || !c.still(t.warned[of.Parent].left) {
 		return 0
 	}
-	left := 0
+	there := 0
 	for _, want := range call.Response.Wanted() {
-		have, edition := t.inPlaceOf(want, parent), c.Served[object(want).kind()]
-		if have != nil && edition != nil && difference(want, have, *edition) != "" {
-			left++
+		if t.inPlaceOf(want, parent) != nil {
+			there++
 		}
 	}
-	return max(left, 1) * (int(within/longestPause) + 1)
+	return max(there, 1) * (int(within/longestPause) + 1)
 }
 
 // childrenAsWanted checks that the desired children are there, as their rule updates them, and no others.

@@ -109,6 +109,8 @@ type Tracker struct {
 	// engines counts the engines that were started, and brakes are those of the controllers, by name.
 	engines int
 	brakes  map[string]*brakes
+	// unreported is when an event was refused lately.
+	unreported time.Duration
 	// warned are the Warnings that the engine reported, by the UID of their object.
 	warned map[string]warnings
 	// misled has when a hook responded last about a parent, by its UID, otherwise than its function says.
@@ -293,6 +295,9 @@ func (t *Tracker) definition(name string) object {
 	}
 	return nil
 }
+
+// Unreported says that the API server refused an event, which is not sent again.
+func (t *Tracker) Unreported(at time.Duration) { t.unreported = at }
 
 func (t *Tracker) event(e object, at time.Duration) {
 	subject := e.at("involvedObject")
