@@ -108,12 +108,12 @@ func OwnerContent(parent *object.Object) map[string]any {
 
 // AdoptPatch returns the merge patch that makes owner the controller of o.
 func AdoptPatch(o *object.Object, owner object.OwnerReference) ([]byte, error) {
-	return patch(o, append(others(o, owner.UID), owner))
+	return encode(o, metadataOf(o, append(others(o, owner.UID), owner)))
 }
 
 // ReleasePatch returns the merge patch that takes all references to a parent off o.
 func ReleasePatch(o *object.Object, parent types.UID) ([]byte, error) {
-	return patch(o, others(o, parent))
+	return encode(o, metadataOf(o, others(o, parent)))
 }
 
 // RetainPatch returns the merge patch that takes off o what says that it belongs to a parent and its controller: all references to the parent, and
@@ -155,19 +155,10 @@ func KeptBy(o *object.Object) (keeper types.UID, kept bool) {
 	return "", false
 }
 
-// KeeperContent returns the reference to a keeper as it stands in a decoded object.
-func KeeperContent(name string, uid types.UID) map[string]any {
-	return map[string]any{"apiVersion": "v1", "kind": "Namespace", "name": name, "uid": string(uid)}
-}
-
 // others returns the owners of an object that are not the one with a UID; never nil, which would not take them off.
 func others(o *object.Object, uid types.UID) []object.OwnerReference {
 	owners := append([]object.OwnerReference{}, o.OwnerReferences()...)
 	return slices.DeleteFunc(owners, func(r object.OwnerReference) bool { return r.UID == uid })
-}
-
-func patch(o *object.Object, owners []object.OwnerReference) ([]byte, error) {
-	return encode(o, metadataOf(o, owners))
 }
 
 func metadataOf(o *object.Object, owners []object.OwnerReference) map[string]any {

@@ -185,25 +185,17 @@ func (a *Applier) Apply(ctx context.Context, p plan.Plan) ([]plan.Outcome, error
 	var outcomes []plan.Outcome
 	var errs []error
 	for _, steps := range [][]plan.Step{deletes, namespaces, writes} {
-		if len(steps) == 0 {
-			continue
+		ended := make([]plan.Outcome, len(steps))
+		for i := range steps {
+			ended[i].Step = steps[i] // One that panics has it, too.
 		}
-		ended, err := a.all(ctx, p, steps)
-		outcomes, errs = append(outcomes, ended...), append(errs, err)
+		_, failed := side(ctx, a, len(steps), "writing a child of "+p.ParentName, func(i int) (any, error) { return nil, a.one(ctx, p, &ended[i]) })
+		outcomes, errs = append(outcomes, ended...), append(errs, failed...)
 	}
 	return outcomes, errors.Join(errs...)
 }
 
 func isNamespace(key children.Key) bool { return key.Group == "" && key.Kind == "Namespace" }
-
-func (a *Applier) all(ctx context.Context, p plan.Plan, steps []plan.Step) ([]plan.Outcome, error) {
-	outcomes := make([]plan.Outcome, len(steps))
-	for i := range steps {
-		outcomes[i].Step = steps[i] // One that panics has it, too.
-	}
-	_, errs := side(ctx, a, len(steps), "writing a child of "+p.ParentName, func(i int) (any, error) { return nil, a.one(ctx, p, &outcomes[i]) })
-	return outcomes, errors.Join(errs...)
-}
 
 // side calls f for each number below count, some at a time and each within a slot, and returns what it returns.
 func side[T any](ctx context.Context, a *Applier, count int, what string, f func(i int) (T, error)) (results []T, errs []error) {
@@ -241,13 +233,10 @@ func (a *Applier) one(ctx context.Context, p plan.Plan, outcome *plan.Outcome) (
 	ctx, span := tracing.Write(ctx, string(outcome.Action), outcome.GroupKind(), outcome.Key.Namespace, outcome.Key.Name)
 	err = errPanicked // Unless the step ends.
 	defer func() { span.End(err) }()
-	switch outcome.Action {
-	case plan.Create, plan.Update:
-		err = a.write(ctx, p, outcome)
-	case plan.Delete, plan.Recreate:
+	if outcome.Deletes() {
 		err = a.delete(ctx, p, outcome)
-	case plan.Leave:
-		err = nil
+	} else {
+		err = a.write(ctx, p, outcome)
 	}
 	if err != nil {
 		outcome.Unknown = lost(err)
@@ -362,13 +351,12 @@ func planOver(p plan.Plan, outcome *plan.Outcome, latest *object.Object) error {
 	case err != nil:
 		return fmt.Errorf("planning it over what another client wrote: %w", err)
 	case step.Manager != outcome.Manager || step.Action != plan.Update && step.Reason != plan.Same:
-		return apierrors.NewConflict(step.Resource.GroupResource(), step.Name, errOvertaken)
+		return apierrors.NewConflict(step.Resource.GroupResource(), step.Name,
+			errors.New("another client changed it so that it needs another write than was planned"))
 	}
 	outcome.Step = step
 	return nil
 }
-
-var errOvertaken = errors.New("another client changed it so that it needs another write than was planned")
 
 // create creates a child. If the object that had its name is deleted in the very moment, no event of it concerns the parent; so
 // the child is created again then.

@@ -94,22 +94,18 @@ func (a *Applier) Try(ctx context.Context, in plan.Input) map[children.Key]plan.
 		if in.Trials == nil {
 			in.Trials = make(map[children.Key]plan.Trial, len(doubts))
 		}
-		a.tryAll(ctx, doubts, in.Trials)
+		trials, errs := side(ctx, a, len(doubts), "trying a child", func(i int) (plan.Trial, error) {
+			if doubts[i].Fresh {
+				return a.complete(ctx, &doubts[i], in.Trials[doubts[i].Key])
+			}
+			return a.try(ctx, &doubts[i])
+		})
+		for i := range doubts {
+			trials[i].Desired, trials[i].Err = doubts[i].Desired, errs[i]
+			in.Trials[doubts[i].Key] = trials[i]
+		}
 	}
 	return in.Trials
-}
-
-func (a *Applier) tryAll(ctx context.Context, doubts []plan.Doubt, results map[children.Key]plan.Trial) {
-	trials, errs := side(ctx, a, len(doubts), "trying a child", func(i int) (plan.Trial, error) {
-		if doubts[i].Fresh {
-			return a.complete(ctx, &doubts[i], results[doubts[i].Key])
-		}
-		return a.try(ctx, &doubts[i])
-	})
-	for i := range doubts {
-		trials[i].Desired, trials[i].Err = doubts[i].Desired, errs[i]
-		results[doubts[i].Key] = trials[i]
-	}
 }
 
 // complete completes a trial with what the API server would make of a new child and, if that is asked for, with the child as it is stored.
@@ -135,16 +131,20 @@ func (a *Applier) complete(ctx context.Context, doubt *plan.Doubt, trial plan.Tr
 		return trial, nil
 	case err == nil && before.ResourceVersion() == trial.Stored.ResourceVersion() && !before.Shows(trial.Stored):
 		trial.Stale = true
-		trial.Cause = apierrors.NewConflict(doubt.Resource.GroupResource(), doubt.Key.Name, errRedefined)
+		trial.Cause = apierrors.NewConflict(doubt.Resource.GroupResource(), doubt.Key.Name,
+			errors.New("the API server serves the same version of it in two forms: the definition of its kind changes"))
 	}
 	return trial, err
 }
 
-var errRedefined = errors.New("the API server serves the same version of it in two forms: the definition of its kind changes")
-
 // completeFresh completes a trial with what the API server would make of a new child, and reports whether that can be tried.
 func (a *Applier) completeFresh(ctx context.Context, doubt *plan.Doubt, trial *plan.Trial) (possible bool, err error) {
-	trial.Fresh, err = a.tryFresh(ctx, doubt)
+	body, err := doubt.Body(nil)
+	if err == nil {
+		where := targetOf(doubt.Resource, doubt.Key)
+		where.Name = ""
+		trial.Fresh, err = request{verb: metrics.Trial}.count(a.client.TryCreate(ctx, where, body))
+	}
 	refused := apierrors.IsInvalid(err)
 	trial.FreshRefused = refused && !ofName(err)
 	switch {
@@ -154,17 +154,6 @@ func (a *Applier) completeFresh(ctx context.Context, doubt *plan.Doubt, trial *p
 		return false, err
 	}
 	return true, nil
-}
-
-// tryFresh returns what the API server would make of a new child.
-func (a *Applier) tryFresh(ctx context.Context, doubt *plan.Doubt) (*object.Object, error) {
-	body, err := doubt.Body(nil)
-	if err != nil {
-		return nil, err
-	}
-	where := targetOf(doubt.Resource, doubt.Key)
-	where.Name = ""
-	return request{verb: metrics.Trial}.count(a.client.TryCreate(ctx, where, body))
 }
 
 // ofName reports whether what was tried is refused as invalid for its metadata, or for the object as a whole, where it may be the name: the

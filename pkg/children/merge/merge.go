@@ -54,11 +54,7 @@ type Keep func(Difference) bool
 // changed. An error says that the types of the three do not fit together.
 func Objects(observed, last, desired map[string]any, schema Schema, keep Keep) (map[string]any, error) {
 	m := merger{keep: keep}
-	var lastValue any
-	if last != nil {
-		lastValue = last
-	}
-	merged, err := m.object(nil, observed, lastValue, desired, object{schema})
+	merged, err := m.object(nil, observed, last, desired, object{schema})
 	if err != nil {
 		return nil, fmt.Errorf("can't merge desired changes: %w", err)
 	}
@@ -107,10 +103,8 @@ func (m *merger) object(p *path, observed map[string]any, last, desired any, sch
 	merged := observed
 	set := func(name string, value any, present bool) {
 		if sharesWith(merged, observed) {
-			merged = maps.Clone(observed)
-			if merged == nil {
-				merged = map[string]any{}
-			}
+			merged = make(map[string]any, len(observed)+1)
+			maps.Copy(merged, observed)
 		}
 		if present {
 			merged[name] = value
@@ -468,9 +462,6 @@ func Encode(desired map[string]any) (string, error) {
 
 // Decode returns the object in the text of the annotation. Text that is empty or damaged counts as nothing applied.
 func Decode(text string) map[string]any {
-	if text == "" {
-		return nil
-	}
 	var last map[string]any
 	if err := utiljson.Unmarshal([]byte(text), &last); err != nil {
 		return nil

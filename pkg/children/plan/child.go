@@ -462,7 +462,7 @@ func (c *child) resolve(f findings) (findings, error) {
 	if err != nil {
 		return f, err
 	}
-	if c.step.tried = t.updated(); c.step.tried {
+	if c.step.tried = t.Result != nil || len(t.Refused) > 0; c.step.tried {
 		returned = append(returned, c.remembered()...)
 		if f, err = c.compare(returned); err != nil {
 			return f, err

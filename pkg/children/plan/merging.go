@@ -255,10 +255,10 @@ func recordFits(text string, content map[string]any, o *object.Object) bool {
 	if len(raw) > 0 {
 		maps.Copy(annotations, o.Annotations())
 	}
-	for dropped := range annotationsOf(merge.Decode(annotations[merge.Annotation])) {
+	for dropped := range AnnotationsOf(merge.Decode(annotations[merge.Annotation])) {
 		delete(annotations, dropped)
 	}
-	for name, value := range annotationsOf(content) {
+	for name, value := range AnnotationsOf(content) {
 		annotations[name], _ = value.(string)
 	}
 	annotations[merge.Annotation] = text
@@ -269,7 +269,8 @@ func recordFits(text string, content map[string]any, o *object.Object) bool {
 	return size <= maxAnnotations
 }
 
-func annotationsOf(content map[string]any) map[string]any {
+// AnnotationsOf returns the annotations of a decoded object.
+func AnnotationsOf(content map[string]any) map[string]any {
 	metadata, _ := content["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	return annotations

@@ -142,7 +142,7 @@ func (in *Input) keeping(content map[string]any, child children.Key, o *object.O
 			owner, ok := o.(map[string]any)
 			return ok && owner["uid"] == string(uid)
 		})
-		metadata["ownerReferences"] = append(owners, children.KeeperContent(name, uid))
+		metadata["ownerReferences"] = append(owners, map[string]any{"apiVersion": "v1", "kind": "Namespace", "name": name, "uid": string(uid)})
 	}), uid, nil
 }
 
@@ -177,9 +177,6 @@ type Trial struct {
 	// Err says why it could not be tried.
 	Err error
 }
-
-// updated reports whether the API server said what it would make of an update.
-func (t Trial) updated() bool { return t.Result != nil || len(t.Refused) > 0 }
 
 // Reads are the facts that a plan needs and does not have.
 type Reads struct {
@@ -218,7 +215,6 @@ type Doubt struct {
 // Missing returns the facts that are needed to make a plan from in and are not there.
 func Missing(in Input) Reads {
 	var missing Reads
-	listed := map[schema.GroupVersionKind]bool{}
 	observed := children.ByKey(in.Observed)
 	wanted := in.Desired
 	if in.Comparing {
@@ -226,8 +222,7 @@ func Missing(in Input) Reads {
 	}
 	for _, d := range wanted {
 		kind := kindOf(d)
-		if _, known := in.Schemas[kind]; !known && !listed[kind] {
-			listed[kind] = true
+		if _, known := in.Schemas[kind]; !known && !slices.Contains(missing.Schemas, kind) {
 			missing.Schemas = append(missing.Schemas, kind)
 		}
 		if step, ok := in.otherVersion(d, observed[d.Key]); ok {

@@ -189,7 +189,9 @@ func (a *Access) review(ctx context.Context, related sets.Set[schema.GroupResour
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
-		a.failed(err)
+		if a.state.Problem = err; a.reviewed.IsZero() || time.Since(a.reviewed) > valid {
+			a.state.Held, a.state.Known = true, false
+		}
 		return false, false, err
 	}
 	better, released = a.accept(found, wanted)
@@ -216,14 +218,6 @@ func (a *Access) wanted(related sets.Set[schema.GroupResource]) []rights.Right {
 		}
 	}
 	return wanted
-}
-
-// failed takes note of a review that failed. It is called with the lock held.
-func (a *Access) failed(err error) {
-	a.state.Problem = err
-	if a.reviewed.IsZero() || time.Since(a.reviewed) > valid {
-		a.state.Held, a.state.Known = true, false
-	}
 }
 
 // accept takes what a review found as the state. It is called with the lock held.

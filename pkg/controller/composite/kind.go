@@ -76,10 +76,7 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 	if k.generates {
 		label = rollout.LabelControllerUID
 	}
-	return reconciler.New(reconciler.Config{
-		Dependencies: shared, Definition: d, Kind: k, Selectors: related.NewSelectors(label),
-		Sources: r.Sources, Children: r.Children, Missing: r.Missing, Fingerprint: r.Fingerprint,
-	})
+	return reconciler.New(reconciler.Config{Resolver: *r, Definition: d, Kind: k, Selectors: related.NewSelectors(label)})
 }
 
 // resolveChildren finds the kinds of the children, and how those that roll do so. Of two rules for one kind the last one counts.

@@ -155,8 +155,11 @@ func (r rolling) run(t *testing.T) (c *reconciler.Controller, parents, revisions
 		}
 	}
 	c, err = reconciler.New(reconciler.Config{
-		Dependencies: shared, Kind: decides, Selectors: related.NewSelectors(rollout.LabelControllerUID), Children: rules,
-		Sources: []*reconciler.Source{{Resource: k.resource, Labels: labels.Everything(), Selected: func(*object.Object) bool { return true }}},
+		Kind: decides, Selectors: related.NewSelectors(rollout.LabelControllerUID),
+		Resolver: reconciler.Resolver{
+			Shared: shared, Children: rules,
+			Sources: []*reconciler.Source{{Resource: k.resource, Labels: labels.Everything(), Selected: func(*object.Object) bool { return true }}},
+		},
 		Definition: reconciler.OfComposite(&v1alpha1.CompositeController{
 			ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1alpha1.CompositeControllerSpec{Hooks: &r.hooks},
 		}),

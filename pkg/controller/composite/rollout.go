@@ -17,6 +17,7 @@ limitations under the License.
 package composite
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/reconciler"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/rollout"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 )
 
 // revisionResource is where revisions are stored: in this process.
@@ -182,10 +184,7 @@ func (k *kind) readRevisions(s *reconciler.Sync, content map[string]any) ([]roll
 
 // storedRevisions returns the ControllerRevisions that may be the parent's.
 func (k *kind) storedRevisions(s *reconciler.Sync) ([]*v1alpha1.ControllerRevision, error) {
-	namespace := s.Key.Namespace
-	if namespace == "" {
-		namespace = k.shared.Options.ServerNamespace
-	}
+	namespace := cmp.Or(s.Key.Namespace, k.shared.Options.ServerNamespace)
 	candidates := append(k.revisions.ControlledBy(s.Parent.UID()), k.revisions.Orphans(namespace, k.planner.Selector())...)
 	var list []*v1alpha1.ControllerRevision
 	for _, o := range candidates {
@@ -262,7 +261,7 @@ var _ reconciler.Reviser = &kind{}
 func (k *kind) Former(s *reconciler.Sync, name string) (reconciler.Former, error) {
 	if !k.planner.Active() {
 		return reconciler.Former{}, fmt.Errorf("%w: no kind of children is updated by a rolling method, so that there are no revisions",
-			reconciler.ErrNoRevision)
+			inspection.ErrNoRevision)
 	}
 	content, err := s.Parent.Decode()
 	if err != nil {

@@ -20,10 +20,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -73,10 +71,7 @@ func New(ctx context.Context, shared *reconciler.Shared, d reconciler.Definition
 			return nil, fmt.Errorf("attachment: %w", err)
 		}
 	}
-	return reconciler.New(reconciler.Config{
-		Dependencies: shared, Definition: d, Kind: &kind{d.Meta.Name},
-		Sources: r.Sources, Children: r.Children, Missing: r.Missing, Fingerprint: r.Fingerprint,
-	})
+	return reconciler.New(reconciler.Config{Resolver: *r, Definition: d, Kind: &kind{d.Meta.Name}})
 }
 
 // Acquire implements reconciler.Kind.
@@ -187,21 +182,7 @@ func (k *kind) deselects(s *reconciler.Sync) bool {
 	if s.Decision.Delete || s.Decision.Finalized || len(s.Decision.Labels)+len(s.Decision.Annotations) == 0 || !s.Source.Selected(s.Parent) {
 		return false
 	}
-	return !s.Source.SelectedWith(changed(s.Parent.Labels(), s.Decision.Labels), changed(s.Parent.Annotations(), s.Decision.Annotations))
-}
-
-// changed returns labels or annotations with changes, of which those that are nil remove.
-func changed(before map[string]string, changes map[string]*string) labels.Set {
-	after := make(labels.Set, len(before)+len(changes))
-	maps.Copy(after, before)
-	for name, value := range changes {
-		if value == nil {
-			delete(after, name)
-		} else {
-			after[name] = *value
-		}
-	}
-	return after
+	return !s.Source.SelectedWith(parent.Changed(s.Parent.Labels(), s.Decision.Labels), parent.Changed(s.Parent.Annotations(), s.Decision.Annotations))
 }
 
 // metadata returns what the hook wants to change of the target's metadata.

@@ -258,11 +258,8 @@ func (e *Expectations) expire(p *expecting) {
 	})
 }
 
-// end drops a parent, if it is not nil, and returns its key if it is to be released.
+// end drops a parent, and returns its key if it is to be released.
 func (e *Expectations) end(p *expecting) []parent.Key {
-	if p == nil {
-		return nil
-	}
 	e.drop(p)
 	if !p.waiting {
 		return nil
@@ -304,7 +301,19 @@ func (e *Expectations) Observe(informer *cache.Informer) (cancel func()) {
 	e.mu.Unlock()
 	return sync.OnceFunc(func() {
 		w.observer.Close()
-		e.unobserve(informer, w)
+		e.change(func() (released []parent.Key) {
+			e.wrote(informer, w)
+			if e.watched[informer] == w {
+				delete(e.watched, informer)
+			}
+			for _, v := range w.versions {
+				released = e.shown(v.of, released)
+			}
+			for _, d := range w.deletes {
+				released = e.shown(d.of, released)
+			}
+			return released
+		})
 	})
 }
 
@@ -317,22 +326,6 @@ func (e *Expectations) watching(informer *cache.Informer) *watched {
 		w.written = e.clock.Now()
 	}
 	return w
-}
-
-func (e *Expectations) unobserve(informer *cache.Informer, w *watched) {
-	e.change(func() (released []parent.Key) {
-		e.wrote(informer, w)
-		if e.watched[informer] == w {
-			delete(e.watched, informer)
-		}
-		for _, v := range w.versions {
-			released = e.shown(v.of, released)
-		}
-		for _, d := range w.deletes {
-			released = e.shown(d.of, released)
-		}
-		return released
-	})
 }
 
 // shown notes that one write of a parent, nil for none, is shown, and adds the parent to those that are to be released without the lock.

@@ -94,7 +94,7 @@ func (h *History) Begin(key parent.Key, b Begun) Recording {
 		return Recording{}
 	}
 	s := &remembered{ControllerSync: v1alpha1.ControllerSync{
-		ParentReference: reference(key), Time: metav1.NowMicro(), WaitMilliseconds: b.Waited.Milliseconds(),
+		ParentReference: Reference(key), Time: metav1.NowMicro(), WaitMilliseconds: b.Waited.Milliseconds(),
 	}}
 	h.ring.mu.Lock()
 	defer h.ring.mu.Unlock()

@@ -463,7 +463,7 @@ func BenchmarkSync(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		set := NewSet(0)
+		set := &Set{}
 		set.Add(OfParent(cache.Event{Type: cache.Updated, Old: before, New: after}, false))
 		rec := h.Begin(keys[i%len(keys)], Begun{Triggers: set})
 		rec.Hook(time.Millisecond)

@@ -121,7 +121,7 @@ func (s *remembered) abridge() *abridged {
 // sync returns what is reported of a sync of a parent.
 func (s *abridged) sync(key parent.Key) v1alpha1.ControllerSync {
 	full := v1alpha1.ControllerSync{
-		ParentReference: reference(key), Time: s.time, WaitMilliseconds: s.waited, HookMilliseconds: s.hook, DurationMilliseconds: s.took,
+		ParentReference: Reference(key), Time: s.time, WaitMilliseconds: s.waited, HookMilliseconds: s.hook, DurationMilliseconds: s.took,
 		MoreTriggers: s.moreTriggers, MoreChildren: s.moreChildren, Error: s.failed, Abridged: true,
 	}
 	if s.reason != "" {
@@ -130,7 +130,8 @@ func (s *abridged) sync(key parent.Key) v1alpha1.ControllerSync {
 	return full
 }
 
-func reference(key parent.Key) v1alpha1.ParentReference {
+// Reference returns what names a parent in the API.
+func Reference(key parent.Key) v1alpha1.ParentReference {
 	r := key.Resource()
 	return v1alpha1.ParentReference{Group: r.Group, Resource: r.Resource, Namespace: key.Namespace, Name: key.Name}
 }

@@ -98,7 +98,7 @@ func TestOfASyncThatIsAbridgedTheFirstTriggerAndTheNumbersStay(t *testing.T) {
 	object := &v1alpha1.SyncObject{Kind: "Thing", Name: "a"}
 	list := []string{"a", "b"}
 	full := &remembered{desired: []plan.Hash{1, 2}, ControllerSync: v1alpha1.ControllerSync{
-		ParentReference: reference(key("a")), Time: metav1.NowMicro(), WaitMilliseconds: 1, HookMilliseconds: 2, DurationMilliseconds: 3,
+		ParentReference: Reference(key("a")), Time: metav1.NowMicro(), WaitMilliseconds: 1, HookMilliseconds: 2, DurationMilliseconds: 3,
 		Triggers: []v1alpha1.SyncTrigger{{Reason: v1alpha1.SyncSpecChanged, Object: object, Fields: list, MoreFields: true}, {Reason: v1alpha1.SyncTimer}},
 		Children: []v1alpha1.SyncChild{{SyncObject: *object, Action: v1alpha1.ChildUpdate, Fields: list}}, MoreTriggers: 4, MoreChildren: 5,
 		Fields: list, ChangedBackBy: list, Error: strings.Repeat("e", maxShort+1),

@@ -130,9 +130,6 @@ type Set struct {
 	kept []Trigger
 }
 
-// NewSet returns an empty set.
-func NewSet(since time.Duration) *Set { return &Set{Since: since} }
-
 // Add adds a trigger. One for the same reason about the same object is the same one, and the fields are those of both.
 func (s *Set) Add(t Trigger) {
 	for i := range s.kept {
@@ -275,17 +272,13 @@ func (d *differences) compare(before, after []byte) {
 func (d *differences) objects(before, after []byte) {
 	here := d.path
 	differing(before, after, func(name string, was, is []byte) {
-		if !ignored(here, name) {
-			d.path = append(append(d.path, '.'), name...)
-			d.compare(was, is)
-			d.path = here
+		if string(here) == "metadata" && (name == "resourceVersion" || name == "generation" || name == "managedFields") {
+			return // It changes with every write.
 		}
+		d.path = append(append(d.path, '.'), name...)
+		d.compare(was, is)
+		d.path = here
 	})
-}
-
-// ignored reports whether a member changes with every write.
-func ignored(path []byte, name string) bool {
-	return string(path) == "metadata" && (name == "resourceVersion" || name == "generation" || name == "managedFields")
 }
 
 func (d *differences) lists(before, after []byte) {

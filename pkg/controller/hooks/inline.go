@@ -175,7 +175,16 @@ func (c *compiled) check(ctx context.Context) {
 	if current {
 		return
 	}
-	kinds := c.kinds(ctx)
+	kinds := &inline.Published{
+		Kind: func(apiVersion, resource string) (string, error) {
+			found, err := c.discovery.Resource(ctx, apiVersion, resource)
+			if _, unserved := errors.AsType[*discovery.NotFoundError](err); unserved {
+				return "", nil
+			}
+			return found.Kind, err
+		},
+		Document: func(version schema.GroupVersion) ([]byte, error) { return c.discovery.OpenAPI(ctx, version) },
+	}
 	programs, warnings, errs := inline.Compile(c.definition, kinds)
 	if ctx.Err() != nil {
 		return
@@ -218,18 +227,4 @@ func (c *compiled) now() (epochs []int64, settled bool) {
 		}
 	}
 	return epochs, settled
-}
-
-// kinds reads the schemas of the cluster.
-func (c *compiled) kinds(ctx context.Context) *inline.Published {
-	return &inline.Published{
-		Kind: func(apiVersion, resource string) (string, error) {
-			found, err := c.discovery.Resource(ctx, apiVersion, resource)
-			if _, unserved := errors.AsType[*discovery.NotFoundError](err); unserved {
-				return "", nil
-			}
-			return found.Kind, err
-		},
-		Document: func(version schema.GroupVersion) ([]byte, error) { return c.discovery.OpenAPI(ctx, version) },
-	}
 }

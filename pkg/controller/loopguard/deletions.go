@@ -170,7 +170,11 @@ func (g *DeletionGuard) Admit(held *Held, deletions []types.UID, now time.Time) 
 		return true, false, false
 	}
 	if first = g.holding == 0; first {
-		g.begin(now)
+		// No two holds have one time, by which they are confirmed.
+		next := g.began.Add(time.Millisecond)
+		if g.began = now.Truncate(time.Millisecond); g.began.Before(next) {
+			g.began = next
+		}
 	}
 	g.release(held)
 	g.holding++
@@ -279,15 +283,6 @@ func (g *DeletionGuard) outdated(now time.Time) bool {
 		return false
 	}
 	return g.beforeCounted() == 0 || now.Sub(g.presentAt) >= time.Second
-}
-
-// begin begins a hold. No two of them have one time, by which they are confirmed.
-func (g *DeletionGuard) begin(now time.Time) {
-	at := now.Truncate(time.Millisecond)
-	if !at.After(g.began) {
-		at = g.began.Add(time.Millisecond)
-	}
-	g.began = at
 }
 
 func (g *DeletionGuard) confirmation() string { return g.began.UTC().Format(format) }

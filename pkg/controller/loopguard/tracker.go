@@ -157,9 +157,9 @@ type entry struct {
 	doubted  time.Time
 }
 
-// start counts anew. The cause is set by blame.
-func (e *entry) start() {
-	e.steps, e.restless, e.answers, e.related, e.because, e.doubtful, e.doubted = 0, false, false, nil, nil, nil, time.Time{}
+// outside counts anew because of an input from outside.
+func (e *entry) outside() {
+	e.cause, e.steps, e.restless, e.answers, e.related, e.because, e.doubtful, e.doubted = None, 0, false, false, nil, nil, nil, time.Time{}
 	e.interrupt()
 }
 
@@ -312,7 +312,7 @@ func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 	answered := p.answered(true)
 	cause := e.count(s, answered, now)
 	if cause != None || e.cause != Stripped || !e.fought(now) {
-		p.blame(cause)
+		e.cause = cause
 	}
 	e.caused(s)
 	begun := s.Recreated && s.Places == e.places || e.owed || e.recreated.Equal(e.at)
@@ -355,7 +355,7 @@ func (p *Parent) answered(wrote bool) bool {
 	e := p.entry
 	if slices.ContainsFunc(e.doubtful, p.foreign) || !wrote && slices.ContainsFunc(e.related, p.foreign) {
 		related := e.related
-		if p.outside(); !wrote {
+		if e.outside(); !wrote {
 			return false
 		}
 		e.related = related
@@ -451,7 +451,7 @@ func (p *Parent) Stripped(now time.Time) bool {
 	}
 	if now.Sub(e.stripped) > memory {
 		if e.strips = 0; e.cause == Stripped {
-			p.blame(None)
+			e.cause = None
 		}
 	}
 	e.strips++
@@ -460,7 +460,7 @@ func (p *Parent) Stripped(now time.Time) bool {
 		return false
 	}
 	if e.cause == None {
-		p.blame(Stripped)
+		e.cause = Stripped
 	}
 	if until := now.Add(strippedPause); until.After(e.until) {
 		e.until = until
@@ -487,7 +487,7 @@ func (p *Parent) Rested(at time.Time) {
 		case e.cause == ChangedBack:
 			e.loops, e.same, e.until = 0, 0, time.Time{}
 		case e.cause == Differs, e.cause == Restless:
-			p.outside()
+			e.outside()
 		default:
 			e.loops, e.same, e.steps = 0, 0, 0
 		}
@@ -502,7 +502,7 @@ func (p *Parent) Failed() { p.with(func(e *entry) { e.failed = true }) }
 func (p *Parent) Outside(at time.Time) (held bool) {
 	p.with(func(e *entry) {
 		held = at.Before(e.until)
-		p.outside()
+		e.outside()
 	})
 	return held
 }
@@ -525,7 +525,7 @@ func (p *Parent) Related(version uint64) {
 		case len(e.related) < maxRelated:
 			e.related = append(e.related, version)
 		case !p.answers(e.related[0]):
-			p.outside()
+			e.outside()
 		default:
 			// It counts as the one of which it takes the place: of so many changes each is as good as any.
 			e.related = append(e.related[1:], version)
@@ -566,19 +566,19 @@ func (p *Parent) Held(at time.Time, state func() (State, bool)) time.Duration {
 	} else if answered := p.answered(false); e.cause == None {
 		return 0
 	} else if answered && e.cause != Restless {
-		p.blame(None)
+		e.cause = None
 		e.interrupt()
 		return 0
 	}
 	if !known || present.Content != e.left.Content || !e.wrote(present) {
-		p.outside()
+		e.outside()
 		return 0
 	}
 	// Others write the children of a parent that is restless because of them.
 	restless := e.cause == Restless && !e.answers
 	if present.Children != e.left.Children && !restless {
 		// Their own controllers may answer what the syncs wrote, so that these are counted on: as steps.
-		p.blame(None)
+		e.cause = None
 		if e.steps == 0 {
 			e.since, e.most = at, 0
 		}
@@ -626,16 +626,6 @@ func (p *Parent) put(e *entry) {
 }
 
 func (p *Parent) drop() {
-	p.blame(None)
 	p.entry = nil
 	p.of.known.Add(-1)
 }
-
-// outside counts anew because of an input from outside.
-func (p *Parent) outside() {
-	p.blame(None)
-	p.entry.start()
-}
-
-// blame sets why a parent does not settle.
-func (p *Parent) blame(cause Cause) { p.entry.cause = cause }

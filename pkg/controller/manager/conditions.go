@@ -87,7 +87,7 @@ func (s state) ready() metav1.Condition {
 	case s.Permission.Held:
 		permitted := s.permitted()
 		return is(permitted.Reason, permitted.Message)
-	case s.blocked():
+	case slices.ContainsFunc(s.Hooks, func(h reconciler.FailingHook) bool { return h.Blocking }):
 		return is(s.reason(), "No sync can succeed. "+s.failures())
 	case s.SyncsFailing && len(s.Hooks) > 0:
 		return is(s.reason(), "The last sync of every parent has failed. "+s.failures())
@@ -126,21 +126,10 @@ func (s state) starting() string {
 	return ""
 }
 
-func (s state) blocked() bool {
-	for i := range s.Hooks {
-		if s.Hooks[i].Blocking {
-			return true
-		}
-	}
-	return false
-}
-
 // reason is why hooks fail: credentials are not the reason unless they are for all.
 func (s state) reason() string {
-	for i := range s.Hooks {
-		if !s.Hooks[i].Credentials {
-			return v1alpha1.ReasonHookFailing
-		}
+	if slices.ContainsFunc(s.Hooks, func(h reconciler.FailingHook) bool { return !h.Credentials }) {
+		return v1alpha1.ReasonHookFailing
 	}
 	return v1alpha1.ReasonCredentialsMissing
 }

@@ -180,9 +180,6 @@ func (c *controllers) drop(id identity, ended *controller) {
 
 var _ inspection.Engine = &Manager{}
 
-// errNotRunning says that there is nothing to ask.
-var errNotRunning = errors.New("the controller does not run here at present; its condition Ready says why, and kubectl describe shows it")
-
 // Controller implements inspection.Engine.
 func (m *Manager) Controller(kind, name string, uid types.UID) (inspection.Controller, error) {
 	if s, ok := m.controllers.runner(identity{kind: kind, name: name}, uid).(*Supervisor); ok {
@@ -190,7 +187,7 @@ func (m *Manager) Controller(kind, name string, uid types.UID) (inspection.Contr
 			return c, nil
 		}
 	}
-	return nil, errNotRunning
+	return nil, errors.New("the controller does not run here at present; its condition Ready says why, and kubectl describe shows it")
 }
 
 // Candidate implements inspection.Engine.

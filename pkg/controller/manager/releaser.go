@@ -280,13 +280,7 @@ func parentResources(d reconciler.Definition) []schema.GroupResource {
 
 // without returns the resources of a list that are not in others.
 func without(list []schema.GroupResource, others ...schema.GroupResource) []schema.GroupResource {
-	var rest []schema.GroupResource
-	for _, r := range list {
-		if !slices.Contains(others, r) {
-			rest = append(rest, r)
-		}
-	}
-	return rest
+	return slices.DeleteFunc(slices.Clone(list), func(r schema.GroupResource) bool { return slices.Contains(others, r) })
 }
 
 // isHeld reports whether the object of d stays until its parents are released.
@@ -372,7 +366,9 @@ func (r *releaser) pass(ctx context.Context, targets []schema.GroupResource, wai
 	case ctx.Err() != nil:
 		return time.Time{}
 	case waits: // It is not asked anew: the next pass is made when what run found has changed.
-		r.publishPause()
+		d := r.latest()
+		r.show(d, metav1.ConditionFalse, v1alpha1.ReasonPaused, fmt.Sprintf("Objects may carry the finalizer %s that the definition does not finalize any "+
+			"more. It is taken off them when the controller is not paused any more.", d.Finalizer))
 		return time.Time{}
 	case p.skipped:
 		return time.Now() // What is left is counted anew.
@@ -484,13 +480,6 @@ func (p *pass) keep(id string, a attempt) {
 	if p.shown.err == nil || a.failures > p.shown.failures || a.failures == p.shown.failures && a.name < p.shown.name {
 		p.shown = a
 	}
-}
-
-// publishPause publishes that nothing is released while the controller is paused.
-func (r *releaser) publishPause() {
-	d := r.latest()
-	r.show(d, metav1.ConditionFalse, v1alpha1.ReasonPaused, fmt.Sprintf("Objects may carry the finalizer %s that the definition does not finalize any "+
-		"more. It is taken off them when the controller is not paused any more.", d.Finalizer))
 }
 
 // publish publishes how many objects are left, and which one could not be released.

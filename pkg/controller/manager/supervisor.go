@@ -441,8 +441,7 @@ func (s *Supervisor) check(ctx context.Context, d reconciler.Definition, instanc
 		health.UnderWay++
 	}
 	_ = recovery.Call(ctx, "reading the numbers of the controller", func() error { // The former ones stay.
-		counters, hooks := instance.Counters(), instance.Hooks()
-		s.report.count(counters, hooks, instance.LastErrors())
+		s.report.count(instance.Counters(), instance.Hooks(), instance.LastErrors())
 		return nil
 	})
 	if s.report.set(d, s.report.running(state{&health})...) && health.Problem != nil {
@@ -471,8 +470,7 @@ func (b builder) Build(ctx context.Context, d reconciler.Definition) (Instance, 
 	if err != nil {
 		return nil, nil, err
 	}
-	fingerprint := c.Fingerprint()
-	return c, fingerprint, nil
+	return c, c.Fingerprint(), nil
 }
 
 func (b builder) build(ctx context.Context, d reconciler.Definition) (*reconciler.Controller, error) {

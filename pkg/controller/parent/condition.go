@@ -63,17 +63,12 @@ func ConditionOf(status map[string]any, name string) (c Condition, ok bool) {
 // The lastTransitionTime is kept while the status of the condition stays the same. If the observed condition has none, or no observedGeneration,
 // because the parent's schema prunes the field, none is added: adding it would write the parent in every sync.
 func (c Condition) Apply(status, observed map[string]any, now time.Time) map[string]any {
-	var conditions []any
-	if value := status["conditions"]; value != nil {
-		var ok bool
-		if conditions, ok = value.([]any); !ok {
-			return status
-		}
+	conditions, ok := status["conditions"].([]any)
+	if !ok && status["conditions"] != nil {
+		return status
 	}
-	out := maps.Clone(status)
-	if out == nil {
-		out = map[string]any{}
-	}
+	out := make(map[string]any, len(status)+1)
+	maps.Copy(out, status)
 	set := map[string]any{
 		"type": c.Type, "status": string(c.Status), "reason": c.Reason, "message": c.Message,
 		"lastTransitionTime": now.UTC().Format(time.RFC3339),

@@ -142,19 +142,25 @@ func (c Changes) texts(operations []operation, field string, present map[string]
 	if len(change) == 0 {
 		return operations
 	}
-	desired := make(map[string]string, len(present)+len(change))
-	maps.Copy(desired, present)
-	for key, value := range change {
-		if value == nil {
-			delete(desired, key)
-		} else {
-			desired[key] = *value
-		}
-	}
+	desired := Changed(present, change)
 	if maps.Equal(present, desired) {
 		return operations
 	}
 	return append(operations, operation{"add", "/metadata/" + field, desired})
+}
+
+// Changed returns labels or annotations with changes, of which those that are nil remove.
+func Changed(before map[string]string, changes map[string]*string) map[string]string {
+	after := make(map[string]string, len(before)+len(changes))
+	maps.Copy(after, before)
+	for name, value := range changes {
+		if value == nil {
+			delete(after, name)
+		} else {
+			after[name] = *value
+		}
+	}
+	return after
 }
 
 // IgnoreGone drops the error of a write to a parent that is gone.
@@ -168,10 +174,7 @@ func IgnoreGone(err error) error {
 // HasStatus reports whether status is the status of o. The error says that what o has cannot be decoded.
 func HasStatus(o *object.Object, status map[string]any) (bool, error) {
 	current, ok, err := StatusOf(o)
-	if !ok || err != nil {
-		return false, err
-	}
-	return merge.Equal(current, status), nil
+	return ok && merge.Equal(current, status), err
 }
 
 // StatusOf decodes the status of o; ok is false if it has none.

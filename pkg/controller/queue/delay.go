@@ -144,16 +144,7 @@ func (q *Queue) due() time.Duration {
 }
 
 // due is the earliest time at which something is to be done; unset when there is none.
-func (i *item) due() time.Duration {
-	switch {
-	case i.retryAt == unset:
-		return i.resyncAt
-	case i.resyncAt == unset:
-		return i.retryAt
-	default:
-		return min(i.retryAt, i.resyncAt)
-	}
-}
+func (i *item) due() time.Duration { return Earliest(i.retryAt, i.resyncAt) }
 
 // delays is a heap of items by due time, for container/heap.
 type delays []*item

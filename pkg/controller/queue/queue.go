@@ -184,7 +184,7 @@ func (q *Queue) item(key parent.Key) *item {
 
 // drop forgets the item if it carries no information.
 func (q *Queue) drop(i *item) {
-	if !i.idle() {
+	if i.queued != none || i.held != none || i.delayed != notDelayed || i.processing || i.last != nil {
 		return
 	}
 	delete(q.items, i.key)
@@ -197,7 +197,14 @@ func (q *Queue) drop(i *item) {
 // add queues the item, or notes that it is to be queued when the worker that has it is done.
 func (q *Queue) add(i *item, p Priority, why ...history.Trigger) {
 	i.removed = false
-	q.because(i, why)
+	if q.config.Triggers {
+		for _, each := range why {
+			if i.triggers == nil {
+				i.triggers = &history.Set{Since: q.now()}
+			}
+			i.triggers.Add(each)
+		}
+	}
 	if i.retryAt != unset {
 		i.retryAt = unset
 		q.schedule(i)
@@ -218,19 +225,6 @@ func (q *Queue) add(i *item, p Priority, why ...history.Trigger) {
 		q.added(i)
 	}
 	q.push(i, p)
-}
-
-// because notes why an item is added.
-func (q *Queue) because(i *item, why []history.Trigger) {
-	if !q.config.Triggers {
-		return
-	}
-	for _, each := range why {
-		if i.triggers == nil {
-			i.triggers = history.NewSet(q.now())
-		}
-		i.triggers.Add(each)
-	}
 }
 
 // added notes that an item was added which was not.
@@ -286,11 +280,6 @@ type item struct {
 	backsOff bool
 	// reported says that an error was since the last sync that succeeded, be it that the last one had to wait.
 	reported bool
-}
-
-// idle tells that the item carries no information and can go.
-func (i *item) idle() bool {
-	return i.queued == none && i.held == none && i.delayed == notDelayed && !i.processing && i.last == nil
 }
 
 // Priority says how urgent a key is. The smaller value goes first.

@@ -71,8 +71,7 @@ func (q *Queue) Run(ctx context.Context) {
 	q.closed = true
 	q.filled.Broadcast()
 	q.mu.Unlock()
-	grace := time.AfterFunc(Grace, func() { cancel(context.Cause(ctx)) })
-	defer grace.Stop()
+	defer time.AfterFunc(Grace, func() { cancel(context.Cause(ctx)) }).Stop()
 	workers.Wait()
 }
 
@@ -95,7 +94,11 @@ func (q *Queue) processNextItem(ctx context.Context) bool {
 	}
 	for sync := q.config.Sync; sync != nil; {
 		began := time.Now()
-		result, err := q.sync(bound, i.key, why, sync)
+		var result Result
+		err := recovery.Call(bound, "syncing", func() (err error) {
+			result, err = sync(bound, i.key, why)
+			return err
+		})
 		sync, why = result.Next, result.Why
 		if err != nil && errors.Is(context.Cause(bound), errPaused) {
 			q.Add(i.key, priority)
@@ -110,15 +113,6 @@ func (q *Queue) processNextItem(ctx context.Context) bool {
 		q.synced(ctx, i, result, err, time.Since(began))
 	}
 	return true
-}
-
-// sync calls a sync. A panic is its error.
-func (*Queue) sync(ctx context.Context, key parent.Key, why history.Begun, sync Sync) (result Result, err error) {
-	err = recovery.Call(ctx, "syncing", func() (err error) {
-		result, err = sync(ctx, key, why)
-		return err
-	})
-	return result, err
 }
 
 // get waits for an item and returns it with the priority it was queued at. It returns nil after Run, even when items are left. It is held until

@@ -160,7 +160,7 @@ func newControlBy(t testing.TB, a *api, rule children.Rule) *control {
 	c.forget()
 	rules := []children.Rule{rule}
 	c.Controller = &Controller{
-		config:  Config{Kind: selecting{mine: &c.mine}, Children: rules, Definition: Definition{Meta: &metav1.ObjectMeta{Name: "x"}}},
+		config:  Config{Kind: selecting{mine: &c.mine}, Resolver: Resolver{Children: rules}, Definition: Definition{Meta: &metav1.ObjectMeta{Name: "x"}}},
 		shared:  &Shared{Cluster: window, Applier: apply.New(apply.Options{Client: window.Client})},
 		watched: []*cache.Informer{c.informer}, rules: children.NewRules(rules), manager: "metacontroller/x", recorder: &c.events,
 		expectations: expectations.New(func(parent.Key) {}, nil),

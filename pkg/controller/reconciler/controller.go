@@ -28,7 +28,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
@@ -47,24 +47,16 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/tracing"
 )
 
-// Config is what a controller is built from. All fields are required, except Missing.
+// Config is what a controller is built from. All fields are required, except Selectors.
 type Config struct {
-	// Dependencies are shared by all controllers.
-	Dependencies *Shared
+	// Resolver has what all controllers share, and found the declared kinds: at least one of parents.
+	Resolver
 	// Definition is the controller object.
 	Definition Definition
 	// Kind does what the two kinds of controllers do differently.
 	Kind Kind
 	// Selectors are those by which parents select their children. Nil: they have none, and adopt nothing.
 	Selectors *related.Selectors
-	// Sources are the kinds of parents, at least one.
-	Sources []*Source
-	// Children are the declared kinds of children, in the order of the spec.
-	Children []children.Rule
-	// Missing are the declared kinds that the cluster does not serve at present.
-	Missing []v1alpha1.ResourceRule
-	// Fingerprint is what the cluster said of the declared kinds.
-	Fingerprint []string
 }
 
 // Controller runs one controller object. It implements the supervisor's Instance.
@@ -140,7 +132,7 @@ func New(c Config) (*Controller, error) {
 		return nil, &InvalidError{Reason: "no hooks defined; set spec.hooks.sync"}
 	}
 	r := &Controller{
-		config: c, shared: c.Dependencies, rules: children.NewRules(c.Children, unserved(c)...),
+		config: c, shared: c.Shared, rules: children.NewRules(c.Children, unserved(c)...),
 		byResource: map[schema.GroupResource]*Source{}, byKind: map[schema.GroupKind]*Source{},
 		finalizer: parent.Finalizer{Name: d.Finalizer, Enabled: d.Finalizes()}, started: make(chan struct{}),
 		began: newSignal(), recheck: newSignal(), relatedKinds: newSignal(), retries: newSignal(), activity: newSignal(),
@@ -278,11 +270,9 @@ func (c *Controller) Run(ctx context.Context) {
 	}
 	c.history.Keep(c.parents.has) // A former definition may have selected others.
 	// Every parent is synced at the start anyway, after the children have been listed.
-	subscribed := map[*cache.Informer]bool{}
 	interest := cache.Interest{Owners: slices.Collect(maps.Keys(c.byKind)), AwaitsNames: func() bool { return c.parents.total().blocked > 0 }}
-	for _, informer := range c.watched {
-		if !subscribed[informer] {
-			subscribed[informer] = true
+	for i, informer := range c.watched {
+		if !slices.Contains(c.watched[:i], informer) {
 			c.informers.Keep(informer, informer.SubscribeTo(interest, c.childEvent)) //nolint:contextcheck // Likewise.
 		}
 	}
@@ -363,7 +353,12 @@ func (c *Controller) remembered() metrics.Remembered {
 	return r
 }
 
-func (c *Controller) workers() int { return c.shared.Options.WorkersOr(c.config.Definition.Workers) }
+func (c *Controller) workers() int {
+	if declared := c.config.Definition.Workers; declared != nil {
+		return int(*declared)
+	}
+	return c.shared.Options.Workers
+}
 
 // mine reports whether an object that has the name of a child is observed as a child of the parent.
 func (c *Controller) mine(p, existing *object.Object) bool {
@@ -400,10 +395,7 @@ func (c *Controller) Redefine(ctx context.Context, d Definition) error {
 
 // bound takes up spec.deletionGuard, and confirmations.
 func (c *Controller) bound(d Definition) {
-	var limit *intstr.IntOrString
-	if d.DeletionGuard != nil {
-		limit = d.DeletionGuard.MaxDeletions
-	}
+	limit := ptr.Deref(d.DeletionGuard, v1alpha1.DeletionGuard{}).MaxDeletions
 	held := each(&c.parents, func(r *record) *loopguard.Held { return &r.children.held })
 	for _, key := range c.guard.Configure(limit, d.Meta.Annotations[v1alpha1.AnnotationConfirmDeletions], held) {
 		c.queue.Add(key, queue.Live, history.Of(v1alpha1.SyncControllerChanged))

@@ -35,7 +35,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/expectations"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/inspection"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/metrics"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
@@ -194,12 +193,9 @@ type Kind interface {
 // Reviser is a Kind whose parents have revisions.
 type Reviser interface {
 	// Former returns the parent of a sync as it was at a revision: that of a name, or the newest one that is not the present one if the
-	// name is empty or [v1alpha1.RevisionPrevious]. It is [ErrNoRevision] if there is none.
+	// name is empty or [v1alpha1.RevisionPrevious]. It is inspection.ErrNoRevision if there is none.
 	Former(s *Sync, name string) (Former, error)
 }
-
-// ErrNoRevision says that a parent has no such revision. It is told by errors.Is.
-var ErrNoRevision = inspection.ErrNoRevision
 
 // Former is a parent as it was.
 type Former struct {

@@ -233,23 +233,17 @@ func (c *Controller) watchRelatedKinds(ctx context.Context) {
 			c.enqueueRedefined()
 			c.enqueueSyncedAgain(ctx)
 			if outdated := sets.New(c.customizer.KindsChanged(ctx)...); len(outdated) > 0 {
-				c.enqueueKindChanged(ctx, outdated.Has)
+				c.enqueueAll(ctx, v1alpha1.SyncKindChanged, func(key parent.Key, _ *object.Object) bool {
+					if outdated.Has(key) {
+						c.parents.of(key).outside() // One that is held back is synced, too.
+					}
+					return outdated.Has(key)
+				})
 				c.active()
 			}
 			return nil
 		})
 	}
-}
-
-// enqueueKindChanged enqueues parents for which a kind changed. Those that are held back are synced, too.
-func (c *Controller) enqueueKindChanged(ctx context.Context, which func(parent.Key) bool) {
-	c.enqueueAll(ctx, v1alpha1.SyncKindChanged, func(key parent.Key, _ *object.Object) bool {
-		changed := which(key)
-		if changed {
-			c.parents.of(key).outside()
-		}
-		return changed
-	})
 }
 
 // failed records a failed sync on the parent.

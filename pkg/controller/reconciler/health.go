@@ -112,17 +112,13 @@ func (c *Controller) blocks(name hook.Name) bool {
 // Counters returns what the controller did so far.
 func (c *Controller) Counters() *v1alpha1.ControllerCounters {
 	failing := c.queue.Failing()
+	differing, changedBack := c.settling.Unsettled(time.Now(), c.parents.settling)
 	return &v1alpha1.ControllerCounters{
 		Parents: int64(c.parents.len()), Syncs: c.queue.Counters.Syncs.Load(), FailedSyncs: c.queue.Counters.Failed.Load(),
 		RejectedAnswers: c.counted.rejected.Load(), Conflicts: c.counted.conflicts.Load(), Flapping: c.counted.flapping.Load(),
 		Failing: int64(failing), Pending: int64(c.queue.Pending()), Synced: int64(max(0, c.parents.len()-c.parents.total().unsynced-failing)),
-		Unsettled: c.countUnsettled(),
+		Unsettled: int64(differing + changedBack),
 	}
-}
-
-func (c *Controller) countUnsettled() int64 {
-	differing, changedBack := c.settling.Unsettled(time.Now(), c.parents.settling)
-	return int64(differing + changedBack)
 }
 
 // loaded returns a text, shortened, empty if there is none.
@@ -306,10 +302,7 @@ func (f *lostFields) news(paths []string) (found []string) {
 		if f.said[path] || len(f.said) == maxLost {
 			continue
 		}
-		if f.said == nil {
-			f.said = map[string]bool{}
-		}
-		f.said[path] = true
+		f.said = with(f.said, path, true)
 		found = append(found, path)
 	}
 	return found
@@ -319,7 +312,12 @@ func (f *lostFields) news(paths []string) (found []string) {
 func (s *Sync) notice() {
 	c, d := s.controller, s.controller.config.Definition
 	if d.Kind == v1alpha1.KindDecorator && c.hooks.Finalize == nil && !c.noticed.labels.Load() {
-		s.noticeLabels()
+		if names := s.sets(); len(names) > 0 && c.noticed.labels.CompareAndSwap(false, true) {
+			c.shared.Recorder.Warning(d.Reference(), events.ReasonLabelsStay, fmt.Sprintf(
+				"The hook sets %s of %s, and there is no finalize hook to take such labels and annotations off: they stay when an object is not "+
+					"selected any more, and when the controller is deleted. Declare spec.hooks.finalize, which returns null for them, unless "+
+					"they may stay", strings.Join(names, ", "), s.Parent))
+		}
 	}
 	if d.Kind == v1alpha1.KindComposite && len(s.Decision.Status) > 0 && !s.Source.Resource.HasStatus && c.noticed.status.CompareAndSwap(false, true) {
 		c.shared.Recorder.Warning(d.Reference(), events.ReasonStatusIgnored, statusIgnored(s.Source.Resource.GroupResource(), c.origin(s.Source)))
@@ -339,16 +337,6 @@ func (s *Sync) noticeLeftOut(version v1alpha1.HookVersion) {
 					"Set version: v2 of the hooks, whose requests name objects as namespace/name", g.Key, s.Parent))
 		}
 		return
-	}
-}
-
-func (s *Sync) noticeLabels() {
-	c, d := s.controller, s.controller.config.Definition
-	if names := s.sets(); len(names) > 0 && c.noticed.labels.CompareAndSwap(false, true) {
-		c.shared.Recorder.Warning(d.Reference(), events.ReasonLabelsStay, fmt.Sprintf(
-			"The hook sets %s of %s, and there is no finalize hook to take such labels and annotations off: they stay when an object is not "+
-				"selected any more, and when the controller is deleted. Declare spec.hooks.finalize, which returns null for them, unless "+
-				"they may stay", strings.Join(names, ", "), s.Parent))
 	}
 }
 

@@ -18,6 +18,7 @@ package reconciler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func (c *Controller) Parents() []inspection.Parent {
 	for _, s := range c.config.Sources {
 		for o := range s.informer.All("") {
 			if c.relevant(s, o) {
-				list = append(list, inspection.Parent{ParentReference: referenceOf(s.key(o)), Labels: o.LabelSet()})
+				list = append(list, inspection.Parent{ParentReference: history.Reference(s.key(o)), Labels: o.LabelSet()})
 			}
 		}
 	}
@@ -99,7 +100,7 @@ func (c *Controller) Rollback(ctx context.Context, p v1alpha1.ParentReference, o
 	none := v1alpha1.ControllerRollbackStatus{}
 	reviser, ok := c.config.Kind.(Reviser)
 	if !ok {
-		return none, fmt.Errorf("%w: parents of this kind of controller have none", ErrNoRevision)
+		return none, fmt.Errorf("%w: parents of this kind of controller have none", inspection.ErrNoRevision)
 	}
 	s := c.open(keyOf(p), turn{})
 	switch {
@@ -232,11 +233,7 @@ func (c *Controller) childChanged(reason v1alpha1.SyncReason, e cache.Event) his
 	if !c.triggers() {
 		return history.Trigger{}
 	}
-	o := e.New
-	if o == nil {
-		o = e.Old
-	}
-	rule, _ := c.rules.For(children.KeyOf(o).GroupKind())
+	rule, _ := c.rules.For(children.KeyOf(cmp.Or(e.New, e.Old)).GroupKind())
 	return history.OfObject(reason, rule.Resource.GroupResource(), e.Old, e.New)
 }
 
@@ -252,14 +249,10 @@ func (c *Controller) recorded(s *Sync, err error) {
 	if err != nil {
 		failed = message(err)
 	}
-	if s.wroteParent && s.Parent != nil && s.managers.known() {
+	if s.wroteParent && s.Parent != nil && len(s.managers.fields) > 0 {
 		s.recording.ChangedBackBy(c.whoElse(s, difference(s.opened, s.Parent).Path)...)
 	}
 	s.recording.End(events.Shorten(failed, maxMessage))
-}
-
-func referenceOf(key parent.Key) v1alpha1.ParentReference {
-	return v1alpha1.ParentReference{Group: key.Resource().Group, Resource: key.Resource().Resource, Namespace: key.Namespace, Name: key.Name}
 }
 
 func keyOf(p v1alpha1.ParentReference) parent.Key {

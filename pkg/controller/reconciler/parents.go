@@ -18,6 +18,8 @@ package reconciler
 
 import (
 	"iter"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -93,11 +95,8 @@ func (p *parents) add(key parent.Key) *record {
 	if r, ok := p.records[key]; ok {
 		return r
 	}
-	if p.records == nil {
-		p.records = map[parent.Key]*record{}
-	}
 	r := &record{key: key, progress: progress{late: p.begun}}
-	p.records[key] = r
+	p.records = with(p.records, key, r)
 	p.tracker.Remember(&r.settling, &r.key)
 	p.count(r, 1)
 	return r
@@ -174,25 +173,12 @@ func (p *parents) count(r *record, sign int) {
 		p.sums.blocked += sign
 	}
 	for _, key := range r.obstacles {
-		p.block(key, r, sign > 0)
-	}
-}
-
-// block notes that an object blocks a parent, or does not any more. It is called with the lock held.
-func (p *parents) block(key children.Key, r *record, blocks bool) {
-	switch {
-	case !blocks:
-		if delete(p.blocked[key], r); len(p.blocked[key]) == 0 {
+		if sign > 0 {
+			p.blocked = with(p.blocked, key, with(p.blocked[key], r, struct{}{}))
+		} else if delete(p.blocked[key], r); len(p.blocked[key]) == 0 {
 			delete(p.blocked, key)
 		}
-		return
-	case p.blocked == nil:
-		p.blocked = map[children.Key]map[*record]struct{}{}
 	}
-	if p.blocked[key] == nil {
-		p.blocked[key] = map[*record]struct{}{}
-	}
-	p.blocked[key][r] = struct{}{}
 }
 
 // synced notes that a parent was synced, or that its sync failed.
@@ -212,11 +198,7 @@ func (p *parents) has(key parent.Key) bool { return p.of(key) != nil }
 func (p *parents) all() []*record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := make([]*record, 0, len(p.records))
-	for _, r := range p.records {
-		list = append(list, r)
-	}
-	return list
+	return slices.AppendSeq(make([]*record, 0, len(p.records)), maps.Values(p.records))
 }
 
 // each yields all parents with a part of their records.

@@ -33,9 +33,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
 )
 
-// errNoPause says that the annotation of a parent does not say until when it is paused.
-var errNoPause = errors.New(`it is neither "true" nor a time such as 2026-01-02T15:04:05Z`)
-
 // pauseOf reports whether a parent is paused by its annotation, and until when; zero for no such time.
 func pauseOf(o *object.Object, now time.Time) (until time.Time, paused bool, err error) {
 	value, there := o.Annotation(v1alpha1.AnnotationPaused)
@@ -46,7 +43,7 @@ func pauseOf(o *object.Object, now time.Time) (until time.Time, paused bool, err
 		return until, true, nil
 	}
 	if until, err = time.Parse(time.RFC3339, value); err != nil {
-		return time.Time{}, false, errNoPause
+		return time.Time{}, false, errors.New(`it is neither "true" nor a time such as 2026-01-02T15:04:05Z`)
 	}
 	return until, until.After(now), nil
 }

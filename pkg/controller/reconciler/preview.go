@@ -322,10 +322,7 @@ const maxSize = 32 << 20
 
 // show notes that an object of a resource is shown.
 func (n *noting) show(resource schema.GroupResource, o *object.Object) {
-	if n.shown == nil {
-		n.shown = map[inspection.Place]struct{}{}
-	}
-	n.shown[inspection.Place{GroupResource: resource, Namespace: o.Namespace()}] = struct{}{}
+	n.shown = with(n.shown, inspection.Place{GroupResource: resource, Namespace: o.Namespace()}, struct{}{})
 }
 
 func (n *noting) places() []inspection.Place { return slices.Collect(maps.Keys(n.shown)) }
@@ -358,21 +355,15 @@ func (n *noting) change(o *object.Object, changes parent.Changes) error {
 		return err
 	}
 	for _, f := range fields {
-		before := o.Value(f.Path...)
-		list := differences(strings.Join(f.Path, "."), before, plainOf(f.Value))
+		list := differences(strings.Join(f.Path, "."), o.Value(f.Path...), plainOf(f.Value))
 		for i := range list {
-			if isSecret(o) && isCopy(list[i].Path) {
+			if isSecret(o) && slices.ContainsFunc(lastApplied, func(name string) bool { return list[i].Path == "metadata.annotations["+name+"]" }) {
 				hideValues(&list[i])
 			}
 		}
 		n.plan.Changes = append(n.plan.Changes, list...)
 	}
 	return nil
-}
-
-// isCopy reports whether a change is one of an annotation with a second copy of the object.
-func isCopy(path string) bool {
-	return slices.ContainsFunc(lastApplied, func(name string) bool { return path == "metadata.annotations["+name+"]" })
 }
 
 // Claim implements Writer.
@@ -521,12 +512,9 @@ func stepPlan(s *plan.Step) v1alpha1.ChildPlan {
 // plainOf returns a value as it is decoded from JSON.
 func plainOf(value any) any {
 	encoded, err := json.Marshal(value)
-	if err != nil {
-		return nil // Not reached: it was decoded from JSON.
-	}
 	var plain any
-	if utiljson.Unmarshal(encoded, &plain) != nil {
-		return nil // Likewise.
+	if err != nil || utiljson.Unmarshal(encoded, &plain) != nil {
+		return nil // Not reached: it was decoded from JSON.
 	}
 	return plain
 }

@@ -346,9 +346,6 @@ func (m managers) names(place string) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(m.own, name) })
 }
 
-// known reports whether anything is known.
-func (m managers) known() bool { return len(m.fields) > 0 }
-
 // maxRead is how many children of one sync are read to find out who changed them back.
 const maxRead = 4
 

@@ -51,14 +51,6 @@ const (
 // change mostly comes before.
 const retainRetry = time.Second
 
-// wantedFinalizer is the controller's finalizer as the parent is to have it. Without a finalize hook nothing is to be done for a parent that is
-// not selected any more: its children have it as their owner as long as it is there.
-func (s *Sync) wantedFinalizer() parent.Finalizer {
-	f := s.controller.finalizer
-	f.Enabled = f.Enabled && (s.controller.hooks.Finalize != nil || s.Parent.Deleting() || s.Source.Selected(s.Parent))
-	return f
-}
-
 // retainFirst lets the children of a parent that is deleted go that stay without it, and then the parent, unless there is a finalize hook, which is
 // called before. The sync hook decides nothing about such a parent, so that it need not respond.
 func (s *Sync) retainFirst(ctx context.Context) error {

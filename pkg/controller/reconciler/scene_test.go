@@ -152,20 +152,23 @@ func (s *scene) start(k *kind, change func(*reconciler.Config)) *reconciler.Cont
 func (s *scene) build(k *kind, change func(*reconciler.Config)) *reconciler.Controller {
 	s.t.Helper()
 	config := reconciler.Config{
-		Dependencies: s.shared, Kind: k,
+		Kind: k,
 		Definition: reconciler.OfComposite(&v1alpha1.CompositeController{
 			ObjectMeta: metav1.ObjectMeta{Name: "c"},
 			Spec: v1alpha1.CompositeControllerSpec{Hooks: &v1alpha1.CompositeControllerHooks{
 				Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new("http://127.0.0.1:1/sync")}},
 			}},
 		}),
-		Sources: []*reconciler.Source{{
-			Resource: things, Labels: labels.Everything(), ReportsGeneration: true,
-			Selected: func(o *object.Object) bool { _, out := o.Label("out"); return !out },
-		}},
-		Children: []children.Rule{{
-			Kind: widgets.GroupVersion().WithKind("Widget"), Resource: widgets, Method: v1alpha1.ChildUpdateInPlace,
-		}},
+		Resolver: reconciler.Resolver{
+			Shared: s.shared,
+			Sources: []*reconciler.Source{{
+				Resource: things, Labels: labels.Everything(), ReportsGeneration: true,
+				Selected: func(o *object.Object) bool { _, out := o.Label("out"); return !out },
+			}},
+			Children: []children.Rule{{
+				Kind: widgets.GroupVersion().WithKind("Widget"), Resource: widgets, Method: v1alpha1.ChildUpdateInPlace,
+			}},
+		},
 	}
 	if change != nil {
 		change(&config)

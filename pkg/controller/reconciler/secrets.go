@@ -100,7 +100,7 @@ func eachSecret(content map[string]any, do func(part string, values map[string]a
 			do(part, values, key, shown)
 		}
 	}
-	annotations := annotationsOf(content)
+	annotations := plan.AnnotationsOf(content)
 	for _, name := range lastApplied {
 		if _, ok := annotations[name]; ok {
 			do("annotations", annotations, name, plan.Hidden)
@@ -186,7 +186,7 @@ func observedSecret(child map[string]any, namespace string, observed []*object.O
 // reveal puts the values of a Secret in place of the hidden ones of another. It reports whether there were any.
 func reveal(secret, by map[string]any) (changed bool) {
 	data, _ := by["data"].(map[string]any)
-	annotations := annotationsOf(by)
+	annotations := plan.AnnotationsOf(by)
 	eachSecret(secret, func(part string, values map[string]any, key, shown string) {
 		if values[key] != shown {
 			return
@@ -205,12 +205,6 @@ func reveal(secret, by map[string]any) (changed bool) {
 		}
 	})
 	return changed
-}
-
-func annotationsOf(content map[string]any) map[string]any {
-	metadata, _ := content["metadata"].(map[string]any)
-	annotations, _ := metadata["annotations"].(map[string]any)
-	return annotations
 }
 
 // responseShown returns a function that returns the body of a response of a sync or finalize hook as people may see it: with the fields alone
@@ -236,14 +230,6 @@ func responseShown(decode decoder) func([]byte, wire.ResponseOptions) ([]byte, e
 // what has none, all is read.
 type fields map[string]fields
 
-// customizeFields are those of the response of a customize hook.
-func customizeFields() fields {
-	selector := fields{"matchLabels": nil, "matchExpressions": {"key": nil, "operator": nil, "values": nil}}
-	return fields{"relatedResources": {
-		"apiVersion": nil, "resource": nil, "labelSelector": selector, "namespaceSelector": selector, "namespace": nil, "names": nil,
-	}}
-}
-
 // CustomizeResponse returns the body of a response of a customize hook with the fields alone that are read, which are as the hook wrote them.
 // The error rejects the response.
 func CustomizeResponse(body []byte, o wire.ResponseOptions) ([]byte, error) {
@@ -254,12 +240,11 @@ func CustomizeResponse(body []byte, o wire.ResponseOptions) ([]byte, error) {
 	if err := utiljson.Unmarshal(body, &response); err != nil {
 		return nil, fmt.Errorf("decoding the response of a customize hook: %w", err)
 	}
-	customizeFields().keep(response)
-	encoded, err := json.Marshal(response)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the response of a customize hook: %w", err)
-	}
-	return encoded, nil
+	selector := fields{"matchLabels": nil, "matchExpressions": {"key": nil, "operator": nil, "values": nil}}
+	fields{"relatedResources": {
+		"apiVersion": nil, "resource": nil, "labelSelector": selector, "namespaceSelector": selector, "namespace": nil, "names": nil,
+	}}.keep(response)
+	return json.Marshal(response)
 }
 
 // keep takes all other fields out of a value.

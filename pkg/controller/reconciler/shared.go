@@ -167,14 +167,6 @@ func positive[T cmp.Ordered](value, otherwise T) T {
 	return otherwise
 }
 
-// WorkersOr returns the number of workers that a controller declares, or else the default.
-func (o Options) WorkersOr(declared *int32) int {
-	if declared != nil {
-		return int(*declared)
-	}
-	return o.Workers
-}
-
 // ResyncPeriod returns the time after which the parents of a controller that declares a resyncPeriodSeconds, or none, are
 // synced again: at least a second, at most CacheFlushInterval (docs/reference/contract.md#s5.3).
 func (o Options) ResyncPeriod(seconds *int32) time.Duration {
@@ -245,17 +237,11 @@ func (o Options) Managers() []string {
 func (o Options) childRule(
 	r discovery.Resource, method v1alpha1.ChildUpdateMethod, apply v1alpha1.ChildApplyStrategy, force *bool,
 ) children.Rule {
-	rule := children.Rule{
+	return children.Rule{
 		Kind: r.GroupVersionKind(), Resource: r.GroupVersionResource, Namespaced: r.Namespaced, HasStatus: r.HasStatus,
-		Method: cmp.Or(method, v1alpha1.ChildUpdateOnDelete), ServerSide: o.ServerSideApply, Force: force == nil || *force,
+		Method: cmp.Or(method, v1alpha1.ChildUpdateOnDelete), Force: force == nil || *force,
+		ServerSide: apply == v1alpha1.ChildApplyServerSide || o.ServerSideApply && apply != v1alpha1.ChildApplyMerge,
 	}
-	switch apply {
-	case v1alpha1.ChildApplyServerSide:
-		rule.ServerSide = true
-	case v1alpha1.ChildApplyMerge:
-		rule.ServerSide = false
-	}
-	return rule
 }
 
 // Resolver finds the kinds that a definition names.

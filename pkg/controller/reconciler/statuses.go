@@ -186,7 +186,10 @@ func (s *Sync) Complete(status map[string]any) {
 // send makes changes of the parent as o shows it in one request, if they change anything and are not known to be pointless. It returns the parent as
 // written, nil if it was not.
 func (s *Sync) send(ctx context.Context, changes parent.Changes, o *object.Object) (*object.Object, error) {
-	c, r, source, status, api, t := s.controller, s.record, s.Source, changes.Status, s.controller.shared.Cluster.Client, s.targetOf(changes)
+	c, r, source, status, api, t := s.controller, s.record, s.Source, changes.Status, s.controller.shared.Cluster.Client, s.Target
+	if status != nil && source.Resource.HasStatus {
+		t.Subresource = "status"
+	}
 	if c.pointless(r, status, o) {
 		changes.Status = nil
 		return changes.Write(ctx, api, t, o)
@@ -196,8 +199,9 @@ func (s *Sync) send(ctx context.Context, changes parent.Changes, o *object.Objec
 	if status == nil {
 		return written, err
 	}
-	if written != nil {
-		c.noteStored(source, status, written)
+	_, ours := parent.ConditionOf(status, conditionSynced)
+	if ours && written != nil && source.KeepsSynced && parent.HideCondition(written, conditionSynced) == written {
+		c.noteNoSynced(source) // It came back without.
 	}
 	switch unknown := parent.UnknownFields(err); {
 	case s.withoutRefused(&changes, unknown, err):

@@ -299,7 +299,10 @@ func (s *Sync) release() {
 // ensureFinalizer puts the finalizer on the parent if it has to be there, and takes it off if the controller does not finalize
 // (docs/reference/contract.md#s15).
 func (s *Sync) ensureFinalizer(ctx context.Context) error {
-	wanted, changes := s.wantedFinalizer().Wanted(s.Parent)
+	f := s.controller.finalizer
+	// Without a finalize hook nothing is to be done for a parent that is not selected any more: it stays the owner of its children.
+	f.Enabled = f.Enabled && (s.controller.hooks.Finalize != nil || s.Parent.Deleting() || s.Source.Selected(s.Parent))
+	wanted, changes := f.Wanted(s.Parent)
 	if !changes {
 		return nil
 	}
@@ -402,9 +405,6 @@ func (s *Sync) Observes(o *object.Object) bool {
 	return ok
 }
 
-// errNoHook is the error of a parent for which no hook is declared (docs/reference/contract.md#s17.3).
-var errNoHook = errors.New("no enabled hooks found")
-
 // finalizing reports whether the finalize hook is called in place of the sync hook.
 func (s *Sync) finalizing() bool {
 	return s.hooks.Finalize != nil && (s.Parent.Deleting() || !s.Source.Selected(s.Parent))
@@ -419,7 +419,7 @@ func (s *Sync) callAbout(ctx context.Context, shown wire.Object, revision string
 		x.called = s.hooks.Finalize
 	}
 	if x.called == nil {
-		return nil, fmt.Errorf("sync hook not defined for %s: %w", s.Parent, errNoHook)
+		return nil, fmt.Errorf("sync hook not defined for %s: no enabled hooks found", s.Parent) // docs/reference/contract.md#s17.3
 	}
 	x.request.Encode, x.request.Request = wire.Composite, wire.Request{
 		Version: x.called.Version, Controller: *c.encoded.Load(), Parent: shown,

@@ -218,13 +218,6 @@ func (s *Sync) withoutRefused(changes *parent.Changes, unknown []string, err err
 	return true
 }
 
-// noteStored notes that parents of a source cannot have the condition Synced, if a status that was sent with it came back without.
-func (c *Controller) noteStored(source *Source, sent map[string]any, stored *object.Object) {
-	if _, ours := parent.ConditionOf(sent, conditionSynced); ours && source.KeepsSynced && parent.HideCondition(stored, conditionSynced) == stored {
-		c.noteNoSynced(source)
-	}
-}
-
 // noteNoSynced notes that parents of a source cannot have the condition Synced as their kind is defined now, and reports it.
 func (c *Controller) noteNoSynced(source *Source) {
 	source.noSynced.Store(c.definitionOf(source))

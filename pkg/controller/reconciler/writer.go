@@ -274,15 +274,6 @@ func (s *Sync) WriteStatus(ctx context.Context, status map[string]any, deferrabl
 	return s.WriteParent(ctx, parent.Changes{Status: status})
 }
 
-// targetOf returns where changes of the parent are written.
-func (s *Sync) targetOf(changes parent.Changes) client.Target {
-	t := s.Target
-	if changes.Status != nil && s.Source.Resource.HasStatus {
-		t.Subresource = "status"
-	}
-	return t
-}
-
 // Event records a Normal event on the parent.
 func (s *Sync) Event(reason, message string) {
 	s.Remember(func() { s.normal(nil, reason, message) })
@@ -337,13 +328,10 @@ func (s *Sync) kept() []children.Key {
 	if len(s.Decision.Observed) == len(s.Observed) {
 		return nil
 	}
-	decided := make(map[children.Key]bool, len(s.Decision.Observed))
-	for _, o := range s.Decision.Observed {
-		decided[children.KeyOf(o)] = true
-	}
+	decided := children.ByKey(s.Decision.Observed)
 	var kept []children.Key
 	for _, o := range s.Observed {
-		if key := children.KeyOf(o); !decided[key] {
+		if key := children.KeyOf(o); decided[key] == nil {
 			kept = append(kept, key)
 		}
 	}

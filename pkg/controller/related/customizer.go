@@ -534,14 +534,12 @@ func (z *Customizer) inUse() (types sets.Set[Type], watched []schema.GroupVersio
 	return types, slices.Collect(maps.Keys(z.watches))
 }
 
-// errNotListed says that a rule names what is only written, such as the bindings of Pods.
-var errNotListed = errors.New("its objects cannot be listed; name another resource")
-
 // resolve finds the type that a rule names.
 func (z *Customizer) resolve(ctx context.Context, apiVersion, resource string) (Type, error) {
 	r, err := z.config.Cluster.Discovery.Resource(ctx, apiVersion, resource)
 	if err == nil && len(r.Verbs) > 0 && !slices.Contains(r.Verbs, rights.List) {
-		err = errNotListed // An informer of them would never be filled.
+		// It is only written, as the bindings of Pods: an informer would never be filled.
+		err = errors.New("its objects cannot be listed; name another resource")
 	}
 	return Type{Resource: r.GroupVersionResource, Kind: r.Kind, Namespaced: r.Namespaced}, err
 }
