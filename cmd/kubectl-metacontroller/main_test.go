@@ -32,7 +32,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
+	"github.com/metacontroller/metacontroller-apiserver/test/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 

@@ -29,7 +29,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
+	"github.com/metacontroller/metacontroller-apiserver/test/connectiontest"
 )
 
 // TestTheBrowserIsOpened has a program in place of xdg-open that writes the address to a pipe.

@@ -39,7 +39,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
+	"github.com/metacontroller/metacontroller-apiserver/test/connectiontest"
 )
 
 const (

@@ -24,7 +24,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
+	"github.com/metacontroller/metacontroller-apiserver/test/connectiontest"
 )
 
 // fleet serves the Deployment web of the namespace shop, which a decorator may have as a target.

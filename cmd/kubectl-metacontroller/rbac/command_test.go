@@ -23,8 +23,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/rbac"
+	"github.com/metacontroller/metacontroller-apiserver/test/connectiontest"
 )
 
 // TestMain fails when a goroutine is left over after the tests.

@@ -33,7 +33,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/lint"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
@@ -44,6 +43,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
+	"github.com/metacontroller/metacontroller-apiserver/test/connectiontest"
 )
 
 // TestMain fails when a goroutine is left over after the tests.

@@ -35,13 +35,13 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connection"
-	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/connectiontest"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/exitstatus"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/localhook"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/plan"
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
+	"github.com/metacontroller/metacontroller-apiserver/test/connectiontest"
 )
 
 // TestMain fails when a goroutine is left over after the tests.
