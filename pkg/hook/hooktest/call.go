@@ -30,16 +30,14 @@ import (
 	"reflect"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
 )
@@ -107,15 +105,15 @@ func (m *model) request(name hook.Name) ([]byte, error) {
 	}
 	r := wire.Request{Version: m.version[name], Controller: m.controller, Parent: parent, Finalizing: name == hook.Finalize}
 	for _, rule := range m.rules {
-		kind := m.trial.Kinds[rule.Resource]
-		group := wire.Group{Key: hook.TypeKey(rule.APIVersion, kind)}
+		apiVersion, kind := rule.Kind.ToAPIVersionAndKind()
+		group := wire.Group{Key: hook.TypeKey(apiVersion, kind)}
 		for key, child := range m.children {
-			if key.kind != kind || key.group != groupOf(rule.APIVersion) {
+			if key.GroupKind() != rule.Kind.GroupKind() {
 				continue
 			}
-			if child.GetAPIVersion() != rule.APIVersion {
+			if child.GetAPIVersion() != apiVersion {
 				child = child.DeepCopy()
-				child.SetAPIVersion(rule.APIVersion)
+				child.SetAPIVersion(apiVersion)
 			}
 			observed, err := show(child)
 			if err != nil {
@@ -132,7 +130,7 @@ func (m *model) request(name hook.Name) ([]byte, error) {
 }
 
 // call calls a hook twice with the same request, and checks its response.
-func (m *model) call(name hook.Name, handler http.Handler) (response wire.Response, children []*hook.Object, err error) {
+func (m *model) call(name hook.Name, handler http.Handler) (response wire.Response, desired []children.Desired, err error) {
 	body, err := m.request(name)
 	if err != nil {
 		return response, nil, err
@@ -160,11 +158,11 @@ func (m *model) call(name hook.Name, handler http.Handler) (response wire.Respon
 	if err != nil {
 		return response, nil, fmt.Errorf("the response of the %s hook: %w", name, err)
 	}
-	children, err = m.wanted(&response)
+	desired, err = m.wanted(&response)
 	if err != nil {
 		return response, nil, fmt.Errorf("the response of the %s hook: %w", name, err)
 	}
-	return response, children, nil
+	return response, desired, nil
 }
 
 // later is after which time a response with a time in it is another one: most are in seconds.
@@ -237,15 +235,15 @@ func (m *model) finalize() (finalized bool, err error) {
 	return response.Finalized, err
 }
 
-func (m *model) accept(response wire.Response, wanted []*hook.Object) (changed string, err error) {
+func (m *model) accept(response wire.Response, wanted []children.Desired) (changed string, err error) {
 	before := m.parent.DeepCopy()
 	m.acceptParent(response)
 	if !sameJSON(before.Object, m.parent.Object) {
 		m.wrote(m.parent, false)
 		changed = "the parent"
 	}
-	children, err := m.apply(wanted)
-	return cmp.Or(children, changed), err
+	written, err := m.apply(wanted)
+	return cmp.Or(written, changed), err
 }
 
 // acceptParent writes what a response says of the parent.
@@ -290,7 +288,7 @@ const controllerUID = "controller-uid"
 
 // wanted returns the children of a response, which must be such as the server accepts, completed as the server does
 // (docs/reference/contract.md#s7).
-func (m *model) wanted(response *wire.Response) ([]*hook.Object, error) {
+func (m *model) wanted(response *wire.Response) ([]children.Desired, error) {
 	if response.Delete && !m.mayDelete() {
 		return nil, errors.New(`it has "delete": true, and no rule of spec.resources for the target sets allowDelete`)
 	}
@@ -302,142 +300,29 @@ func (m *model) wanted(response *wire.Response) ([]*hook.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := map[childKey]bool{}
-	children := make([]*hook.Object, 0, len(decoded))
-	for i, fields := range decoded {
-		child := &hook.Object{Object: fields}
-		metadata, err := identify(fields)
-		if err != nil {
-			return nil, fmt.Errorf("child %d, a %s, %w", i, child.GetKind(), err)
-		}
-		if err := m.place(child, metadata); err != nil {
-			return nil, fmt.Errorf("%s %w", keyOf(child), err)
-		}
-		if err := m.label(metadata, selector); err != nil {
-			return nil, fmt.Errorf("%s: %w", keyOf(child), err)
-		}
-		if seen[keyOf(child)] {
-			return nil, fmt.Errorf("%s is there twice", keyOf(child))
-		}
-		seen[keyOf(child)] = true
-		children = append(children, child)
-	}
-	return children, nil
-}
-
-// identify checks the version and the name of a child, and returns its metadata.
-func identify(child map[string]any) (map[string]any, error) {
-	apiVersion, _ := child["apiVersion"].(string)
-	version, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil || version.Version == "" || len(content.IsPathSegmentName(version.Version)) > 0 {
-		return nil, fmt.Errorf("has the apiVersion %q, which is not group/version", apiVersion)
-	}
-	metadata, _ := child["metadata"].(map[string]any)
-	name, _ := metadata["name"].(string)
-	if name == "" {
-		return nil, errors.New("has no name")
-	}
-	if reasons := content.IsPathSegmentName(name); len(reasons) > 0 {
-		return nil, fmt.Errorf("has the name %q, which %s", name, strings.Join(reasons, ", "))
-	}
-	return metadata, nil
-}
-
-// place checks that a child is of a declared kind, and gives it its namespace, where it may be.
-func (m *model) place(child *hook.Object, metadata map[string]any) error {
-	rule, ok := m.rule(child)
-	if !ok {
-		return fmt.Errorf("is of %s, which the controller does not declare", hook.TypeKey(child.GetAPIVersion(), child.GetKind()))
-	}
-	namespace, isText := metadata["namespace"].(string)
-	if !isText && metadata["namespace"] != nil {
-		return errors.New("has a namespace that is not a string")
-	}
-	if reasons := content.IsPathSegmentName(namespace); len(reasons) > 0 {
-		return fmt.Errorf("has the namespace %q, which %s", namespace, strings.Join(reasons, ", "))
-	}
-	namespaced, known := m.trial.Namespaced[rule.Resource]
-	of := m.parent.GetNamespace()
-	switch {
-	case known && !namespaced && of != "":
-		return errors.New("is cluster-scoped, and its parent is in a namespace")
-	case known && !namespaced:
-		delete(metadata, "namespace")
-	case known && namespace == "" && of == "":
-		return errors.New("has no namespace, and neither has its parent")
-	case namespace == "" && of != "":
-		metadata["namespace"] = of
-	case of != "" && namespace != of:
-		return errors.New("is in another namespace than its parent")
-	}
-	return nil
-}
-
-// rule returns the rule that declares the kind of a child, in whichever version (docs/reference/compatibility.md#d11).
-func (m *model) rule(child *hook.Object) (v1alpha1.ResourceRule, bool) {
-	for _, rule := range m.rules {
-		if groupOf(rule.APIVersion) == groupOf(child.GetAPIVersion()) && m.trial.Kinds[rule.Resource] == child.GetKind() {
-			return rule, true
+	scope := children.Scope{Field: "attachments", Declared: "spec.attachments", Namespace: m.parent.GetNamespace(), Selector: selector}
+	if m.trial.Composite != nil {
+		scope.Field, scope.Declared = "children", "spec.childResources"
+		if m.generates() {
+			scope.Labels, scope.Inherited = map[string]string{controllerUID: string(m.parent.GetUID())}, labels.Set(m.parent.GetLabels())
 		}
 	}
-	return v1alpha1.ResourceRule{}, false
+	desired, _, err := children.Validate(scope, m.placed(decoded), decoded)
+	return desired, err
 }
 
-// groupOf returns the group of an apiVersion.
-func groupOf(apiVersion string) string {
-	group, _, named := strings.Cut(apiVersion, "/")
-	if !named {
-		return ""
+// placed returns the rules of children. Those of a kind of which the trial does not know whether it is namespaced may be where they are.
+func (m *model) placed(list []map[string]any) children.Rules {
+	rules := slices.Clone(m.rules)
+	for i := range rules {
+		rule := &rules[i]
+		namespaced, known := m.trial.Namespaced[rule.Resource.Resource]
+		rule.Namespaced = namespaced || !known && (m.parent.GetNamespace() != "" || !slices.ContainsFunc(list, func(content map[string]any) bool {
+			child := hook.Object{Object: content}
+			return child.GroupVersionKind().GroupKind() == rule.Kind.GroupKind() && child.GetNamespace() == ""
+		}))
 	}
-	return group
-}
-
-// label gives a child the label by which its parent finds it if the server does so, and checks its labels and annotations. The selector
-// is nil for attachments, of which labels that are null are none.
-func (m *model) label(metadata map[string]any, selector labels.Selector) error {
-	dropNulls(metadata, "annotations")
-	if selector == nil {
-		dropNulls(metadata, "labels")
-	}
-	if _, err := texts(metadata, "annotations"); err != nil {
-		return err
-	}
-	set, err := texts(metadata, "labels")
-	if err != nil || selector == nil {
-		return err
-	}
-	if _, has := set[controllerUID]; m.generates() && !has {
-		set[controllerUID] = string(m.parent.GetUID())
-		with := map[string]any{}
-		for name, value := range set {
-			with[name] = value
-		}
-		metadata["labels"] = with
-	}
-	if !selector.Matches(labels.Set(set)) {
-		return fmt.Errorf("its labels do not match the parent's selector %s", selector)
-	}
-	return nil
-}
-
-func dropNulls(metadata map[string]any, field string) {
-	entries, _ := metadata[field].(map[string]any)
-	maps.DeleteFunc(entries, func(_ string, value any) bool { return value == nil })
-}
-
-// texts returns the labels or annotations of an object, which must be strings.
-func texts(metadata map[string]any, field string) (map[string]string, error) {
-	result := map[string]string{}
-	entries, ok := metadata[field].(map[string]any)
-	if !ok && metadata[field] != nil {
-		return nil, fmt.Errorf("its %s are not an object", field)
-	}
-	for name, value := range entries {
-		if result[name], ok = value.(string); !ok {
-			return nil, fmt.Errorf("the value %v of %q in its %s is not a string", value, name, field)
-		}
-	}
-	return result, nil
+	return children.NewRules(rules)
 }
 
 // generates reports whether the server generates the selectors of parents.
@@ -480,8 +365,9 @@ func (m *model) mayDelete() bool {
 		return false
 	}
 	return slices.ContainsFunc(m.trial.Decorator.Spec.Resources, func(rule v1alpha1.DecoratorControllerResourceRule) bool {
+		resource, err := rule.GroupVersionResource()
 		kind, known := m.trial.Kinds[rule.Resource]
-		return groupOf(rule.APIVersion) == groupOf(m.parent.GetAPIVersion()) && (!known || kind == m.parent.GetKind()) &&
+		return err == nil && resource.Group == m.parent.GroupVersionKind().Group && (!known || kind == m.parent.GetKind()) &&
 			rule.AllowDelete != nil && *rule.AllowDelete
 	})
 }

@@ -18,7 +18,6 @@ package hooktest
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,13 +26,13 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/children"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/children/merge"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/wire"
@@ -47,15 +46,15 @@ type model struct {
 	ctx        context.Context //nolint:containedctx // A model lives for one history.
 	trial      Trial
 	controller []byte
-	rules      []v1alpha1.ResourceRule
+	rules      []children.Rule
 	// version is that of the sync and finalize hooks.
 	version map[hook.Name]v1alpha1.HookVersion
 	now     time.Time
 
 	parent *hook.Object
-	// children are by group, kind, namespace and name; applied is what was wanted of each last.
-	children map[childKey]*hook.Object
-	applied  map[childKey]map[string]any
+	// applied is what was wanted of each child last.
+	children map[children.Key]*hook.Object
+	applied  map[children.Key]map[string]any
 	writes   int
 	// first is the first call of a hook.
 	first *call
@@ -68,26 +67,19 @@ type call struct {
 	at                time.Time
 }
 
-type childKey struct{ group, kind, namespace, name string }
-
-func keyOf(o *hook.Object) childKey {
-	return childKey{groupOf(o.GetAPIVersion()), o.GetKind(), o.GetNamespace(), o.GetName()}
-}
-
-func (k childKey) String() string { return fmt.Sprintf("%s %s/%s", k.kind, k.namespace, k.name) }
-
 func newModel(ctx context.Context, tr Trial) (*model, error) {
 	m := &model{ctx: ctx, trial: tr, now: time.Unix(0, 0), version: map[hook.Name]v1alpha1.HookVersion{}}
 	if m.trial.Rounds == 0 {
 		m.trial.Rounds = defaultRounds
 	}
+	var rules []v1alpha1.ResourceRule
 	var err error
 	switch {
 	case (tr.Composite == nil) == (tr.Decorator == nil) || tr.Parent == nil || tr.Sync == nil:
 		return nil, errors.New("a trial needs a parent, a sync hook, and a CompositeController or a DecoratorController")
 	case tr.Composite != nil:
 		for _, r := range tr.Composite.Spec.ChildResources {
-			m.rules = append(m.rules, r.ResourceRule)
+			rules = append(rules, r.ResourceRule)
 		}
 		if h := tr.Composite.Spec.Hooks; h != nil {
 			m.declare(h.Sync, h.Finalize)
@@ -95,7 +87,7 @@ func newModel(ctx context.Context, tr Trial) (*model, error) {
 		m.controller, err = wire.EncodeComposite(tr.Composite, wire.EncodeOptions{})
 	default:
 		for _, r := range tr.Decorator.Spec.Attachments {
-			m.rules = append(m.rules, r.ResourceRule)
+			rules = append(rules, r.ResourceRule)
 		}
 		if h := tr.Decorator.Spec.Hooks; h != nil {
 			m.declare(h.Sync, h.Finalize)
@@ -105,10 +97,16 @@ func newModel(ctx context.Context, tr Trial) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range m.rules {
-		if tr.Kinds[r.Resource] == "" {
+	for _, r := range rules {
+		resource, err := r.GroupVersionResource()
+		if err != nil {
+			return nil, fmt.Errorf("the rule of %s: %w", r.Resource, err)
+		}
+		kind := tr.Kinds[r.Resource]
+		if kind == "" {
 			return nil, fmt.Errorf("the trial's Kinds have no kind for %s", r.Resource)
 		}
+		m.rules = append(m.rules, children.Rule{Kind: resource.GroupVersion().WithKind(kind), Resource: resource})
 	}
 	parent, err := show(tr.Parent)
 	if err != nil {
@@ -133,7 +131,7 @@ func (m *model) declare(sync, finalize *v1alpha1.Hook) {
 // create creates the parent.
 func (m *model) create() {
 	m.parent = m.trial.Parent.DeepCopy()
-	m.children, m.applied = map[childKey]*hook.Object{}, map[childKey]map[string]any{}
+	m.children, m.applied = map[children.Key]*hook.Object{}, map[children.Key]map[string]any{}
 	m.born(m.parent)
 }
 
@@ -208,19 +206,17 @@ func (m *model) alter(o *hook.Object, change func(*hook.Object), generation bool
 	return nil
 }
 
-func (m *model) child(n int) (childKey, bool) {
+func (m *model) child(n int) (children.Key, bool) {
 	keys := m.keys()
 	if len(keys) == 0 {
-		return childKey{}, false
+		return children.Key{}, false
 	}
 	return keys[(n%len(keys)+len(keys))%len(keys)], true // The remainder of a negative number is negative.
 }
 
 // keys returns the keys of the children in an order that is always the same.
-func (m *model) keys() []childKey {
-	return slices.SortedFunc(maps.Keys(m.children), func(a, b childKey) int {
-		return cmp.Or(strings.Compare(a.String(), b.String()), strings.Compare(a.group, b.group))
-	})
+func (m *model) keys() []children.Key {
+	return slices.SortedFunc(maps.Keys(m.children), children.Key.Compare)
 }
 
 // spoil takes what is wanted of a child out of it, but for what names it.
@@ -295,11 +291,10 @@ func (m *model) remove() error {
 }
 
 // apply makes the children as they are wanted, merged as the server does. It returns what that changes, empty if nothing.
-func (m *model) apply(wanted []*hook.Object) (changed string, err error) {
-	keep := map[childKey]bool{}
-	for _, want := range wanted {
-		want = applicable(want)
-		key := keyOf(want)
+func (m *model) apply(wanted []children.Desired) (changed string, err error) {
+	keep := map[children.Key]bool{}
+	for _, desired := range wanted {
+		want, key := applicable(desired.Content), desired.Key
 		keep[key] = true
 		child := m.children[key]
 		if child == nil {
@@ -336,8 +331,8 @@ func (m *model) apply(wanted []*hook.Object) (changed string, err error) {
 
 // applicable returns what of a child that a hook returned is applied: not its status, nor what the cluster says in its metadata, as a hook returns
 // it that changes and returns an object which it was sent (docs/reference/contract.md#s12.5).
-func applicable(want *hook.Object) *hook.Object {
-	want = want.DeepCopy()
+func applicable(content map[string]any) *hook.Object {
+	want := (&hook.Object{Object: content}).DeepCopy()
 	delete(want.Object, "status")
 	metadata, _ := want.Object["metadata"].(map[string]any) // It has a name.
 	for _, field := range []string{

@@ -692,35 +692,35 @@ func TestTrialAcceptsWhatTheServerAccepts(t *testing.T) {
 		want string
 	}{
 		"a child":                              {false, "sea", "", configMap(`"name":"a"`), ""},
-		"a label that is a number":             {false, "sea", "", configMap(`"name":"a","labels":{"replicas":3}`), `the value 3 of "replicas" in its labels is not a string`},
-		"a label that is null":                 {false, "sea", "", configMap(`"name":"a","labels":{"a":null}`), "in its labels is not a string"},
-		"labels that are a list":               {false, "sea", "", configMap(`"name":"a","labels":[]`), "labels are not an object"},
-		"a label of an attachment is a number": {true, "sea", "", configMap(`"name":"a","labels":{"replicas":3}`), "in its labels is not a string"},
+		"a label that is a number":             {false, "sea", "", configMap(`"name":"a","labels":{"replicas":3}`), `children[0]: invalid labels on desired child ConfigMap sea/a: the value of "replicas" is not a string but 3`},
+		"a label that is null":                 {false, "sea", "", configMap(`"name":"a","labels":{"a":null}`), `the value of "a" is not a string but null`},
+		"labels that are a list":               {false, "sea", "", configMap(`"name":"a","labels":[]`), "metadata.labels is not an object"},
+		"a label of an attachment is a number": {true, "sea", "", configMap(`"name":"a","labels":{"replicas":3}`), `attachments[0]: invalid labels on desired child ConfigMap sea/a: the value of "replicas" is not a string but 3`},
 		"a label of an attachment is null":     {true, "sea", "", configMap(`"name":"a","labels":{"a":null}`), ""},
-		"an annotation that is a number":       {true, "sea", "", configMap(`"name":"a","annotations":{"a":1}`), "in its annotations is not a string"},
+		"an annotation that is a number":       {true, "sea", "", configMap(`"name":"a","annotations":{"a":1}`), `invalid annotations on desired child ConfigMap sea/a: the value of "a" is not a string but 1`},
 		"an annotation that is null":           {false, "sea", "", configMap(`"name":"a","annotations":{"a":null}`), ""},
-		"the label of another parent":          {false, "sea", "", configMap(`"name":"a","labels":{"controller-uid":"other"}`), "do not match the parent's selector"},
+		"the label of another parent":          {false, "sea", "", configMap(`"name":"a","labels":{"controller-uid":"other"}`), "don't match parent selector controller-uid=" + firstUID + "; the hook returned the label controller-uid=other"},
 		"its label":                            {false, "sea", "", configMap(`"name":"a","labels":{"controller-uid":"` + firstUID + `"}`), ""},
 		"labels of the selector":               {false, "sea", "x", configMap(`"name":"a","labels":{"app":"x","b":"c"}`), ""},
-		"no labels of the selector":            {false, "sea", "x", configMap(`"name":"a"`), "do not match the parent's selector"},
-		"a name with a slash":                  {false, "sea", "", configMap(`"name":"a/b"`), `has the name "a/b", which may not contain '/'`},
-		"no name":                              {false, "sea", "", configMap(`"generateName":"a"`), "has no name"},
-		"no metadata":                          {false, "sea", "", `{"apiVersion":"v1","kind":"ConfigMap","metadata":1}`, "has no name"},
-		"no apiVersion":                        {false, "sea", "", `{"kind":"ConfigMap","metadata":{"name":"a"}}`, "is not group/version"},
-		"no version":                           {false, "sea", "", `{"apiVersion":"autoscaling/","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"}}`, "is not group/version"},
+		"no labels of the selector":            {false, "sea", "x", configMap(`"name":"a"`), "don't match parent selector app=x"},
+		"a name with a slash":                  {false, "sea", "", configMap(`"name":"a/b"`), `has the metadata.name "a/b", which may not contain '/'`},
+		"no name":                              {false, "sea", "", configMap(`"generateName":"a"`), "has generateName but no name"},
+		"no metadata":                          {false, "sea", "", `{"apiVersion":"v1","kind":"ConfigMap","metadata":1}`, "has a metadata that is not an object"},
+		"no apiVersion":                        {false, "sea", "", `{"kind":"ConfigMap","metadata":{"name":"a"}}`, "has no apiVersion"},
+		"no version":                           {false, "sea", "", `{"apiVersion":"autoscaling/","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"}}`, `has the apiVersion "autoscaling/", whose version is none`},
 		"another version of the kind":          {false, "sea", "", `{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"}}`, ""},
-		"a kind of another group":              {false, "sea", "", `{"apiVersion":"example.com/v1","kind":"ConfigMap","metadata":{"name":"a"}}`, "which the controller does not declare"},
+		"a kind of another group":              {false, "sea", "", `{"apiVersion":"example.com/v1","kind":"ConfigMap","metadata":{"name":"a"}}`, "which is not declared; add it to spec.childResources"},
 		"the same in two versions": {
 			false, "sea", "", `{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"}},{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"a"}}`,
 			"is there twice",
 		},
 		"a cluster-scoped child of a namespaced parent":     {false, "sea", "", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}`, "is cluster-scoped"},
 		"a cluster-scoped child of a cluster-scoped parent": {false, "", "", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a"}}`, ""},
-		"a child without namespace of such a parent":        {false, "", "", configMap(`"name":"a"`), "has no namespace, and neither has its parent"},
+		"a child without namespace of such a parent":        {false, "", "", configMap(`"name":"a"`), "has no metadata.namespace; a child of a cluster-scoped parent must name one"},
 		"a child in a namespace of such a parent":           {false, "", "", configMap(`"name":"a","namespace":"sea"`), ""},
-		"a child in another namespace":                      {false, "sea", "", configMap(`"name":"a","namespace":"land"`), "in another namespace"},
-		"a namespace that is a number":                      {false, "sea", "", configMap(`"name":"a","namespace":1`), "a namespace that is not a string"},
-		"a namespace with a slash":                          {false, "", "", configMap(`"name":"a","namespace":"a/b"`), `has the namespace "a/b"`},
+		"a child in another namespace":                      {false, "sea", "", configMap(`"name":"a","namespace":"land"`), "is not in its parent's namespace sea"},
+		"a namespace that is a number":                      {false, "sea", "", configMap(`"name":"a","namespace":1`), "has a metadata.namespace that is not a string"},
+		"a namespace with a slash":                          {false, "", "", configMap(`"name":"a","namespace":"a/b"`), `has the metadata.namespace "a/b"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -735,6 +735,31 @@ func TestTrialAcceptsWhatTheServerAccepts(t *testing.T) {
 			_, rules := declared()
 			if _, _, err := children.Validate(scopeOf(tc.decorator, tc.namespace, tc.selector), rules, list); (err == nil) != (tc.want == "") {
 				t.Errorf("the server says %v, want an error: %v", err, tc.want != "")
+			}
+		})
+	}
+}
+
+// Of kinds of which a trial does not know whether they are namespaced, it accepts what the server accepts of either.
+func TestATrialThatDoesNotKnowWhichKindsAreNamespaced(t *testing.T) {
+	t.Parallel()
+	configMap := func(metadata string) string {
+		return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{` + metadata + `}}`
+	}
+	for name, tc := range map[string]struct{ namespace, list, want string }{
+		"a child without namespace of a namespaced parent":       {"sea", configMap(`"name":"a"`), ""},
+		"a child in another namespace than its parent":           {"sea", configMap(`"name":"a","namespace":"land"`), "ConfigMap land/a is"},
+		"a child without namespace of a cluster-scoped parent":   {"", configMap(`"name":"a"`), ""},
+		"children in namespaces of a cluster-scoped parent":      {"", configMap(`"name":"a","namespace":"sea"`) + "," + configMap(`"name":"a","namespace":"land"`), ""},
+		"children of a cluster-scoped parent, some in namespace": {"", configMap(`"name":"a","namespace":"sea"`) + "," + configMap(`"name":"b"`), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := trialOf(false, tc.namespace, "", tc.list)
+			tr.Namespaced = nil
+			err := tr.Play(t.Context(), []hooktest.Step{{Do: hooktest.Rest}})
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("the trial says %v, want %q", err, tc.want)
 			}
 		})
 	}
