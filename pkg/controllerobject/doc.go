@@ -14,6 +14,6 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-// Package controllerobject finds the controller objects that a person names on a command line, such as cc/web, by the generated client.
-// It knows both kinds and what they have in common. The commands of cmd call it; it prints nothing and changes nothing.
+// Package controllerobject finds the controller objects that a person names on a command line, such as cc/web, by the generated client, and reads
+// the manifests of a file. It knows both kinds and what they have in common. The commands of cmd call it; it prints nothing and changes nothing.
 package controllerobject

@@ -17,13 +17,8 @@ limitations under the License.
 package controllerobject
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -31,7 +26,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
 
@@ -312,45 +306,4 @@ func Served(ctx context.Context, client versioned.Interface) error {
 		return fmt.Errorf("asking whether the cluster serves %s: %w", version, err)
 	}
 	return nil
-}
-
-// Documents splits a file into its documents: YAML between lines of ---, and JSON values that follow one another, as kubectl takes them.
-func Documents(in io.Reader) ([][]byte, error) {
-	reader := utilyaml.NewYAMLReader(bufio.NewReader(in))
-	var list [][]byte
-	for {
-		document, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return list, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !utilyaml.IsJSONBuffer(document) {
-			list = append(list, document)
-			continue
-		}
-		values, err := jsonValues(document)
-		switch {
-		case err != nil && len(values) == 0: // Flow style of YAML begins like JSON.
-			list = append(list, document)
-		case err != nil:
-			return nil, err
-		default:
-			list = append(list, values...)
-		}
-	}
-}
-
-func jsonValues(document []byte) (list [][]byte, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(document))
-	for {
-		var value json.RawMessage
-		if err := decoder.Decode(&value); errors.Is(err, io.EOF) {
-			return list, nil
-		} else if err != nil {
-			return list, fmt.Errorf("reading JSON: %w", err)
-		}
-		list = append(list, value)
-	}
 }

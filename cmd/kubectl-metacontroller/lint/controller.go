@@ -83,65 +83,37 @@ func (s *Schemas) definitionsIn(filename string, in io.Reader) (definitions []De
 	if err != nil {
 		return nil, fmt.Errorf("reading the definition: %w", err)
 	}
-	documents, err := controllerobject.Documents(bytes.NewReader(text))
+	manifests, err := controllerobject.Manifests(bytes.NewReader(text), yaml.YAMLToJSON)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", filename, err)
 	}
-	for _, document := range documents {
-		found, err := s.controllersOf(document)
+	for _, m := range manifests {
+		object, err := controllerOf(m)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w: see 'kubectl metacontroller lint -f %s'", filename, err, filename)
 		}
-		definitions = append(definitions, found...)
+		if object != (controllerobject.Object{}) {
+			definitions = append(definitions, Definition{object, m.JSON, s})
+		} else {
+			s.Define(m.JSON)
+		}
 	}
 	return definitions, nil
 }
 
-// controllersOf reads the controller objects in a document, which is an object, or a list as kubectl prints it. Others are left out.
-func (s *Schemas) controllersOf(document []byte) ([]Definition, error) {
-	encoded, err := yaml.YAMLToJSON(document)
-	if err != nil {
-		return nil, err
-	}
-	var head struct {
-		APIVersion string            `json:"apiVersion"`
-		Kind       string            `json:"kind"`
-		Items      []json.RawMessage `json:"items"`
-	}
-	err = json.Unmarshal(encoded, &head)
-	switch list := head.APIVersion == "v1" && head.Kind == "List"; {
-	case list && err != nil:
-		return nil, errors.New("items of a List must be an array")
-	case list:
-		var all []Definition
-		for _, item := range head.Items {
-			found, err := s.controllersOf(item)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, found...)
-		}
-		return all, nil
-	case head.APIVersion != v1alpha1.SchemeGroupVersion.String(): // What is no object is no controller, either.
-		s.Define(encoded)
-		return nil, nil
-	}
-	object, err := controllerOf(head.Kind, encoded)
-	if err != nil || object == (controllerobject.Object{}) {
-		return nil, err
-	}
-	return []Definition{{object, encoded, s}}, nil
-}
-
-// controllerOf reads an object of the group. It is empty for another kind.
-func controllerOf(kind string, encoded []byte) (object controllerobject.Object, err error) {
-	switch kind {
-	case "CompositeController":
+// controllerOf reads a controller object. It is empty for another one, and for what is no object.
+func controllerOf(m controllerobject.Manifest) (object controllerobject.Object, err error) {
+	switch {
+	case m.Err != nil:
+		return object, m.Err
+	case m.APIVersion != controllerobject.Version():
+		return object, nil
+	case m.Kind == v1alpha1.KindComposite:
 		object.Composite = &v1alpha1.CompositeController{}
-		err = json.Unmarshal(encoded, object.Composite)
-	case "DecoratorController":
+		err = json.Unmarshal(m.JSON, object.Composite)
+	case m.Kind == v1alpha1.KindDecorator:
 		object.Decorator = &v1alpha1.DecoratorController{}
-		err = json.Unmarshal(encoded, object.Decorator)
+		err = json.Unmarshal(m.JSON, object.Decorator)
 	default:
 		return object, nil
 	}

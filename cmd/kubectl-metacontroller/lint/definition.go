@@ -75,9 +75,7 @@ func (l *linter) definitionFindings() []finding {
 		for i := range l.definitions {
 			if d := &l.definitions[i]; d.Metadata.Name == parent.Resource+"."+version.Group {
 				for _, message := range d.compare(version.Version, ptr.Deref(c.controller.Spec.GenerateSelector, false)) {
-					f := c.at
-					f.Severity, f.Message = severityWarning, message
-					findings = append(findings, f)
+					findings = append(findings, c.at.saying(severityWarning, message))
 				}
 			}
 		}

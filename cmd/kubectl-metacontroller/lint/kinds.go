@@ -23,10 +23,9 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/yaml"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
 
@@ -36,16 +35,14 @@ func manifestKinds() []string {
 }
 
 // unknown says what is wrong with an object of the group whose version or kind there is not.
-func unknown(text []byte, kind string) string {
-	var head header
-	_ = yaml.Unmarshal(text, &head) // It was read before.
-	if version := v1alpha1.SchemeGroupVersion.String(); head.APIVersion != version {
-		return fmt.Sprintf("unknown version %s: did you mean %s?", head.APIVersion, version)
+func unknown(m controllerobject.Manifest) string {
+	if version := controllerobject.Version(); m.APIVersion != version {
+		return fmt.Sprintf("unknown version %s: did you mean %s?", m.APIVersion, version)
 	}
-	if near := nearest(kind, manifestKinds()); near != "" {
-		return fmt.Sprintf("unknown kind %s: did you mean %s?", kind, near)
+	if near := nearest(m.Kind, manifestKinds()); near != "" {
+		return fmt.Sprintf("unknown kind %s: did you mean %s?", m.Kind, near)
 	}
-	return fmt.Sprintf("unknown kind %s: use one of %s", kind, strings.Join(manifestKinds(), ", "))
+	return fmt.Sprintf("unknown kind %s: use one of %s", m.Kind, strings.Join(manifestKinds(), ", "))
 }
 
 // nearest returns the word that differs least from another one, and nothing if none is like it.

@@ -22,6 +22,8 @@ import (
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
 var (
@@ -39,7 +41,7 @@ func locate(sources []source, findings []finding) {
 		findings[i].Line = 1
 	}
 	for _, s := range sources {
-		documents, err := s.documents()
+		documents, err := controllerobject.Documents(bytes.NewReader(s.text))
 		if err != nil { // Which is a finding, of the first line.
 			continue
 		}

@@ -17,6 +17,7 @@ limitations under the License.
 package lint
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -24,7 +25,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
@@ -33,6 +33,7 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/validation"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
 
@@ -93,97 +94,41 @@ func newLinter() *linter {
 
 // lint returns what there is to say of a file, and how many objects of the group it holds.
 func (l *linter) lint(ctx context.Context, s source) ([]finding, int) {
-	documents, err := s.documents()
+	manifests, err := controllerobject.Manifests(bytes.NewReader(s.text), yaml.YAMLToJSON)
 	if err != nil {
 		return []finding{{File: s.name, Document: 1, Severity: severityError, Message: err.Error()}}, 1
 	}
 	var findings []finding
 	objects := 0
-	for i, document := range documents {
-		l.at.File, l.at.Document = s.name, i+1
-		found, looked := l.document(ctx, document)
-		for _, f := range found {
-			f.File, f.Document = s.name, i+1
-			findings = append(findings, f)
+	for _, m := range manifests {
+		l.at = finding{File: s.name, Document: m.Document, Object: m.Kind}
+		var errs, warnings []string
+		switch {
+		case m.Err != nil:
+			errs = []string{m.Err.Error()}
+			objects++
+		case m.Kind == "CustomResourceDefinition":
+			l.addDefinition(m.JSON)
+			l.schemas.Define(m.JSON)
+		case m.Ours():
+			l.at.Object += "/" + nameOf(m.JSON)
+			errs, warnings = l.object(ctx, m)
+			objects++
 		}
-		objects += looked
+		for _, message := range errs {
+			findings = append(findings, l.at.saying(severityError, message))
+		}
+		for _, message := range warnings {
+			findings = append(findings, l.at.saying(severityWarning, message))
+		}
 	}
 	return findings, objects
 }
 
-// header is what an object has that may be one of the group. It is empty for what is no object.
-type header struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-}
-
-// document returns what there is to say of a document, and how many objects of the group it holds.
-func (l *linter) document(ctx context.Context, text []byte) ([]finding, int) {
-	encoded, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		return []finding{{Severity: severityError, Message: "error converting YAML to JSON: " + err.Error()}}, 1
-	}
-	var head header
-	_ = json.Unmarshal(encoded, &head) // What is no object is not of the group; what is wrong with the kind, the decoder says.
-	if head.Kind == "List" && head.APIVersion == "v1" {
-		return l.list(ctx, encoded, header{})
-	}
-	if head.Kind == "CustomResourceDefinition" {
-		l.addDefinition(encoded)
-		l.schemas.Define(encoded)
-	}
-	version, err := schema.ParseGroupVersion(head.APIVersion)
-	if err != nil || version.Group != v1alpha1.GroupName {
-		return nil, 0
-	}
-	if kind, ok := strings.CutSuffix(head.Kind, "List"); ok {
-		return l.list(ctx, encoded, header{head.APIVersion, kind})
-	}
-	l.at.Object = head.Kind + "/" + nameOf(encoded)
-	errs, warnings := l.object(ctx, text, head.Kind)
-	findings := make([]finding, 0, len(errs)+len(warnings))
-	for _, message := range errs {
-		findings = append(findings, finding{Object: l.at.Object, Severity: severityError, Message: message})
-	}
-	for _, message := range warnings {
-		findings = append(findings, finding{Object: l.at.Object, Severity: severityWarning, Message: message})
-	}
-	return findings, 1
-}
-
-// list returns what there is to say of the items of a list, which may be of other groups. Those of a list of one kind need not say what they are.
-func (l *linter) list(ctx context.Context, encoded []byte, kind header) ([]finding, int) {
-	var list struct {
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(encoded, &list); err != nil {
-		return []finding{{Object: "List", Severity: severityError, Message: "items must be an array"}}, 1
-	}
-	var findings []finding
-	objects := 0
-	for _, item := range list.Items {
-		found, looked := l.document(ctx, kind.completed(item))
-		findings = append(findings, found...)
-		objects += looked
-	}
-	return findings, objects
-}
-
-// completed returns an item of a list with what the list says that it is, if it does not say so itself.
-func (h header) completed(item json.RawMessage) []byte {
-	var fields map[string]json.RawMessage
-	if h.Kind == "" || json.Unmarshal(item, &fields) != nil || fields == nil || fields["kind"] != nil {
-		return item
-	}
-	head, err := json.Marshal(h)
-	if err != nil || json.Unmarshal(head, &fields) != nil {
-		return item
-	}
-	encoded, err := json.Marshal(fields)
-	if err != nil {
-		return item
-	}
-	return encoded
+// saying returns a finding at the same place.
+func (f finding) saying(severity, message string) finding {
+	f.Severity, f.Message = severity, message
+	return f
 }
 
 // nameOf returns the name of an object, or what its name begins with, as far as it has one.
@@ -199,18 +144,18 @@ func nameOf(encoded []byte) string {
 }
 
 // object returns the errors of an object of the group, and without errors its warnings, as the server does.
-func (l *linter) object(ctx context.Context, text []byte, kind string) (errs, warnings []string) {
-	object, _, err := l.decoder.Decode(text, nil, nil)
+func (l *linter) object(ctx context.Context, m controllerobject.Manifest) (errs, warnings []string) {
+	object, _, err := l.decoder.Decode(m.Text, nil, nil)
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {
 		for _, e := range strict.Errors() {
 			errs = append(errs, e.Error())
 		}
 	} else if err != nil {
-		for _, e := range validation.Malformed(text) {
+		for _, e := range validation.Malformed(m.Text) {
 			errs = append(errs, e.Error())
 		}
 		if runtime.IsNotRegisteredError(err) {
-			errs = append(errs, unknown(text, kind))
+			errs = append(errs, unknown(m))
 		}
 		if len(errs) == 0 {
 			errs = append(errs, err.Error())
@@ -220,7 +165,7 @@ func (l *linter) object(ctx context.Context, text []byte, kind string) (errs, wa
 	if object == nil {
 		return errs, nil
 	}
-	invalid, warnings := l.review(ctx, object, kind)
+	invalid, warnings := l.review(ctx, object, m.Kind)
 	for _, e := range invalid {
 		errs = append(errs, e.Error())
 	}

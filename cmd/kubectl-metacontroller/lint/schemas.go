@@ -104,15 +104,10 @@ func (s *Schemas) Resource(apiVersion, resource string) (*inline.Kind, bool) {
 func (l *linter) compile() []finding {
 	var findings []finding
 	for _, hooks := range l.inline {
-		add := func(severity, message string) {
-			f := hooks.at
-			f.Severity, f.Message = severity, message
-			findings = append(findings, f)
-		}
 		// What it warns of is about a cluster.
 		_, _, errs := inline.Compile(hooks.definition, l.schemas)
 		for _, err := range errs {
-			add(severityError, err.Error())
+			findings = append(findings, hooks.at.saying(severityError, err.Error()))
 		}
 		named := map[string]bool{}
 		for _, rule := range hooks.definition.Resources() {
@@ -122,7 +117,8 @@ func (l *linter) compile() []finding {
 				continue
 			}
 			named[name] = true
-			add(severityWarning, "spec.hooks: what inline hooks do with "+name+" is not checked: no file has a CustomResourceDefinition with their schema")
+			findings = append(findings, hooks.at.saying(severityWarning,
+				"spec.hooks: what inline hooks do with "+name+" is not checked: no file has a CustomResourceDefinition with their schema"))
 		}
 	}
 	return findings

@@ -17,7 +17,6 @@ limitations under the License.
 package lint
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -25,8 +24,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 )
 
 // source is one file.
@@ -95,9 +92,4 @@ func Files(name string, recursive bool) ([]string, error) {
 // foreign tells of a folder in another one whether its files are no manifests: recorded requests, and what other programs install or hide.
 func foreign(folder string) bool {
 	return strings.HasPrefix(folder, ".") || slices.Contains([]string{"testdata", "node_modules", "vendor"}, folder)
-}
-
-// documents splits a file. Empty documents are counted, as editors count them, and are empty.
-func (s source) documents() ([][]byte, error) {
-	return controllerobject.Documents(bytes.NewReader(s.text))
 }

@@ -220,17 +220,19 @@ func fromFile(name string, in io.Reader) ([]controller, error) {
 		in = file
 	}
 	codec := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDecoder(v1alpha1.SchemeGroupVersion)
-	documents, err := controllerobject.Documents(in)
+	manifests, err := controllerobject.Manifests(in, yaml.YAMLToJSON)
 	if err != nil {
 		return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
 	}
 	var list []controller
-	for _, document := range documents {
-		found, err := fromDocument(codec, document)
+	for _, m := range manifests {
+		object, err := decode(codec, m)
 		if err != nil {
 			return nil, fmt.Errorf("reading controllers from %s: %w", name, err)
 		}
-		list = append(list, found...)
+		if object != (controllerobject.Object{}) {
+			list = append(list, controllerOf(object))
+		}
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s holds no CompositeController and no DecoratorController of %s", name, v1alpha1.GroupName)
@@ -238,55 +240,25 @@ func fromFile(name string, in io.Reader) ([]controller, error) {
 	return list, nil
 }
 
-// fromDocument reads the controllers in a document, which is an object, or a list as kubectl prints it. What is of other groups is left out.
-func fromDocument(codec runtime.Decoder, document []byte) ([]controller, error) {
-	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
+// decode reads a controller. It is empty for another object.
+func decode(codec runtime.Decoder, m controllerobject.Manifest) (controllerobject.Object, error) {
+	var fields map[string]json.RawMessage
+	switch {
+	case m.Err != nil:
+		return controllerobject.Object{}, m.Err
+	case !m.Ours():
+		return controllerobject.Object{}, json.Unmarshal(m.JSON, &fields) // It must be an object.
 	}
-	if err := yaml.Unmarshal(document, &head); err != nil {
-		return nil, err
-	}
-	if head.APIVersion == "v1" && head.Kind == "List" {
-		return fromList(codec, document)
-	}
-	version, err := schema.ParseGroupVersion(head.APIVersion)
-	if err != nil || version.Group != v1alpha1.GroupName {
-		return nil, nil //nolint:nilerr // What is of no group is not of ours.
-	}
-	object, _, err := codec.Decode(document, nil, nil)
+	object, _, err := codec.Decode(m.Text, nil, nil)
 	if runtime.IsNotRegisteredError(err) {
-		return nil, fmt.Errorf("%q is no kind of %s: see 'kubectl metacontroller lint'", head.Kind, head.APIVersion)
+		return controllerobject.Object{}, fmt.Errorf("%q is no kind of %s: see 'kubectl metacontroller lint'", m.Kind, m.APIVersion)
 	}
 	if err != nil {
-		return nil, err
+		return controllerobject.Object{}, err
 	}
-	switch o := object.(type) {
-	case *v1alpha1.CompositeController:
-		return []controller{controllerOf(controllerobject.Object{Composite: o})}, nil
-	case *v1alpha1.DecoratorController:
-		return []controller{controllerOf(controllerobject.Object{Decorator: o})}, nil
-	}
-	return nil, nil
-}
-
-// fromList reads the controllers in a list.
-func fromList(codec runtime.Decoder, document []byte) ([]controller, error) {
-	var list struct {
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := yaml.Unmarshal(document, &list); err != nil {
-		return nil, err
-	}
-	var all []controller
-	for _, item := range list.Items {
-		found, err := fromDocument(codec, item)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	return all, nil
+	composite, _ := object.(*v1alpha1.CompositeController)
+	decorator, _ := object.(*v1alpha1.DecoratorController)
+	return controllerobject.Object{Composite: composite, Decorator: decorator}, nil
 }
 
 // fromCluster reads a controller, NAME or KIND/NAME, from the server, and takes off what the cluster does not serve.

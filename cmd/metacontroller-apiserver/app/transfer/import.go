@@ -284,16 +284,18 @@ func readFile(filename string, in io.Reader) ([]*unstructured.Unstructured, erro
 // read returns the objects in documents of YAML or JSON. Lists are taken apart.
 func read(in io.Reader) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	documents, err := controllerobject.Documents(in)
+	manifests, err := controllerobject.Manifests(in, yaml.YAMLToJSONStrict)
 	if err != nil {
 		return nil, err
 	}
-	for i, document := range documents {
-		found, err := decode(document)
+	for _, m := range manifests {
+		o, err := decode(m)
 		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", i+1, err)
+			return nil, fmt.Errorf("document %d: %w", m.Document, err)
 		}
-		objects = append(objects, found...)
+		if o != nil {
+			objects = append(objects, o)
+		}
 	}
 	if len(objects) == 0 {
 		return nil, errors.New("it holds no controller and no ControllerRevision: export writes such a file, and so does kubectl get -o yaml")
@@ -306,41 +308,23 @@ func read(in io.Reader) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// decode returns the objects in one document.
-func decode(document []byte) ([]*unstructured.Unstructured, error) {
-	encoded, err := yaml.YAMLToJSONStrict(document)
-	if err != nil {
-		return nil, err
+// decode returns an object, nil for an empty document.
+func decode(m controllerobject.Manifest) (*unstructured.Unstructured, error) {
+	if m.Err != nil {
+		return nil, m.Err
 	}
 	var content map[string]any
-	if err := json.Unmarshal(encoded, &content); err != nil {
+	if err := json.Unmarshal(m.JSON, &content); err != nil {
 		return nil, errors.New("it is no object")
 	}
 	if len(content) == 0 {
 		return nil, nil
 	}
 	o := &unstructured.Unstructured{}
-	if err := o.UnmarshalJSON(encoded); err != nil {
+	if err := o.UnmarshalJSON(m.JSON); err != nil {
 		return nil, err
 	}
-	if !o.IsList() {
-		if err := accept(o); err != nil {
-			return nil, err
-		}
-		return []*unstructured.Unstructured{o}, nil
-	}
-	list, err := o.ToList()
-	if err != nil {
-		return nil, err
-	}
-	var objects []*unstructured.Unstructured
-	for i := range list.Items {
-		if err := accept(&list.Items[i]); err != nil {
-			return nil, err
-		}
-		objects = append(objects, &list.Items[i])
-	}
-	return objects, nil
+	return o, accept(o)
 }
 
 // accept refuses an object of a kind that does not move. It takes the namespace off one of a kind that has none, as API servers do with a body.
