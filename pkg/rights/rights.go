@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
@@ -127,10 +128,7 @@ const (
 // OfComposite returns what a CompositeController does.
 func OfComposite(spec *v1alpha1.CompositeControllerSpec) Needs {
 	var r collection
-	var hooks v1alpha1.CompositeControllerHooks
-	if spec.Hooks != nil {
-		hooks = *spec.Hooks
-	}
+	hooks := ptr.Deref(spec.Hooks, v1alpha1.CompositeControllerHooks{})
 	parent := on(spec.ParentResource.ResourceRule)
 	r.add(parent, Get, List, Watch)
 	if hooks.Finalize != nil || spec.Retains() {
@@ -144,11 +142,8 @@ func OfComposite(spec *v1alpha1.CompositeControllerSpec) Needs {
 	r.addSelected(hooks.Customize)
 	var requester collection
 	for i := range spec.ChildResources {
-		method := v1alpha1.ChildUpdateMethod("")
-		if strategy := spec.ChildResources[i].UpdateStrategy; strategy != nil {
-			method = strategy.Method
-		}
-		r.addChild(spec.ChildResources[i].ResourceRule, method, &requester)
+		strategy := ptr.Deref(spec.ChildResources[i].UpdateStrategy, v1alpha1.CompositeControllerChildUpdateStrategy{})
+		r.addChild(spec.ChildResources[i].ResourceRule, strategy.Method, &requester)
 	}
 	return Needs{
 		Kinds: r.list, Related: related(hooks.Customize), Requester: requester.list,
@@ -173,18 +168,12 @@ func OfDecorator(spec *v1alpha1.DecoratorControllerSpec) Needs {
 		}
 	}
 	r.addKeepers(spec.Retains())
-	var hooks v1alpha1.DecoratorControllerHooks
-	if spec.Hooks != nil {
-		hooks = *spec.Hooks
-	}
+	hooks := ptr.Deref(spec.Hooks, v1alpha1.DecoratorControllerHooks{})
 	r.addSelected(hooks.Customize)
 	var requester collection
 	for i := range spec.Attachments {
-		method := v1alpha1.ChildUpdateMethod("")
-		if strategy := spec.Attachments[i].UpdateStrategy; strategy != nil {
-			method = strategy.Method
-		}
-		r.addChild(spec.Attachments[i].ResourceRule, method, &requester)
+		strategy := ptr.Deref(spec.Attachments[i].UpdateStrategy, v1alpha1.DecoratorControllerAttachmentUpdateStrategy{})
+		r.addChild(spec.Attachments[i].ResourceRule, strategy.Method, &requester)
 	}
 	return Needs{
 		Kinds: r.list, Related: related(hooks.Customize), Requester: requester.list,

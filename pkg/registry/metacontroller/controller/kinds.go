@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -66,11 +67,7 @@ func compositeCells(o *metacontroller.CompositeController) table.Controller {
 	c := table.Controller{Status: o.Status.ControllerStatus, Account: o.Spec.ServiceAccountRef}
 	for _, rule := range o.Spec.ChildResources {
 		children = append(children, table.Resource(rule.ResourceRule))
-		var method v1alpha1.ChildUpdateMethod
-		if rule.UpdateStrategy != nil {
-			method = rule.UpdateStrategy.Method
-		}
-		c.Methods = append(c.Methods, method)
+		c.Methods = append(c.Methods, ptr.Deref(rule.UpdateStrategy, v1alpha1.CompositeControllerChildUpdateStrategy{}).Method)
 	}
 	if hooks := o.Spec.Hooks; hooks != nil {
 		c.Sync, c.Finalize, c.Customize = hooks.Sync, hooks.Finalize, hooks.Customize
@@ -128,11 +125,7 @@ func decoratorCells(o *metacontroller.DecoratorController) table.Controller {
 	c := table.Controller{Status: o.Status.ControllerStatus, Account: o.Spec.ServiceAccountRef}
 	for _, rule := range o.Spec.Attachments {
 		attachments = append(attachments, table.Resource(rule.ResourceRule))
-		var method v1alpha1.ChildUpdateMethod
-		if rule.UpdateStrategy != nil {
-			method = rule.UpdateStrategy.Method
-		}
-		c.Methods = append(c.Methods, method)
+		c.Methods = append(c.Methods, ptr.Deref(rule.UpdateStrategy, v1alpha1.DecoratorControllerAttachmentUpdateStrategy{}).Method)
 	}
 	if hooks := o.Spec.Hooks; hooks != nil {
 		c.Sync, c.Finalize, c.Customize = hooks.Sync, hooks.Finalize, hooks.Customize
