@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
 
 // composite is a CompositeController, and where it is.
@@ -34,30 +35,9 @@ type composite struct {
 	controller *metacontroller.CompositeController
 }
 
-// customResource is what a CustomResourceDefinition says of a kind.
-type customResource struct {
-	Kind     string `json:"kind"`
-	Metadata struct {
-		Name string `json:"name"`
-	} `json:"metadata"`
-	Spec struct {
-		Group string `json:"group"`
-		Names struct {
-			Kind   string `json:"kind"`
-			Plural string `json:"plural"`
-		} `json:"names"`
-		Versions []struct {
-			Name         string         `json:"name"`
-			Served       bool           `json:"served"`
-			Subresources map[string]any `json:"subresources"`
-			Schema       map[string]any `json:"schema"`
-		} `json:"versions"`
-	} `json:"spec"`
-}
-
 // addDefinition remembers a CustomResourceDefinition. What is wrong with it, another server says.
 func (l *linter) addDefinition(encoded []byte) {
-	var definition customResource
+	var definition inline.CustomResource
 	if json.Unmarshal(encoded, &definition) == nil {
 		l.definitions = append(l.definitions, definition)
 	}
@@ -74,7 +54,7 @@ func (l *linter) definitionFindings() []finding {
 		}
 		for i := range l.definitions {
 			if d := &l.definitions[i]; d.Metadata.Name == parent.Resource+"."+version.Group {
-				for _, message := range d.compare(version.Version, ptr.Deref(c.controller.Spec.GenerateSelector, false)) {
+				for _, message := range compare(d, version.Version, ptr.Deref(c.controller.Spec.GenerateSelector, false)) {
 					findings = append(findings, c.at.saying(severityWarning, message))
 				}
 			}
@@ -84,7 +64,7 @@ func (l *linter) definitionFindings() []finding {
 }
 
 // compare says what is missing for a controller that reads a version, and whose selectors are generated or in the parents.
-func (d *customResource) compare(version string, generated bool) []string {
+func compare(d *inline.CustomResource, version string, generated bool) []string {
 	var served []string
 	for i := range d.Spec.Versions {
 		v := &d.Spec.Versions[i]

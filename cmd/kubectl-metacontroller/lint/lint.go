@@ -72,7 +72,7 @@ type linter struct {
 
 	// controllers and definitions are those that were found so far, and at is where the linter is.
 	controllers []composite
-	definitions []customResource
+	definitions []inline.CustomResource
 	at          finding
 
 	// inline are the controllers with inline hooks, to be compiled against the schemas when all are read.

@@ -19,10 +19,10 @@ package lint
 import (
 	_ "embed"
 	"encoding/json"
+	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
@@ -62,26 +62,7 @@ func NewSchemas() *Schemas {
 }
 
 // Define adds the kind of a CustomResourceDefinition. Other objects, and what is wrong with one, are left out.
-func (s *Schemas) Define(encoded []byte) {
-	var d customResource
-	if json.Unmarshal(encoded, &d) != nil || d.Kind != "CustomResourceDefinition" {
-		return
-	}
-	for i := range d.Spec.Versions {
-		v := &d.Spec.Versions[i]
-		if !v.Served {
-			continue
-		}
-		kind := &inline.Kind{APIVersion: d.Spec.Group + "/" + v.Name, Name: d.Spec.Names.Kind}
-		if open := v.Schema["openAPIV3Schema"]; open != nil {
-			text, err := json.Marshal(open)
-			if kind.Schema = new(spec.Schema); err != nil || json.Unmarshal(text, kind.Schema) != nil {
-				kind.Schema = nil
-			}
-		}
-		s.defined[kind.APIVersion+" "+d.Spec.Names.Plural] = kind
-	}
-}
+func (s *Schemas) Define(encoded []byte) { maps.Copy(s.defined, inline.Defined(encoded)) }
 
 // Name names the kind of a resource that is not known, and returns whether it was not. Nothing is checked against it.
 func (s *Schemas) Name(apiVersion, resource, kind string) bool {

@@ -25,6 +25,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -343,10 +344,7 @@ func (s *served) declared(ctx context.Context, gv schema.GroupVersion, resource 
 	if err != nil || version == nil {
 		return nil, err
 	}
-	refused := slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse
-	})
-	if refused || crd.DeletionTimestamp != nil {
+	if apihelpers.IsCRDConditionFalse(crd, apiextensionsv1.NamesAccepted) || crd.DeletionTimestamp != nil {
 		return nil, nil
 	}
 	resources := map[string]metav1.APIResource{

@@ -15,6 +15,6 @@ limitations under the License.
 */
 
 // Package inlinehooks is an admission plugin that compiles the inline hooks of new and changed controllers against the schemas of the
-// cluster. What does not fit is refused with its path, line and column. A kind that is not served, or whose schema cannot be read, is a warning:
-// the engine compiles again when that changes.
+// cluster, those of custom kinds as they are defined. What does not fit is refused with its path, line and column. A kind that is not served, or
+// whose schema cannot be read, is a warning: the engine compiles again when that changes.
 package inlinehooks

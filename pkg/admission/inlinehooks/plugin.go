@@ -32,6 +32,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/recovery"
 )
@@ -39,13 +40,8 @@ import (
 // PluginName is the name of the plugin in --disable-admission-plugins.
 const PluginName = "ControllerInlineHooks"
 
-const (
-	// patience is how long an author waits for schemas.
-	patience = 5 * time.Second
-	// publication is how long an author waits for the schema of a kind that is served: API servers publish that of a new kind about a second
-	// later. They are read again after each pause.
-	publication, pause = 3 * time.Second, 300 * time.Millisecond
-)
+// patience is how long an author waits for schemas.
+const patience = 5 * time.Second
 
 // Register makes the plugin known.
 func Register(plugins *admission.Plugins) {
@@ -105,58 +101,27 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return nil
 }
 
-// compile returns what is wrong, and warns of what cannot be checked. The error says that schemas could not be read.
-func (p *Plugin) compile(ctx context.Context, d inline.Definition) (field.ErrorList, error) {
+// compile returns what is wrong, and warns of what cannot be checked, one definition at a time. The error says that schemas could not be read:
+// what seems to be wrong may be so because of that.
+func (p *Plugin) compile(ctx context.Context, d inline.Definition) (errs field.ErrorList, err error) {
 	reading, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	began := time.Now()
-	for {
-		kinds := &kinds{Published: p.kinds(reading)}
-		warnings, errs, err := p.compileWith(reading, d, kinds)
-		if err != nil {
-			return nil, err
-		}
-		if !kinds.unpublished || time.Since(began) > publication {
-			for _, text := range warnings {
-				warning.AddWarning(ctx, "", "spec.hooks: "+text)
-			}
-			return errs, nil
-		}
-		select {
-		case <-time.After(pause):
-		case <-reading.Done():
-		}
-	}
-}
-
-// compileWith compiles, one definition at a time.
-func (p *Plugin) compileWith(ctx context.Context, d inline.Definition, kinds *kinds) (warnings []string, errs field.ErrorList, err error) {
 	select {
 	case p.compiling <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, fmt.Errorf("waiting for other controllers: %w", ctx.Err())
+	case <-reading.Done():
+		return nil, fmt.Errorf("waiting for other controllers: %w", reading.Err())
 	}
 	defer func() { <-p.compiling }()
 	err = recovery.Call(ctx, "compiling inline hooks", func() error {
-		_, warnings, errs = inline.Compile(d, kinds)
-		return kinds.Err() // What seems to be wrong may be so because of that.
+		kinds := p.kinds(reading)
+		_, warnings, found := inline.Compile(d, kinds)
+		for i := 0; kinds.Err() == nil && i < len(warnings); i++ {
+			warning.AddWarning(ctx, "", "spec.hooks: "+warnings[i])
+		}
+		errs = found
+		return kinds.Err()
 	})
-	return warnings, errs, err
-}
-
-// kinds are those of a cluster.
-type kinds struct {
-	*inline.Published
-
-	// unpublished says that a kind is served without a schema.
-	unpublished bool
-}
-
-// Resource implements [inline.Schemas].
-func (k *kinds) Resource(apiVersion, resource string) (*inline.Kind, bool) {
-	kind, served := k.Published.Resource(apiVersion, resource)
-	k.unpublished = k.unpublished || served && kind.Schema == nil
-	return kind, served
+	return errs, err
 }
 
 // kinds reads the schemas of the cluster.
@@ -164,17 +129,25 @@ func (p *Plugin) kinds(ctx context.Context) *inline.Published {
 	client := p.client.Discovery()
 	resources := map[string]map[string]string{}
 	return &inline.Published{
+		Definition: func(resource schema.GroupResource) ([]byte, error) {
+			if resource.Group == v1alpha1.GroupName { // What is defined is hidden by what this server serves.
+				return nil, nil
+			}
+			data, err := client.RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", resource.String()).
+				SetHeader("Accept", "application/json").DoRaw(ctx)
+			if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+				return nil, nil
+			}
+			return data, err
+		},
 		Kind: func(apiVersion, resource string) (string, error) {
-			if known, ok := resources[apiVersion]; ok {
-				return known[resource], nil
-			}
-			list, err := client.ServerResourcesForGroupVersionWithContext(ctx, apiVersion)
-			if err != nil && !apierrors.IsNotFound(err) {
-				return "", fmt.Errorf("discovering %s: %w", apiVersion, err)
-			}
-			resources[apiVersion] = map[string]string{}
-			if err == nil {
-				for i := range list.APIResources {
+			if resources[apiVersion] == nil {
+				list, err := client.ServerResourcesForGroupVersionWithContext(ctx, apiVersion)
+				if err != nil && !apierrors.IsNotFound(err) {
+					return "", fmt.Errorf("discovering %s: %w", apiVersion, err)
+				}
+				resources[apiVersion] = map[string]string{}
+				for i := 0; err == nil && i < len(list.APIResources); i++ {
 					resources[apiVersion][list.APIResources[i].Name] = list.APIResources[i].Kind
 				}
 			}

@@ -22,7 +22,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -36,18 +35,46 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
-// cluster serves things, and their schema unless it is down. It publishes the schema when it was looked for so often.
-func cluster(t *testing.T, down bool, late int32) *inlinehooks.Plugin {
+// things is a CustomResourceDefinition with a place for a status, what says that its names are another's.
+const (
+	things = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},"spec":{
+		"group":"example.com","names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"schema":{"openAPIV3Schema":
+		{"type":"object","properties":{"status":{"type":"object","properties":{"ready":{"type":"integer"}}},
+		"spec":{"type":"object","properties":{"image":{"type":"string"}}}}}}}]},"status":{%s}}`
+	refused = `"conditions":[{"type":"NamesAccepted","status":"False"}]`
+)
+
+// A cluster is what the plugin meets.
+type cluster struct {
+	down bool
+	// definition is that of things: the response to who reads it.
+	definition string
+	// forbidden says that definitions may not be read, and failing that the cluster does not answer.
+	forbidden, failing bool
+	// served and published say whether discovery has things, and whether OpenAPI has their schema.
+	served, published bool
+	// read counts the requests by their paths.
+	read map[string]int
+}
+
+// plugin returns a plugin for the cluster.
+func (c *cluster) plugin(t *testing.T) *inlinehooks.Plugin {
 	t.Helper()
-	var looked atomic.Int32
+	c.read = map[string]int{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		c.read[r.URL.Path]++
+		defined := r.URL.Path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com"
 		switch {
-		case down:
+		case c.down, defined && c.failing:
 			w.WriteHeader(http.StatusInternalServerError)
-		case r.URL.Path == "/apis/example.com/v1":
+		case defined && c.forbidden:
+			w.WriteHeader(http.StatusForbidden)
+		case defined && c.definition != "":
+			fmt.Fprint(w, c.definition)
+		case r.URL.Path == "/apis/example.com/v1" && c.served:
 			fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v1","resources":[{"name":"things","kind":"Thing"}]}`)
-		case r.URL.Path == "/openapi/v3/apis/example.com/v1" && looked.Add(1) > late:
+		case r.URL.Path == "/openapi/v3/apis/example.com/v1" && c.published:
 			fmt.Fprint(w, `{"components":{"schemas":{"com.example.v1.Thing":{"type":"object",
 				"x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"Thing"}],
 				"properties":{"metadata":{"type":"object"},"status":{"type":"object","properties":{"ready":{"type":"integer"}}},
@@ -89,26 +116,41 @@ func TestInlineHooksAreCompiled(t *testing.T) {
 	wrong := reporting(`{"ready": "${parent.spec.image}"}`)
 	labeled := wrong.DeepCopy()
 	labeled.Labels = map[string]string{"a": "b"}
+	served := cluster{served: true, published: true}
+	defined := cluster{definition: fmt.Sprintf(things, "")}
 	for name, tc := range map[string]struct {
+		cluster     cluster
 		object, old *metacontroller.CompositeController
 		subresource string
-		down        bool
-		late        int32
 		// refused and warned are parts of what the author is told.
 		refused, warned string
 	}{
-		"Right":                      {object: reporting(`{"ready": "${parent.spec.image.size()}"}`)},
-		"NoInlineHook":               {object: &metacontroller.CompositeController{}},
-		"Wrong":                      {object: wrong, refused: "spec.hooks.sync.inline.status.ready: Invalid value: \"parent.spec.image\": yields string, Thing wants integer (line 1, column 1)"},
-		"WrongAfterAChange":          {object: wrong, old: reporting(`{"ready": 1}`), refused: "yields string"},
-		"WrongAsBefore":              {object: labeled, old: wrong},
-		"TheStatusOfAWrongOne":       {object: wrong, subresource: "status"},
-		"AKindThatIsNotServed":       {object: reporting(`{"ready": "${children.widgets.size()}"}`, "widgets"), warned: "widgets of example.com/v1 is not served"},
-		"ASchemaThatIsLate":          {object: wrong, late: 2, refused: "yields string, Thing wants integer"},
-		"ASchemaThatIsNotPublished":  {object: wrong, late: 1000, warned: "things of example.com/v1 has no schema"},
-		"WhileTheClusterDoesNotSay":  {object: wrong, down: true, warned: "inline hooks are not checked against all kinds"},
-		"AWrongOneOfAKindNotServed":  {object: reporting(`{"ready": "${children.widgets.filter(w, 1)}"}`, "widgets"), refused: "status.ready", warned: "is not served"},
-		"WhatIsWrongWithoutAnyKinds": {object: reporting(`{"ready": "${1 +}"}`), refused: "(line 1, column 4)"},
+		"Right":                      {cluster: served, object: reporting(`{"ready": "${parent.spec.image.size()}"}`)},
+		"NoInlineHook":               {cluster: served, object: &metacontroller.CompositeController{}},
+		"Wrong":                      {cluster: served, object: wrong, refused: "spec.hooks.sync.inline.status.ready: Invalid value: \"parent.spec.image\": yields string, Thing wants integer (line 1, column 1)"},
+		"WrongAfterAChange":          {cluster: served, object: wrong, old: reporting(`{"ready": 1}`), refused: "yields string"},
+		"WrongAsBefore":              {cluster: served, object: labeled, old: wrong},
+		"TheStatusOfAWrongOne":       {cluster: served, object: wrong, subresource: "status"},
+		"AKindThatIsNotServed":       {cluster: served, object: reporting(`{"ready": "${children.widgets.size()}"}`, "widgets"), warned: "widgets of example.com/v1 is not served"},
+		"ASchemaThatIsNotPublished":  {cluster: cluster{served: true}, object: wrong, warned: "things of example.com/v1 has no schema"},
+		"WhileTheClusterDoesNotSay":  {cluster: cluster{down: true}, object: wrong, warned: "inline hooks are not checked against all kinds"},
+		"AWrongOneOfAKindNotServed":  {cluster: served, object: reporting(`{"ready": "${children.widgets.filter(w, 1)}"}`, "widgets"), refused: "status.ready", warned: "is not served"},
+		"WhatIsWrongWithoutAnyKinds": {cluster: served, object: reporting(`{"ready": "${1 +}"}`), refused: "(line 1, column 4)"},
+
+		"WrongOfAKindThatIsDefined": {cluster: defined, object: wrong, refused: "yields string, Thing wants integer"},
+		"RightOfAKindThatIsDefined": {cluster: defined, object: reporting(`{"ready": "${children.things.size()}"}`, "things")},
+		"ASchemaThatIsLate":         {cluster: cluster{served: true, definition: defined.definition}, object: wrong, refused: "yields string, Thing wants integer"},
+		"ASchemaThatIsOlder": {
+			cluster: cluster{served: true, published: true, definition: strings.Replace(defined.definition, "ready", "done", 1)},
+			object:  reporting(`{"done": 1}`),
+		},
+		"NamesOfAnother": {cluster: cluster{definition: fmt.Sprintf(things, refused)}, object: wrong, warned: "things of example.com/v1 is not served"},
+		"ADefinitionThatMayNotBeRead": {
+			cluster: cluster{served: true, published: true, definition: defined.definition, forbidden: true}, object: wrong, refused: "yields string",
+		},
+		"ADefinitionThatCannotBeRead": {
+			cluster: cluster{served: true, published: true, failing: true}, object: wrong, warned: "inline hooks are not checked against all kinds",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var old runtime.Object
@@ -119,13 +161,18 @@ func TestInlineHooksAreCompiled(t *testing.T) {
 			a := admission.NewAttributesRecord(tc.object, old, metacontroller.SchemeGroupVersion.WithKind("CompositeController"), "", "c",
 				metacontroller.SchemeGroupVersion.WithResource("compositecontrollers"), tc.subresource, operation, nil, false, nil)
 			var told recorder
-			err := cluster(t, tc.down, tc.late).Validate(warning.WithWarningRecorder(t.Context(), &told), a, nil)
+			err := tc.cluster.plugin(t).Validate(warning.WithWarningRecorder(t.Context(), &told), a, nil)
 			if (err != nil) != (tc.refused != "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
 				t.Errorf("got %v, want %q", err, tc.refused)
 			}
 			warned := func(text string) bool { return strings.Contains(text, tc.warned) }
 			if tc.warned == "" && len(told.texts) > 0 || tc.warned != "" && !slices.ContainsFunc(told.texts, warned) {
 				t.Errorf("warnings are %q, want %q", told.texts, tc.warned)
+			}
+			for path, times := range tc.cluster.read {
+				if times > 1 && !tc.cluster.down && !tc.cluster.failing { // The client repeats what fails.
+					t.Errorf("%s was read %d times", path, times)
+				}
 			}
 		})
 	}

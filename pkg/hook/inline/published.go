@@ -22,6 +22,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -29,11 +31,15 @@ import (
 // Published are the schemas that a cluster publishes. It reads each document once, and is not safe for concurrent use. Large parts of
 // documents stay in memory with it.
 type Published struct {
+	// Definition returns the CustomResourceDefinition of a resource as JSON, nil when there is none, or it may not be read. API servers publish
+	// its schema about a second later than it counts. A nil function leaves it at what they publish.
+	Definition func(schema.GroupResource) ([]byte, error)
 	// Kind returns the kind of a resource, empty when it is not served.
 	Kind func(apiVersion, resource string) (string, error)
 	// Document returns the OpenAPI document, version 3, of a group-version, nil when there is none.
 	Document func(version schema.GroupVersion) ([]byte, error)
 
+	kinds     map[string]*Kind
 	documents map[string]map[string]*spec.Schema
 	err       error
 }
@@ -45,13 +51,27 @@ func (p *Published) Err() error { return p.err }
 
 // Resource implements [Schemas].
 func (p *Published) Resource(apiVersion, resource string) (*Kind, bool) {
-	name, err := p.Kind(apiVersion, resource)
-	if err != nil {
-		p.err = errors.Join(p.err, err)
-		return nil, false
+	name := apiVersion + " " + resource
+	if _, known := p.kinds[name]; !known {
+		if p.kinds == nil {
+			p.kinds = map[string]*Kind{}
+		}
+		kind, err := p.find(apiVersion, resource)
+		p.kinds[name], p.err = kind, errors.Join(p.err, err)
 	}
-	if name == "" {
-		return nil, false
+	return p.kinds[name], p.kinds[name] != nil
+}
+
+func (p *Published) find(apiVersion, resource string) (*Kind, error) {
+	if version, err := schema.ParseGroupVersion(apiVersion); err == nil && p.Definition != nil && strings.Contains(version.Group, ".") {
+		encoded, err := p.Definition(version.WithResource(resource).GroupResource())
+		if kind := Defined(encoded)[apiVersion+" "+resource]; kind != nil || err != nil {
+			return kind, err
+		}
+	}
+	name, err := p.Kind(apiVersion, resource)
+	if err != nil || name == "" {
+		return nil, err
 	}
 	kind := &Kind{APIVersion: apiVersion, Name: name, Definitions: p.read(apiVersion)}
 	for _, s := range kind.Definitions {
@@ -59,7 +79,58 @@ func (p *Published) Resource(apiVersion, resource string) (*Kind, bool) {
 			kind.Schema = s
 		}
 	}
-	return kind, true
+	return kind, nil
+}
+
+// CustomResource is what a CustomResourceDefinition says of a kind.
+type CustomResource struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name    string `json:"name"`
+		Deleted string `json:"deletionTimestamp"`
+	} `json:"metadata"`
+	Spec struct {
+		Group string `json:"group"`
+		Names struct {
+			Kind   string `json:"kind"`
+			Plural string `json:"plural"`
+		} `json:"names"`
+		Versions []struct {
+			Name         string         `json:"name"`
+			Served       bool           `json:"served"`
+			Subresources map[string]any `json:"subresources"`
+			Schema       map[string]any `json:"schema"`
+		} `json:"versions"`
+	} `json:"spec"`
+	Status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	} `json:"status"`
+}
+
+// Defined returns the kinds of a CustomResourceDefinition, by "apiVersion resource". There are none of other objects, nor while it is deleted or
+// its names are another's.
+func Defined(encoded []byte) map[string]*Kind {
+	var d CustomResource
+	kinds := map[string]*Kind{}
+	if json.Unmarshal(encoded, &d) != nil || d.Kind != "CustomResourceDefinition" || d.Metadata.Deleted != "" ||
+		meta.IsStatusConditionFalse(d.Status.Conditions, "NamesAccepted") {
+		return kinds
+	}
+	for i := range d.Spec.Versions {
+		v := &d.Spec.Versions[i]
+		if !v.Served {
+			continue
+		}
+		kind := &Kind{APIVersion: d.Spec.Group + "/" + v.Name, Name: d.Spec.Names.Kind}
+		if open := v.Schema["openAPIV3Schema"]; open != nil {
+			text, err := json.Marshal(open)
+			if kind.Schema = new(spec.Schema); err != nil || json.Unmarshal(text, kind.Schema) != nil {
+				kind.Schema = nil
+			}
+		}
+		kinds[kind.APIVersion+" "+d.Spec.Names.Plural] = kind
+	}
+	return kinds
 }
 
 // read returns the schemas of a group-version.

@@ -75,7 +75,7 @@ func shapeOf(kind *Kind) shape {
 	}
 	s := shape{kind: kind, path: kind.Name}.at(kind.Schema, kind.Name)
 	meta := s.property("metadata")
-	if s.class() != object || meta.class() == object && len(meta.schema.Properties) > len(embeddedMetadata) {
+	if s.schema == nil || meta.class() == object && len(meta.schema.Properties) > len(embeddedMetadata) {
 		return s
 	}
 	// A CustomResourceDefinition leaves the metadata out of its schema.

@@ -239,3 +239,46 @@ properties:
 		}
 	}
 }
+
+// What a CustomResourceDefinition says counts as what its API server publishes of it.
+func TestDefinedKinds(t *testing.T) {
+	const definition = `{"kind": "CustomResourceDefinition", "metadata": {}, "spec": {"group": "example.com",
+		"names": {"kind": "Thing", "plural": "things"}, "versions": [{"name": "v1", "served": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}}`
+	hook := &v1alpha1.Hook{Inline: &v1alpha1.InlineHook{Status: &runtime.RawExtension{Raw: []byte(
+		`{"a": "${parent.metadata.generation + 1}", "b": "${parent.metadata.labels.a}", "c": "${parent.kind}", "d": "${parent.spec.image}"}`)}}}
+	for name, tc := range map[string]struct {
+		old, changed string
+		// warned and wrong are parts of what is said of the definition, empty for nothing.
+		warned, wrong string
+	}{
+		"NoFields":       {wrong: "Thing has no status"},
+		"AllFields":      {`{"type": "object"}`, `{"type": "object", "x-kubernetes-preserve-unknown-fields": true}`, "", ""},
+		"NoSchema":       {`{"openAPIV3Schema": {"type": "object"}}`, `{}`, "has no schema", ""},
+		"AnotherVersion": {`"v1"`, `"v2"`, "is not served", ""},
+		"NotServed":      {"true", "false", "is not served", ""},
+		"Deleted":        {`"metadata": {}`, `"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}`, "is not served", ""},
+		"AnotherKind":    {"CustomResourceDefinition", "ConfigMap", "is not served", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kinds := &inline.Published{
+				Kind: func(string, string) (string, error) { return "", nil },
+				Definition: func(schema.GroupResource) ([]byte, error) {
+					return []byte(strings.Replace(definition, tc.old, tc.changed, 1)), nil
+				},
+			}
+			_, warnings, errs := inline.Compile(inline.Definition{
+				Parents: []v1alpha1.ResourceRule{{APIVersion: "example.com/v1", Resource: "things"}}, Sync: hook,
+			}, kinds)
+			if got := strings.Join(warnings, "\n"); !strings.Contains(got, tc.warned) || tc.warned == "" && got != "" {
+				t.Errorf("warned %q, want %q", got, tc.warned)
+			}
+			var got string
+			for _, err := range errs {
+				got += err.Error()
+			}
+			if !strings.Contains(got, tc.wrong) || tc.wrong == "" && got != "" {
+				t.Errorf("wrong is %q, want %q", got, tc.wrong)
+			}
+		})
+	}
+}
