@@ -626,6 +626,13 @@ func (s *scene) measure() {
 		defer s.mu.Unlock()
 		return len(s.called) > many, fmt.Sprint(len(s.called))
 	})
+	cluster.Eventually(s.T, 5*cluster.Limit, "all children", func(ctx context.Context) (bool, string) {
+		list, err := s.Dynamic.Resource(configMaps).Namespace(s.namespace).List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil || list.GetRemainingItemCount() == nil {
+			return false, fmt.Sprint(err)
+		}
+		return *list.GetRemainingItemCount() >= int64(many*each()), fmt.Sprint(*list.GetRemainingItemCount())
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first, last := time.Time{}, time.Time{}
