@@ -347,9 +347,8 @@ func (s *served) declared(ctx context.Context, gv schema.GroupVersion, resource 
 	if apihelpers.IsCRDConditionFalse(crd, apiextensionsv1.NamesAccepted) || crd.DeletionTimestamp != nil {
 		return nil, nil
 	}
-	resources := map[string]metav1.APIResource{
-		resource: {Name: resource, Kind: crd.Spec.Names.Kind, Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped},
-	}
+	own := metav1.APIResource{Name: resource, Kind: crd.Spec.Names.Kind, Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped}
+	resources := map[string]metav1.APIResource{resource: own}
 	if sub := version.Subresources; sub != nil && sub.Status != nil {
 		resources[resource+"/status"] = metav1.APIResource{Name: resource + "/status"}
 	}

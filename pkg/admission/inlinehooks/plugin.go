@@ -127,18 +127,20 @@ func (p *Plugin) compile(ctx context.Context, d inline.Definition) (errs field.E
 // kinds reads the schemas of the cluster.
 func (p *Plugin) kinds(ctx context.Context) *inline.Published {
 	client := p.client.Discovery()
+	get := func(path ...string) ([]byte, error) {
+		data, err := client.RESTClient().Get().AbsPath(path...).SetHeader("Accept", "application/json").DoRaw(ctx)
+		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+			return nil, nil
+		}
+		return data, err
+	}
 	resources := map[string]map[string]string{}
 	return &inline.Published{
 		Definition: func(resource schema.GroupResource) ([]byte, error) {
 			if resource.Group == v1alpha1.GroupName { // What is defined is hidden by what this server serves.
 				return nil, nil
 			}
-			data, err := client.RESTClient().Get().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", resource.String()).
-				SetHeader("Accept", "application/json").DoRaw(ctx)
-			if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-				return nil, nil
-			}
-			return data, err
+			return get("apis", "apiextensions.k8s.io", "v1", "customresourcedefinitions", resource.String())
 		},
 		Kind: func(apiVersion, resource string) (string, error) {
 			if resources[apiVersion] == nil {
@@ -154,15 +156,10 @@ func (p *Plugin) kinds(ctx context.Context) *inline.Published {
 			return resources[apiVersion][resource], nil
 		},
 		Document: func(version schema.GroupVersion) ([]byte, error) {
-			path := []string{"openapi", "v3", "api", version.Version}
-			if version.Group != "" {
-				path = []string{"openapi", "v3", "apis", version.Group, version.Version}
+			if version.Group == "" {
+				return get("openapi", "v3", "api", version.Version)
 			}
-			data, err := client.RESTClient().Get().AbsPath(path...).Do(ctx).Raw()
-			if apierrors.IsNotFound(err) {
-				return nil, nil
-			}
-			return data, err
+			return get("openapi", "v3", "apis", version.Group, version.Version)
 		},
 	}
 }

@@ -98,9 +98,7 @@ func New(o Options) (*Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cache{
-		full: full, metadata: metadata, parsing: o.parsing(), informers: map[Query]*Informer{},
-	}, nil
+	return &Cache{full: full, metadata: metadata, parsing: o.parsing(), informers: map[Query]*Informer{}}, nil
 }
 
 func newClient(o Options, accept string) (rest.Interface, error) {
@@ -285,7 +283,15 @@ func (r eventReader) Decode() (kind watch.EventType, o runtime.Object, err error
 func (c *Cache) list(ctx context.Context, request *rest.Request) (list *object.List, err error) {
 	err = recovery.Call(ctx, "reading a list", func() error {
 		// To compress a long list takes an API server longer than to send it.
-		response, err := request.SetHeader("Accept-Encoding", "identity").Stream(ctx)
+		response, err := request.SetHeader("Accept-Encoding", "identity").MaxRetries(0).Stream(ctx)
+		if apierrors.IsTooManyRequests(err) {
+			// Of a new kind, API servers ask for a second to fill their cache, and need milliseconds. After that they say when.
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+			response, err = request.MaxRetries(10).Stream(ctx) // These are client-go's.
+		}
 		if err != nil {
 			return err
 		}

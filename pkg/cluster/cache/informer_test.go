@@ -70,6 +70,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Get("watch") == "" {
 		code, body := s.list(r)
+		if code == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "60")
+		}
 		w.WriteHeader(code)
 		_, _ = w.Write([]byte(body))
 		return
@@ -700,4 +703,29 @@ func TestAnObserverThatWakesMissesNothing(t *testing.T) {
 		<-called
 	}
 	running.Wait()
+}
+
+// An API server that fills its cache of a new kind asks for a second, and is ready in a few milliseconds.
+func TestAListIsAskedForAgainSoon(t *testing.T) {
+	s := &apiServer{t: t}
+	var lists atomic.Int32
+	s.list = func(*http.Request) (int, string) {
+		if lists.Add(1) == 1 {
+			return http.StatusTooManyRequests, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,
+				"message":"storage is (re)initializing"}`
+		}
+		return http.StatusOK, fmt.Sprintf(listOf, "5", "", "")
+	}
+	s.watch = func(r *http.Request) (int, string, func(func(string))) {
+		return http.StatusOK, "", func(func(string)) { <-r.Context().Done() }
+	}
+	i := s.run().Acquire(pods())
+	defer i.Release()
+	select {
+	case <-i.Synced():
+	case <-i.Failed():
+		t.Errorf("the informer failed with %v", i.Err())
+	case <-time.After(wait.ForeverTestTimeout):
+		t.Error("the informer waits as long as the API server asked for")
+	}
 }
