@@ -21,6 +21,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -113,12 +114,7 @@ const etcdReadiness = "etcd-readiness"
 // refuseDiscovery refuses the list of the version's resources while etcd has not served for long, so that the condition Available of the APIService
 // becomes False. A server that runs outside of the cluster has no readiness probe to do that.
 func refuseDiscovery(api http.Handler, checks []healthz.HealthChecker) http.Handler {
-	etcd := &lasting{}
-	for _, check := range checks {
-		if check.Name() == etcdReadiness {
-			etcd.checks = append(etcd.checks, check)
-		}
-	}
+	etcd := &lasting{checks: slices.DeleteFunc(slices.Clone(checks), func(c healthz.HealthChecker) bool { return c.Name() != etcdReadiness })}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.TrimSuffix(r.URL.Path, "/") == discoveryPath {
 			if err := etcd.failure(r, time.Now()); err != nil {

@@ -398,23 +398,18 @@ func empty(example runtime.Object) runtime.Object {
 	return reflect.New(reflect.TypeOf(example).Elem()).Interface().(runtime.Object) //nolint:forcetypeassert // It is of that type.
 }
 
-// uid is empty for what is no object.
-func uid(o runtime.Object) types.UID {
+// metadata is empty for what is no object.
+func metadata(o runtime.Object) metav1.Object {
 	m, err := meta.Accessor(o)
 	if err != nil {
-		return ""
+		return &metav1.ObjectMeta{}
 	}
-	return m.GetUID()
+	return m
 }
 
-// versionOf is empty for what is no object.
-func versionOf(o runtime.Object) string {
-	m, err := meta.Accessor(o)
-	if err != nil {
-		return ""
-	}
-	return m.GetResourceVersion()
-}
+func uid(o runtime.Object) types.UID { return metadata(o).GetUID() }
+
+func versionOf(o runtime.Object) string { return metadata(o).GetResourceVersion() }
 
 // set makes to what from is.
 func set(to, from runtime.Object) error {
@@ -438,9 +433,7 @@ func (s outageStorage) sameContent(a, b runtime.Object) bool {
 
 func (s outageStorage) content(o runtime.Object) ([]byte, error) {
 	o = o.DeepCopyObject()
-	if m, err := meta.Accessor(o); err == nil {
-		m.SetResourceVersion("")
-	}
+	metadata(o).SetResourceVersion("")
 	return runtime.Encode(s.codec, o)
 }
 

@@ -173,12 +173,8 @@ func (p *prober) allowed(ctx context.Context, resource schema.GroupVersionResour
 		if time.Until(p.deadline) < probeInterval {
 			return false, err
 		}
-		timer := time.NewTimer(probeInterval)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pass(ctx, probeInterval) {
 			return false, err
-		case <-timer.C:
 		}
 	}
 }

@@ -62,16 +62,10 @@ type Config struct {
 	Lease string
 }
 
-type completedConfig struct {
-	generic        genericapiserver.CompletedConfig
-	processMetrics bool
-	inspection     inspect.Config
-	lease          string
-}
-
 // CompletedConfig is a configuration from which a Server can be made. It comes from Config.Complete alone.
 type CompletedConfig struct {
-	*completedConfig
+	config  Config
+	generic genericapiserver.CompletedConfig
 }
 
 // NewConfig returns a configuration that serves the group's OpenAPI documents. The caller's options fill the rest.
@@ -93,7 +87,7 @@ func NewConfig() *Config {
 
 // Complete fills in what can be derived. It changes the receiver, which is of no use any more afterwards.
 func (c *Config) Complete() CompletedConfig {
-	return CompletedConfig{&completedConfig{generic: c.Generic.Complete(), processMetrics: c.ProcessMetrics, inspection: c.Inspection, lease: c.Lease}}
+	return CompletedConfig{*c, c.Generic.Complete()}
 }
 
 // Server is the API server. Generic is prepared and run by the caller.
@@ -117,7 +111,7 @@ func (c CompletedConfig) New() (*Server, error) {
 }
 
 func (s *Server) install(c CompletedConfig) error {
-	storage, err := registry.NewStorage(Scheme, outages{c.generic.RESTOptionsGetter}, c.inspection)
+	storage, err := registry.NewStorage(Scheme, outages{c.generic.RESTOptionsGetter}, c.config.Inspection)
 	if err != nil {
 		return err
 	}
@@ -128,7 +122,7 @@ func (s *Server) install(c CompletedConfig) error {
 	if err := s.Generic.InstallAPIGroup(&group); err != nil {
 		return fmt.Errorf("installing API group %s: %w", v1alpha1.GroupName, err)
 	}
-	if c.processMetrics {
+	if c.config.ProcessMetrics {
 		serveProcessMetrics(s.Generic)
 	}
 	s.openDoor(storage, c)
@@ -147,19 +141,19 @@ func (s *Server) install(c CompletedConfig) error {
 // openDoor serves the stores as they are, for the command migrate.
 func (s *Server) openDoor(storage *registry.Storage, c CompletedConfig) {
 	running := func() bool {
-		if c.inspection.Engine == nil {
+		if c.config.Inspection.Engine == nil {
 			return false
 		}
-		_, here := c.inspection.Engine.Engine()
+		_, here := c.config.Inspection.Engine.Engine()
 		return here
 	}
 	door := migration.NewDoor(Scheme, map[string]*genericregistry.Store{
 		"compositecontrollers": storage.CompositeControllers.Objects.Store.Store,
 		"decoratorcontrollers": storage.DecoratorControllers.Objects.Store.Store,
 		"controllerrevisions":  storage.ControllerRevisions.Store,
-	}, storage.Standby(c.inspection), c.generic.Authorization.Authorizer, running)
+	}, storage.Standby(c.config.Inspection), c.generic.Authorization.Authorizer, running)
 	mux := s.Generic.Handler.NonGoRestfulMux
-	door.Lease = c.lease
+	door.Lease = c.config.Lease
 	mux.UnlistedHandle(migration.DoorPath, door)
 	mux.UnlistedHandlePrefix(migration.DoorPath+"/", door)
 }

@@ -31,6 +31,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
 
 // Object is a controller object of either kind: exactly one of the fields is set.
@@ -81,16 +82,7 @@ func (o Object) Account() *v1alpha1.ServiceAccountReference {
 }
 
 // Parents are the rules of the objects that the controller handles.
-func (o Object) Parents() []v1alpha1.ResourceRule {
-	if o.Composite != nil {
-		return []v1alpha1.ResourceRule{o.Composite.Spec.ParentResource.ResourceRule}
-	}
-	rules := make([]v1alpha1.ResourceRule, 0, len(o.Decorator.Spec.Resources))
-	for i := range o.Decorator.Spec.Resources {
-		rules = append(rules, o.Decorator.Spec.Resources[i].ResourceRule)
-	}
-	return rules
-}
+func (o Object) Parents() []v1alpha1.ResourceRule { return o.definition().Parents }
 
 // HasParents reports whether objects of a resource are among those that the controller handles.
 func (o Object) HasParents(resource schema.GroupResource) bool {
@@ -101,40 +93,25 @@ func (o Object) HasParents(resource schema.GroupResource) bool {
 }
 
 // Children are the rules of the objects that the controller creates.
-func (o Object) Children() []v1alpha1.ResourceRule {
-	var rules []v1alpha1.ResourceRule
-	if o.Composite != nil {
-		for i := range o.Composite.Spec.ChildResources {
-			rules = append(rules, o.Composite.Spec.ChildResources[i].ResourceRule)
-		}
-		return rules
-	}
-	for i := range o.Decorator.Spec.Attachments {
-		rules = append(rules, o.Decorator.Spec.Attachments[i].ResourceRule)
-	}
-	return rules
-}
+func (o Object) Children() []v1alpha1.ResourceRule { return o.definition().Children }
 
 // Customizes reports whether the controller has a customize hook.
 func (o Object) Customizes() bool {
-	_, hook := o.hooks()
+	hook := o.definition().Customize
 	return hook != nil && (hook.Webhook != nil || hook.Inline != nil)
 }
 
 // Inline reports whether the sync hook is inline.
 func (o Object) Inline() bool {
-	hook, _ := o.hooks()
+	hook := o.definition().Sync
 	return hook != nil && hook.Inline != nil
 }
 
-func (o Object) hooks() (sync, customize *v1alpha1.Hook) {
-	switch {
-	case o.Composite != nil && o.Composite.Spec.Hooks != nil:
-		return o.Composite.Spec.Hooks.Sync, o.Composite.Spec.Hooks.Customize
-	case o.Decorator != nil && o.Decorator.Spec.Hooks != nil:
-		return o.Decorator.Spec.Hooks.Sync, o.Decorator.Spec.Hooks.Customize
+func (o Object) definition() inline.Definition {
+	if o.Composite != nil {
+		return inline.Composite(&o.Composite.Spec)
 	}
-	return nil, nil
+	return inline.Decorator(&o.Decorator.Spec)
 }
 
 // Runtime returns the object itself, with its kind and version set, which clients leave out.

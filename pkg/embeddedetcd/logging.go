@@ -155,6 +155,7 @@ func keysAndValues(fields []zapcore.Field, withoutError bool) []any {
 type fatalHook struct {
 	once  sync.Once
 	fired chan struct{}
+	// cause is why etcd gave up. It may be read only after fired is closed.
 	cause error
 }
 
@@ -168,9 +169,6 @@ func (h *fatalHook) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field)
 	})
 	select {}
 }
-
-// err returns why etcd gave up. It may be called only after fired is closed.
-func (h *fatalHook) err() error { return h.cause }
 
 // entryError makes one error of a log line and the errors among its fields.
 func entryError(message string, fields []zapcore.Field) error {

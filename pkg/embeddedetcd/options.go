@@ -17,6 +17,7 @@ limitations under the License.
 package embeddedetcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,12 +88,8 @@ func (o Options) complete(ctx context.Context) (Options, error) {
 	if o.StartTimeout == 0 {
 		o.StartTimeout = DefaultStartTimeout + time.Duration(databaseSize(o.Dir)/startBytes)*time.Second
 	}
-	if o.QuotaBytes == 0 {
-		o.QuotaBytes = DefaultQuotaBytes
-	}
-	if o.SpaceCheckInterval == 0 {
-		o.SpaceCheckInterval = DefaultSpaceCheckInterval
-	}
+	o.QuotaBytes = cmp.Or(o.QuotaBytes, DefaultQuotaBytes)
+	o.SpaceCheckInterval = cmp.Or(o.SpaceCheckInterval, DefaultSpaceCheckInterval)
 	if o.StartTimeout < 0 || o.QuotaBytes < 0 || o.SpaceCheckInterval < 0 {
 		return o, errors.New("embedded etcd: start timeout, quota and space check interval must not be negative")
 	}
@@ -101,10 +98,7 @@ func (o Options) complete(ctx context.Context) (Options, error) {
 
 // databaseSize returns the size of the database file in a data directory, 0 if there is none, or it cannot be looked at.
 func databaseSize(dir string) int64 {
-	size, err := fileSize(datadir.ToBackendFileName(dir))
-	if err != nil {
-		return 0 // Who reads the file says what is wrong with it.
-	}
+	size, _ := fileSize(datadir.ToBackendFileName(dir)) // Who reads the file says what is wrong with it.
 	return size
 }
 
@@ -131,10 +125,7 @@ type InUseError struct {
 
 // Error names the directory and the process that holds it.
 func (e *InUseError) Error() string {
-	holder := e.Holder
-	if holder == "" {
-		holder = "another process"
-	}
+	holder := cmp.Or(e.Holder, "another process")
 	return fmt.Sprintf("data directory %s is in use by %s; stop that process or choose another data directory", e.Dir, holder)
 }
 

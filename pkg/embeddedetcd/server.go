@@ -23,6 +23,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,14 +155,12 @@ func (s *Server) shutDown() error {
 		s.etcd.Close()
 		s.release()
 	}()
-	timeout := time.NewTimer(closeTimeout)
-	defer timeout.Stop()
 	select {
 	case <-closed:
 		return nil
 	case <-s.hook.fired:
 		return s.gaveUp()
-	case <-timeout.C:
+	case <-time.After(closeTimeout):
 		return fmt.Errorf("embedded etcd on %s did not stop within %s", s.options.Dir, closeTimeout)
 	}
 }
@@ -221,9 +220,7 @@ func (s *Server) await(ctx context.Context, f func() error) error {
 	go func() { result <- f() }()
 	overdue := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {
-		grace := time.NewTimer(interruptGrace)
-		defer grace.Stop()
-		<-grace.C
+		<-time.After(interruptGrace)
 		close(overdue)
 	})()
 	select {
@@ -241,7 +238,7 @@ func (s *Server) await(ctx context.Context, f func() error) error {
 
 // gaveUp returns the error for an etcd that has frozen in a fatal line of its log.
 func (s *Server) gaveUp() error {
-	err := s.hook.err()
+	err := s.hook.cause
 	if isNoSpace(err) {
 		return &NoSpaceError{Dir: s.options.Dir, Err: err}
 	}
@@ -427,12 +424,9 @@ func (s *Server) watchSpace(ctx context.Context) {
 
 // spaceAlarm tells whether etcd refuses writes because of the quota.
 func (s *Server) spaceAlarm() bool {
-	for _, alarm := range s.etcd.Server.Alarms() {
-		if alarm.GetAlarm() == etcdserverpb.AlarmType_NOSPACE {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.etcd.Server.Alarms(), func(alarm *etcdserverpb.AlarmMember) bool {
+		return alarm.GetAlarm() == etcdserverpb.AlarmType_NOSPACE
+	})
 }
 
 // warnWhenFilling logs once when the stored objects come near to the quota, and returns whether they are near.

@@ -234,7 +234,8 @@ func verifyBucket(name []byte, bucket *bolt.Bucket) error {
 	var previous []byte
 	// The checksum has no use of its own: it makes sure that every byte of the file can be read.
 	var sum byte
-	for cursor, key, value := bucketCursor(bucket); key != nil; key, value = cursor.Next() {
+	cursor := bucket.Cursor()
+	for key, value := cursor.First(); key != nil; key, value = cursor.Next() {
 		if previous != nil && bytes.Compare(previous, key) >= 0 {
 			return fmt.Errorf("keys %x and %x are not in order", previous, key)
 		}
@@ -251,13 +252,6 @@ func verifyBucket(name []byte, bucket *bolt.Bucket) error {
 	}
 	_ = sum
 	return nil
-}
-
-// bucketCursor returns a cursor at the first key of the bucket.
-func bucketCursor(bucket *bolt.Bucket) (cursor *bolt.Cursor, key, value []byte) {
-	cursor = bucket.Cursor()
-	key, value = cursor.First()
-	return cursor, key, value
 }
 
 // isRevision tells whether a key has the form of etcd's revisions: main, underscore, sub, and a mark for a deletion.

@@ -24,8 +24,10 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -344,8 +346,5 @@ func readKeys(path string) (keys []string, err error) {
 			return nil
 		})
 	})
-	for key := range there {
-		keys = append(keys, key)
-	}
-	return keys, err
+	return slices.Collect(maps.Keys(there)), err
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package leaderelection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -180,17 +181,14 @@ func (l *lock) await(ctx context.Context) bool {
 	}
 	defer events.Stop()
 	for {
-		expired := time.NewTimer(l.observed.remaining())
 		var event watch.Event
 		var ok bool
 		select {
 		case <-ctx.Done():
-			expired.Stop()
 			return false
-		case <-expired.C:
+		case <-time.After(l.observed.remaining()):
 			return true
 		case event, ok = <-events.ResultChan():
-			expired.Stop()
 		}
 		lease, isLease := event.Object.(*coordinationv1.Lease)
 		if !ok || !isLease {
@@ -209,12 +207,10 @@ func (l *lock) await(ctx context.Context) bool {
 
 // sleep returns false when ctx ends before the time is over.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }
@@ -244,10 +240,7 @@ func (o *observed) hasWritten(err error) {
 func (o *observed) failure() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.reading != nil {
-		return o.reading
-	}
-	return o.writing
+	return cmp.Or(o.reading, o.writing)
 }
 
 // see takes note of the state of the Lease. An unchanged one expires when it would have.

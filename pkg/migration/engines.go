@@ -29,6 +29,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/rights"
 )
 
 const (
@@ -185,11 +187,7 @@ func (m *move) findWorkload(ctx context.Context) (*workload, error) {
 
 // user is the name of the service account of the workload's Pods.
 func (w *workload) user(namespace string) string {
-	account := w.account
-	if account == "" {
-		account = "default"
-	}
-	return "system:serviceaccount:" + namespace + ":" + account
+	return rights.Account{Namespace: namespace, Name: cmp.Or(w.account, "default")}.User()
 }
 
 // scale sets the replicas of Metacontroller's workload.

@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,12 +143,7 @@ func (m *move) checkRights(ctx context.Context) error {
 // sayWhatNames prints the bindings of Metacontroller's account, which this server does not have.
 func (m *move) sayWhatNames(ctx context.Context, account string) error {
 	named := func(subjects []rbacv1.Subject) bool {
-		for _, s := range subjects {
-			if s.Kind == rbacv1.ServiceAccountKind && s.Namespace == m.Metacontroller.Namespace && s.Name == account {
-				return true
-			}
-		}
-		return false
+		return slices.Contains(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: m.Metacontroller.Namespace, Name: account})
 	}
 	everywhere, err := m.kube.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 	if err != nil {

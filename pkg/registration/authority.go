@@ -27,8 +27,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -67,11 +65,11 @@ func (t *Trust) Trusted(ctx context.Context) (bundle []byte, version string, err
 		klog.FromContext(ctx).Info("The serving authority is not published", "reason", err.Error())
 		return nil, "", servingcert.ErrNotRegistered
 	}
-	if apierrors.IsNotFound(err) {
-		return nil, "", servingcert.ErrNotRegistered
-	}
 	if err != nil {
 		return nil, "", err
+	}
+	if existing == nil {
+		return nil, "", servingcert.ErrNotRegistered
 	}
 	if t.service != (types.NamespacedName{}) {
 		if err := checkOwn(existing, t.service.Namespace, t.service.Name); err != nil {
@@ -148,16 +146,13 @@ func (t *Trust) Trust(ctx context.Context, bundle []byte, version string) error 
 	return t.apply(ctx, bundle, map[string]any{"name": APIServiceName, "resourceVersion": version})
 }
 
-// get returns the APIService. One that stands for CustomResourceDefinitions is not ours.
+// get returns the APIService, nil if there is none. One that stands for CustomResourceDefinitions is not ours.
 func (t *Trust) get(ctx context.Context) (*unstructured.Unstructured, error) {
-	existing, err := t.client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
-	}
-	if existing.GetLabels()[automanagedLabel] != "" {
+	existing, err := readAPIService(ctx, t.client)
+	if existing != nil && existing.GetLabels()[automanagedLabel] != "" {
 		return nil, &ServedByDefinitionsError{}
 	}
-	return existing, nil
+	return existing, err
 }
 
 // apply writes the caBundle alone. The metadata has something that keeps an APIService from being made.

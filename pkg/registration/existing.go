@@ -81,17 +81,26 @@ func findDefinitions(ctx context.Context, client dynamic.Interface) ([]string, e
 
 // checkExisting refuses clusters with a registration that is not ours to change.
 func checkExisting(ctx context.Context, client dynamic.Interface) error {
-	apiService, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
-	default:
-		if err := checkOwn(apiService, namespace, serviceName); err != nil {
-			return err
-		}
+	apiService, err := readAPIService(ctx, client)
+	if err == nil && apiService != nil {
+		err = checkOwn(apiService, namespace, serviceName)
+	}
+	if err != nil {
+		return err
 	}
 	return checkExistingService(ctx, client)
+}
+
+// readAPIService returns the APIService of the group, nil if there is none.
+func readAPIService(ctx context.Context, client dynamic.Interface) (*unstructured.Unstructured, error) {
+	apiService, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+	}
+	return apiService, nil
 }
 
 // checkExistingService refuses clusters with a Service that is not ours to change.
@@ -168,12 +177,9 @@ func Inspect(ctx context.Context, config *rest.Config) (*Existing, error) {
 	if e.Definitions, err = findDefinitions(ctx, client); err != nil {
 		return nil, err
 	}
-	apiService, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return e, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
+	apiService, err := readAPIService(ctx, client)
+	if err != nil || apiService == nil {
+		return e, err
 	}
 	e.Registered = true
 	e.ByDefinitions = apiService.GetLabels()[automanagedLabel] != ""
@@ -188,14 +194,8 @@ func Inspect(ctx context.Context, config *rest.Config) (*Existing, error) {
 
 // Available reports whether the cluster reaches who serves the group, which is nobody without a registration.
 func Available(ctx context.Context, client dynamic.Interface) (bool, error) {
-	apiService, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
-	}
-	return conditionOf(apiService).available, nil
+	apiService, err := readAPIService(ctx, client)
+	return apiService != nil && conditionOf(apiService).available, err
 }
 
 // Kinds that are treated in ways of their own.

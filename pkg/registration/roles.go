@@ -272,10 +272,7 @@ func releaseNamespace(ctx context.Context, client dynamic.Interface, name string
 
 // appliedHere reports whether this package owns fields of an object by server-side apply.
 func appliedHere(o *unstructured.Unstructured) bool {
-	for _, entry := range o.GetManagedFields() {
-		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
+	})
 }

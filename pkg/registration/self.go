@@ -67,11 +67,7 @@ type Self struct {
 // went with an Owner which was replaced is made again. One that is deleted for no such reason is not made again before Run is called again:
 // somebody has taken the server out of the cluster. That is logged once.
 func (s *Self) Run(ctx context.Context) {
-	ticking := s.Clock
-	if ticking == nil {
-		ticking = clock.RealClock{}
-	}
-	ticker := ticking.NewTicker(keepInterval)
+	ticker := s.clock().NewTicker(keepInterval)
 	defer ticker.Stop()
 	k := keeper{Self: s}
 	for {
@@ -84,11 +80,11 @@ func (s *Self) Run(ctx context.Context) {
 	}
 }
 
-func (s *Self) now() time.Time {
+func (s *Self) clock() clock.WithTicker {
 	if s.Clock == nil {
-		return time.Now()
+		return clock.RealClock{}
 	}
-	return s.Clock.Now()
+	return s.Clock
 }
 
 // keeper is what Run remembers from one look to the next.
@@ -190,15 +186,14 @@ func (k *keeper) apply(ctx context.Context) (finding, error) {
 	}
 	// Read before the authority, and written under the condition that it did not change since: so nobody who was late takes back what another
 	// replica has published after a rotation.
-	existing, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
+	existing, err := readAPIService(ctx, client)
 	switch {
-	case apierrors.IsNotFound(err):
+	case err != nil:
+		return finding{}, err
+	case existing == nil:
 		if create, err := k.mayCreate(ctx, client); !create {
 			return finding{known: true}, err
 		}
-		existing = nil
-	case err != nil:
-		return finding{}, fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
 	default:
 		if err := checkOwn(existing, k.ServiceNamespace, k.ServiceName); err != nil {
 			return finding{known: true}, err
@@ -213,7 +208,7 @@ func (k *keeper) apply(ctx context.Context) (finding, error) {
 		return now, errors.New("reading certificate authority: there is no certificate in PEM form")
 	}
 	if existing != nil {
-		bundle = joined(bundle, existing, k.now())
+		bundle = joined(bundle, existing, k.clock().Now())
 	}
 	wanted, err := k.wanted(ctx, client, bundle)
 	if err != nil {
@@ -300,12 +295,7 @@ func same(existing, wanted *unstructured.Unstructured) bool {
 	if port(existing) != port(wanted) || !maps.Equal(certificatesOf(existing), certificatesOf(wanted)) {
 		return false
 	}
-	for _, owner := range wanted.GetOwnerReferences() {
-		if !owned(existing, owner) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(wanted.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return !owned(existing, owner) })
 }
 
 // certificatesOf returns the certificates in the caBundle of a registration, in DER.
@@ -322,10 +312,5 @@ func certificatesOf(apiService *unstructured.Unstructured) map[string]bool {
 }
 
 func owned(o *unstructured.Unstructured, by metav1.OwnerReference) bool {
-	for _, reference := range o.GetOwnerReferences() {
-		if reference.UID == by.UID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(reference metav1.OwnerReference) bool { return reference.UID == by.UID })
 }

@@ -135,15 +135,9 @@ func giveBack(ctx context.Context, config *rest.Config, service types.Namespaced
 	if err != nil {
 		return err
 	}
-	existing, err := client.Resource(resources[kindAPIService]).Get(ctx, APIServiceName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil // The kube-apiserver makes it.
-	}
-	if err != nil {
-		return fmt.Errorf("reading APIService %s: %w", APIServiceName, err)
-	}
-	if existing.GetLabels()[automanagedLabel] != "" {
-		return nil
+	existing, err := readAPIService(ctx, client)
+	if err != nil || existing == nil || existing.GetLabels()[automanagedLabel] != "" {
+		return err // If there is none, the kube-apiserver makes it.
 	}
 	if err := checkOwn(existing, service.Namespace, service.Name); err != nil {
 		return err

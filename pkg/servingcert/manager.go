@@ -17,6 +17,7 @@ limitations under the License.
 package servingcert
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -96,9 +97,7 @@ func New(store Store, o Options) *Manager {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.Lifetimes == (Lifetimes{}) {
-		o.Lifetimes = DefaultLifetimes()
-	}
+	o.Lifetimes = cmp.Or(o.Lifetimes, DefaultLifetimes())
 	interval := o.Lifetimes.interval()
 	if o.Registration == nil {
 		interval = checkInterval

@@ -18,6 +18,7 @@ package servingcert
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -278,17 +279,11 @@ func DefaultLifetimes() Lifetimes {
 }
 
 func (l Lifetimes) certificateRenewBefore() time.Duration {
-	if l.CertificateRenewBefore == 0 {
-		return l.Certificate / 3
-	}
-	return l.CertificateRenewBefore
+	return cmp.Or(l.CertificateRenewBefore, l.Certificate/3)
 }
 
 func (l Lifetimes) authorityRenewBefore() time.Duration {
-	if l.AuthorityRenewBefore == 0 {
-		return l.Authority / 3
-	}
-	return l.AuthorityRenewBefore
+	return cmp.Or(l.AuthorityRenewBefore, l.Authority/3)
 }
 
 // interval is the pause between two looks at the certificates: a minute, or a small part of what there is to wait for.

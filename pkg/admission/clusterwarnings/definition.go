@@ -31,6 +31,7 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/inline"
 )
 
 // A definition is the view of a controller of either kind that this package needs.
@@ -94,9 +95,6 @@ func definitionOf(object any) (definition, bool) {
 		for i, rule := range o.Spec.ChildResources {
 			d.children = append(d.children, use{rule.ResourceRule, spec.Child("childResources").Index(i), nil, nil, goes, false, rule.OnParentDeletion == v1alpha1.ParentDeletionRetain})
 		}
-		if hooks := o.Spec.Hooks; hooks != nil {
-			d.addHooks(hooks.Sync, hooks.Finalize, hooks.Customize)
-		}
 	case *metacontroller.DecoratorController:
 		d = definition{kind: v1alpha1.KindDecorator, name: o.Name, spec: &o.Spec, endpoints: o.Spec.EndpointConfigs, account: o.Spec.ServiceAccountRef != nil}
 		missing := goes
@@ -109,12 +107,11 @@ func definitionOf(object any) (definition, bool) {
 		for i, rule := range o.Spec.Attachments {
 			d.children = append(d.children, use{rule.ResourceRule, spec.Child("attachments").Index(i), nil, nil, goes, false, rule.OnParentDeletion == v1alpha1.ParentDeletionRetain})
 		}
-		if hooks := o.Spec.Hooks; hooks != nil {
-			d.addHooks(hooks.Sync, hooks.Finalize, hooks.Customize)
-		}
 	default:
 		return d, false
 	}
+	of := inline.DefinitionOf(object)
+	d.addHooks(of.Sync, of.Finalize, of.Customize)
 	return d, true
 }
 

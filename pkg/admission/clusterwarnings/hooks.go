@@ -29,6 +29,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -174,7 +175,7 @@ func (p *Plugin) lookupsOfSecurity(s *v1alpha1.WebhookSecurity, path *field.Path
 // warnKeys looks whether a Secret or ConfigMap has keys.
 func (p *Plugin) warnKeys(ctx context.Context, kind, namespace, name string, keys []string) ([]string, error) {
 	what := fmt.Sprintf("%s %s/%s", kind, namespace, name)
-	has, err := p.keysOf(ctx, kind, namespace, name)
+	there, err := p.keysOf(ctx, kind, namespace, name)
 	if apierrors.IsNotFound(err) {
 		return []string{what + " does not exist; calls of the hook fail until it does"}, nil
 	}
@@ -183,31 +184,24 @@ func (p *Plugin) warnKeys(ctx context.Context, kind, namespace, name string, key
 	}
 	var texts []string
 	for _, key := range keys {
-		if !has(key) {
+		if !there.Has(key) {
 			texts = append(texts, fmt.Sprintf("%s has no key %q; calls of the hook fail until it does", what, key))
 		}
 	}
 	return texts, nil
 }
 
-func (p *Plugin) keysOf(ctx context.Context, kind, namespace, name string) (func(key string) bool, error) {
+func (p *Plugin) keysOf(ctx context.Context, kind, namespace, name string) (sets.Set[string], error) {
 	if kind == "ConfigMap" {
 		found, err := p.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
-		return func(key string) bool {
-			_, text := found.Data[key]
-			_, binary := found.BinaryData[key]
-			return text || binary
-		}, nil
+		return sets.KeySet(found.Data).Union(sets.KeySet(found.BinaryData)), nil
 	}
 	found, err := p.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	return func(key string) bool {
-		_, ok := found.Data[key]
-		return ok
-	}, nil
+	return sets.KeySet(found.Data), nil
 }

@@ -40,17 +40,13 @@ func (p *Plugin) lookupsOfNeighbors(d *definition) lookups {
 	n := &neighbors{read: func(ctx context.Context) ([]definition, error) { return p.others(ctx, d) }}
 	var all lookups
 	for _, parent := range d.parents {
-		if d.kind == v1alpha1.KindComposite {
-			all = append(all, lookup{parent.path, func(ctx context.Context) ([]string, error) {
-				others, err := n.get(ctx)
-				return append(warnOverlap(parent, d.children, others), warnReplaced(d, parent, others)...), err
-			}})
-		} else if parent.synced {
-			all = append(all, lookup{parent.path, func(ctx context.Context) ([]string, error) {
-				others, err := n.get(ctx)
-				return warnReplaced(d, parent, others), err
-			}})
+		if d.kind != v1alpha1.KindComposite && !parent.synced {
+			continue
 		}
+		all = append(all, lookup{parent.path, func(ctx context.Context) ([]string, error) {
+			others, err := n.get(ctx)
+			return append(warnOverlap(d, parent, others), warnReplaced(d, parent, others)...), err
+		}})
 	}
 	for _, child := range d.children {
 		all = append(all, lookup{child.path, func(ctx context.Context) ([]string, error) {
@@ -110,16 +106,16 @@ func (p *Plugin) others(ctx context.Context, d *definition) ([]definition, error
 }
 
 // warnOverlap warns of other CompositeControllers with the same parents. Decorators may share targets with anybody.
-func warnOverlap(parent use, children []use, others []definition) []string {
+func warnOverlap(d *definition, parent use, others []definition) []string {
 	var texts []string
 	for _, other := range others {
-		if other.kind != v1alpha1.KindComposite {
+		if d.kind != v1alpha1.KindComposite || other.kind != v1alpha1.KindComposite {
 			continue
 		}
 		for _, theirs := range other.parents {
 			if theirs.groupResource() == parent.groupResource() && overlap(theirs.selector, parent.selector) {
 				would := "both would write their status, and the ControllerRevisions of rolling updates"
-				if both := shared(children, other.children); len(both) > 0 {
+				if both := shared(d.children, other.children); len(both) > 0 {
 					would = fmt.Sprintf("each would delete, or release, the %s that only the other one's hook returns, and %s. Have one hook return all of them, or keep "+
 						"the parents apart by labelSelectors", strings.Join(both, " and "), would)
 				}

@@ -137,7 +137,7 @@ func (i *Informer) Wrote(o *object.Object) (shown bool) {
 		i.ahead[k] = a
 	}
 	a.versions, a.listed = insert(a.versions, version), false
-	i.show(o, "")
+	i.show(o, "", false)
 	return true
 }
 

@@ -17,6 +17,7 @@ limitations under the License.
 package cache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -118,10 +119,7 @@ func (i *Informer) Failed() <-chan struct{} { return i.unlisted }
 func (i *Informer) Err() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.err != nil {
-		return i.err
-	}
-	return i.missed
+	return cmp.Or(i.err, i.missed)
 }
 
 // NotifyErr has changed called, from any goroutine, whenever what [Informer.Err] returns may have changed, until cancel is called. It must
@@ -223,13 +221,7 @@ func (i *Informer) Observe(p Progress) *Observer {
 
 // without returns a list without one element. The given list is not changed: it may be in use.
 func without[T comparable](list []T, element T) []T {
-	var rest []T
-	for _, e := range list {
-		if e != element {
-			rest = append(rest, e)
-		}
-	}
-	return rest
+	return slices.DeleteFunc(slices.Clone(list), func(e T) bool { return e == element })
 }
 
 // Add implements clientcache.ReflectorStore.
@@ -250,11 +242,11 @@ func (i *Informer) Delete(o any) error {
 		return nil
 	}
 	// The event carries the object's last state, which handlers want to see, under the version of the deletion.
-	if before := i.store.remove(key{gone.Namespace(), gone.Name()}); before != nil {
-		i.changed(gone.ResourceVersion(), Event{Type: Deleted, Old: gone})
-		return nil
+	var event Event
+	if i.store.remove(key{gone.Namespace(), gone.Name()}) != nil {
+		event = Event{Type: Deleted, Old: gone}
 	}
-	i.changed(gone.ResourceVersion(), Event{})
+	i.changed(gone.ResourceVersion(), event)
 	return nil
 }
 
@@ -293,16 +285,7 @@ func (i *Informer) Replace(list []any, version string) error {
 		if before, ok := i.store.get(k); ok && before.UID() == o.UID() && before.ResourceVersion() == o.ResourceVersion() && before.Shows(o) {
 			continue
 		}
-		before := i.store.put(o)
-		switch {
-		case before == nil:
-			i.changed("", Event{Type: Added, New: o, Initial: initial})
-		case before.UID() != o.UID():
-			i.changed("", Event{Type: Deleted, Old: before})
-			i.changed("", Event{Type: Added, New: o})
-		default:
-			i.changed("", Event{Type: Updated, Old: before, New: o})
-		}
+		i.show(o, "", initial)
 	}
 	for _, o := range i.store.list("") {
 		k := key{o.Namespace(), o.Name()}
@@ -329,17 +312,18 @@ func (i *Informer) put(element any) error {
 	i.deliver.Lock()
 	defer i.deliver.Unlock()
 	if !i.overtaken(o, false) {
-		i.show(o, o.ResourceVersion())
+		i.show(o, o.ResourceVersion(), false)
 	}
 	return nil
 }
 
-// show stores an object and delivers the change, with the version that the informer has reached with it. It is called with deliver held.
-func (i *Informer) show(o *object.Object, version string) {
+// show stores an object and delivers the change, with the version that the informer has reached with it. Initial says that the object is one of the
+// first list. It is called with deliver held.
+func (i *Informer) show(o *object.Object, version string, initial bool) {
 	before := i.store.put(o)
 	switch {
 	case before == nil:
-		i.changed(version, Event{Type: Added, New: o})
+		i.changed(version, Event{Type: Added, New: o, Initial: initial})
 	case before.UID() != o.UID():
 		i.changed("", Event{Type: Deleted, Old: before})
 		i.changed(version, Event{Type: Added, New: o})

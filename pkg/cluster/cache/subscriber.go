@@ -17,6 +17,7 @@ limitations under the License.
 package cache
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -162,20 +163,15 @@ func (s *subscriber) notify(e Event) error {
 }
 
 func (e Event) key() key {
-	o := e.New
-	if o == nil {
-		o = e.Old
-	}
+	o := cmp.Or(e.New, e.Old)
 	return key{o.Namespace(), o.Name()}
 }
 
 // since returns the events from before a missed one to the present state of the object, nil if it is gone.
 func (e Event) since(present *object.Object) []Event {
 	switch {
-	case present == nil && e.Old == nil:
-		return []Event{{Type: Deleted, Old: e.New}}
 	case present == nil:
-		return []Event{{Type: Deleted, Old: e.Old}}
+		return []Event{{Type: Deleted, Old: cmp.Or(e.Old, e.New)}}
 	case e.Old == nil:
 		return []Event{{Type: Added, New: present}}
 	case e.Old.UID() != present.UID():

@@ -18,6 +18,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,10 +98,7 @@ func newServer(config *rest.Config) (*server, error) {
 		http: httpClient, base: *base, limiter: Limiter(config), warn: warningHandler(config), headers: map[string]http.Header{},
 	}
 	s.base.Path = strings.TrimSuffix(s.base.Path, "/")
-	userAgent := config.UserAgent
-	if userAgent == "" {
-		userAgent = rest.DefaultKubernetesUserAgent()
-	}
+	userAgent := cmp.Or(config.UserAgent, rest.DefaultKubernetesUserAgent())
 	for _, contentType := range []string{
 		"", runtime.ContentTypeJSON,
 		string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType), string(types.ApplyPatchType),

@@ -21,6 +21,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -156,26 +158,20 @@ func (s *Store) get(ctx context.Context, r Reference) (version string, data map[
 
 // wait waits for the first list of the API server.
 func (w *watched) wait(ctx context.Context) error {
-	if w.informer.HasSynced() {
-		return nil
-	}
-	select {
-	case <-w.informer.Synced():
-		return nil
-	case <-w.informer.Failed():
-		if err := w.informer.Err(); err != nil {
-			return err
+	failed := w.informer.Failed()
+	for !w.informer.HasSynced() {
+		select {
+		case <-w.informer.Synced():
+		case <-failed:
+			if err := w.informer.Err(); err != nil {
+				return err
+			}
+			failed = nil // It failed before, and an attempt is under way.
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-	case <-ctx.Done():
-		return ctx.Err()
 	}
-	// It failed before, and an attempt is under way.
-	select {
-	case <-w.informer.Synced():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return nil
 }
 
 // failed reports whether the first attempt to list failed, so that somebody was told that there is nothing to read.
@@ -241,13 +237,10 @@ func (s *Store) watch(r Reference) *watched {
 
 func (s *Store) changed(r Reference) {
 	s.mu.Lock()
-	subscribers := make([]func(Reference), 0, len(s.subscribers))
-	for changed := range s.subscribers {
-		subscribers = append(subscribers, *changed)
-	}
+	subscribers := slices.Collect(maps.Keys(s.subscribers))
 	s.mu.Unlock()
 	for _, changed := range subscribers {
-		changed(r)
+		(*changed)(r)
 	}
 }
 

@@ -17,6 +17,7 @@ limitations under the License.
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -208,10 +209,7 @@ func (g *group) repeat(last bool) {
 // notify calls the subscribers. What one misses that panics it is told again by the repeats.
 func (d *Discovery) notify(ctx context.Context) {
 	d.mu.Lock()
-	subscribers := make([]*func(), 0, len(d.subscribers))
-	for s := range d.subscribers {
-		subscribers = append(subscribers, s)
-	}
+	subscribers := slices.Collect(maps.Keys(d.subscribers))
 	d.mu.Unlock()
 	for _, s := range subscribers {
 		_ = recovery.Call(ctx, "telling of kinds that changed", func() error { (*s)(); return nil }) // It is logged and counted.
@@ -246,10 +244,7 @@ func (d *Discovery) apiServiceChanged(e cache.Event) {
 
 // nameOf returns the two parts of the name of a definition.
 func nameOf(e cache.Event) (first, group string) {
-	o := e.New
-	if o == nil {
-		o = e.Old
-	}
+	o := cmp.Or(e.New, e.Old)
 	first, group, _ = strings.Cut(o.Name(), ".")
 	return first, group
 }
@@ -365,8 +360,6 @@ func (d *Discovery) ask(ctx context.Context, version schema.GroupVersion) (map[s
 	}
 	return resourcesOf(version, &list), nil
 }
-
-func cutSubresource(name string) (parent, sub string, ok bool) { return strings.Cut(name, "/") }
 
 const (
 	// recheckInterval is how often kinds are asked for of which no object tells, unless the caller says otherwise, and for how long at least it

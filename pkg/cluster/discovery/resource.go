@@ -77,7 +77,7 @@ func (e *NotFoundError) Error() string {
 func resourcesOf(version schema.GroupVersion, list *metav1.APIResourceList) map[string]Resource {
 	resources := map[string]Resource{}
 	for _, r := range list.APIResources {
-		if parent, sub, ok := cutSubresource(r.Name); ok {
+		if parent, sub, ok := strings.Cut(r.Name, "/"); ok {
 			if sub == "status" && slices.Contains(r.Verbs, "patch") {
 				entry := resources[parent]
 				entry.HasStatus = true

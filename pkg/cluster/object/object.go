@@ -184,11 +184,7 @@ func (o *Object) checkTime(field string, at span) error {
 }
 
 func (o *Object) timeAt(at span) time.Time {
-	t, err := time.Parse(time.RFC3339, o.textAt(at))
-	if err != nil {
-		// There is none: Parse checked the others.
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339, o.textAt(at)) // It fails, and is zero, if there is none: Parse checked the others.
 	return t
 }
 
@@ -294,12 +290,8 @@ func (o *Object) Controller() (controller *OwnerReference) {
 }
 
 // OwnerReferences decodes all owners into a new slice, nil if there are none.
-func (o *Object) OwnerReferences() []OwnerReference {
-	var owners []OwnerReference
-	if err := o.eachOwner(func(owner OwnerReference, _ span) { owners = append(owners, owner) }); err != nil {
-		// Not reached: Parse read them before.
-		return nil
-	}
+func (o *Object) OwnerReferences() (owners []OwnerReference) {
+	_ = o.eachOwner(func(owner OwnerReference, _ span) { owners = append(owners, owner) }) // Parse read them before.
 	return owners
 }
 
@@ -394,9 +386,6 @@ func setBool(to *bool, key, raw string) error {
 }
 
 func (o *Object) textMap(at span) map[string]string {
-	if at.none() {
-		return nil
-	}
 	var m map[string]string
 	texts(o.json[at.start:at.end], func(key, value string) {
 		if m == nil {
@@ -408,9 +397,6 @@ func (o *Object) textMap(at span) map[string]string {
 }
 
 func lookup(data, key string) (string, bool) {
-	if data == "" {
-		return "", false
-	}
 	raw, ok := member(data, key)
 	if !ok {
 		return "", false

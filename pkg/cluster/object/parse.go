@@ -17,6 +17,7 @@ limitations under the License.
 package object
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,7 +135,7 @@ func (f *fields) read() error {
 
 func (f *fields) readMetadata() error {
 	first, cutting := true, false
-	err := f.members(func(key span, escaped bool) error {
+	return f.members(func(key span, escaped bool) error {
 		if cutting {
 			// managedFields came first, so the comma behind it goes too.
 			f.cut.end, cutting = key.start, false
@@ -155,19 +156,11 @@ func (f *fields) readMetadata() error {
 			if wasFirst {
 				cutting = true
 			} else {
-				f.cut.start = f.commaBefore(key.start)
+				f.cut.start = uint32(bytes.LastIndexByte(f.data[:key.start], ',')) //nolint:gosec // parse checked the length.
 			}
 		}
 		return nil
 	})
-	return err
-}
-
-func (f *fields) commaBefore(pos uint32) uint32 {
-	for f.data[pos] != ',' {
-		pos--
-	}
-	return pos
 }
 
 // metadataField returns where to put the place of a metadata field, and how its values begin. It returns nil for a field of

@@ -293,10 +293,7 @@ func unquote(quoted string) string {
 		return inner
 	}
 	var text string
-	if err := json.Unmarshal(bytesOf(quoted), &text); err != nil {
-		// Not reached: the scanner accepted it.
-		return ""
-	}
+	_ = json.Unmarshal(bytesOf(quoted), &text) // The scanner accepted it.
 	return text
 }
 

@@ -25,10 +25,8 @@ import (
 // Keeps reports whether a redirect stays with the hook: within scheme, host and port, or from http to https at the ports of these, as
 // ingress controllers redirect. There is no way back to http.
 func Keeps(from, to *url.URL) bool {
-	if secure := Upgraded(from); secure != nil && same(to, secure) {
-		return true
-	}
-	return same(to, from)
+	secure := Upgraded(from)
+	return same(to, from) || secure != nil && same(to, secure)
 }
 
 func same(a, b *url.URL) bool {

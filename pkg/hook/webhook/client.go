@@ -180,7 +180,7 @@ func (c *Client) call(ctx context.Context, etags *etagCache, key RootKey, body [
 		return Response{}, fail(queued, err)
 	}
 	defer p.sent.release()
-	e := exchange{etags: etags, key: key, remembered: remembered(etags, key), hidden: now.hidden}
+	e := exchange{etags: etags, key: key, remembered: etags.get(key), hidden: now.hidden}
 	request, err := c.request(limited, body, now.authorization, e.remembered)
 	if err != nil {
 		e.remembered.release()
@@ -267,14 +267,6 @@ func (c *Client) Close() {
 	if c.etags != nil {
 		c.etags.close()
 	}
-}
-
-// remembered returns the entry of key, which the caller releases, or nil.
-func remembered(etags *etagCache, key RootKey) *etagEntry {
-	if etags == nil {
-		return nil
-	}
-	return etags.get(key)
 }
 
 func (c *Client) request(ctx context.Context, body []byte, authorization string, remembered *etagEntry) (*http.Request, error) {

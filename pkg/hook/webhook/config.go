@@ -17,6 +17,7 @@ limitations under the License.
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,9 +112,7 @@ func (c *Config) setDefaults() {
 	if c.MaxEtagBytes <= 0 {
 		c.MaxEtagBytes = DefaultMaxEtagBytes
 	}
-	if c.ServerVersion == "" {
-		c.ServerVersion = "unknown"
-	}
+	c.ServerVersion = cmp.Or(c.ServerVersion, "unknown")
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}

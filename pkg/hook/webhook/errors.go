@@ -28,6 +28,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -459,12 +460,8 @@ const alertPatience = time.Second
 
 // closed reports whether the other side closed the connection. A write returns net.ErrClosed after a read has noticed it.
 func closed(err error) bool {
-	for _, sign := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
-		if errors.Is(err, sign) {
-			return true
-		}
-	}
-	return false
+	signs := []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}
+	return slices.ContainsFunc(signs, func(sign error) bool { return errors.Is(err, sign) })
 }
 
 // afterHandshake returns the reason of a connection that a hook closed before it returned. A TLS 1.3 client has finished its

@@ -83,8 +83,11 @@ func newEtagCache(maxBytes int64, budget *fairqueue.Budget, lifetime time.Durati
 	}
 }
 
-// get returns the entry of key, or nil. The entry must not be modified, and is released by the caller.
+// get returns the entry of key, or nil, as a nil cache always does. The entry must not be modified, and is released by the caller.
 func (c *etagCache) get(key RootKey) *etagEntry {
+	if c == nil {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	element, ok := c.entries[key]

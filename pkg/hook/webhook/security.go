@@ -18,6 +18,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -143,10 +144,7 @@ func (s *security) readReference(ctx context.Context, now *snapshot, use string,
 }
 
 func authorizationType(a *v1alpha1.WebhookAuthorization) string {
-	if t := strings.TrimSpace(ptr.Deref(a.Type, "")); t != "" {
-		return t
-	}
-	return "Bearer"
+	return cmp.Or(strings.TrimSpace(ptr.Deref(a.Type, "")), "Bearer")
 }
 
 // isHeaderValue reports whether a text may be sent as the value of a header (RFC 9110 §5.5). A line break would begin another header.

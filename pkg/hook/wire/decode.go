@@ -343,13 +343,8 @@ func quote(body []byte) string {
 	for len(start) > 0 && !utf8.Valid(start) && len(start) > maxQuoted-utf8.UTFMax {
 		start = start[:len(start)-1] // a character may have been cut in two
 	}
-	if !utf8.Valid(start) {
+	if !utf8.Valid(start) || bytes.ContainsFunc(start, func(r rune) bool { return !unicode.IsPrint(r) && !unicode.IsSpace(r) }) {
 		return ""
-	}
-	for _, r := range string(start) {
-		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
-			return ""
-		}
 	}
 	return fmt.Sprintf("%q", strings.Join(strings.Fields(string(start)), " "))
 }

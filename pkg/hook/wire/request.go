@@ -20,6 +20,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,10 +109,7 @@ func (r Request) build(e envelope) []byte {
 	f := keyFormat{version: r.Version, parentNamespace: r.Parent.Namespace()}
 	children, childrenSize := f.layOut(r.Children)
 	related, relatedSize := f.layOut(r.Related)
-	finalizing := "false"
-	if r.Finalizing {
-		finalizing = "true"
-	}
+	finalizing := strconv.FormatBool(r.Finalizing)
 
 	object := r.Parent.JSON()
 	b := make([]byte, 0, len(e.children)+childrenSize+len(e.controller)+len(r.Controller)+len(e.finalizing)+len(finalizing)+

@@ -141,14 +141,8 @@ func walkDurations(node any, path *field.Path) field.ErrorList {
 var errDuration = errors.New(`must be a duration in hours, minutes and seconds, such as "1h30m", "90s" or "500ms"`)
 
 func checkDuration(value any) error {
-	if value == nil {
-		return nil
-	}
-	text, ok := value.(string)
-	if !ok {
-		return errDuration
-	}
-	if _, err := time.ParseDuration(text); err != nil {
+	text, _ := value.(string)
+	if _, err := time.ParseDuration(text); err != nil && value != nil {
 		return errDuration
 	}
 	return nil

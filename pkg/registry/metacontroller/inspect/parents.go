@@ -17,6 +17,7 @@ limitations under the License.
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -160,13 +161,9 @@ func tableOf(list *v1alpha1.ControllerParentList, options runtime.Object) *metav
 		if p.NextSyncTime != nil {
 			next = duration.HumanDuration(max(0, p.NextSyncTime.Sub(now)))
 		}
-		message := p.Message
-		if message == "" {
-			message = p.LastError
-		}
 		table.Rows = append(table.Rows, metav1.TableRow{
 			Cells: []any{
-				p.Namespace, p.Name, string(p.State), p.Children.Text(), lastSync, took, int64(p.Retries), next, message,
+				p.Namespace, p.Name, string(p.State), p.Children.Text(), lastSync, took, int64(p.Retries), next, cmp.Or(p.Message, p.LastError),
 				p.GroupResource().String(),
 			},
 			Object: rowObject(options, p.ParentReference, &v1alpha1.ControllerParentList{Items: list.Items[i : i+1]}),

@@ -69,6 +69,7 @@ func selectParents(
 func selectLabeled(
 	ctx context.Context, who *caller, c inspection.Controller, selection *v1alpha1.ParentSelection, selector labels.Selector, children bool,
 ) (selected, error) {
+	selection = cmp.Or(selection, &v1alpha1.ParentSelection{})
 	if err := checkResource(c, selection); err != nil {
 		return selected{}, err
 	}
@@ -89,7 +90,7 @@ func selectLabeled(
 		return selected{}, err
 	}
 	var s selected
-	telling := selection != nil && selection.Name != "" || !selector.Empty()
+	telling := selection.Name != "" || !selector.Empty()
 	for _, p := range matching {
 		switch {
 		case who.sees(around(p, kinds)...):
@@ -98,7 +99,7 @@ func selectLabeled(
 			s.hidden++
 		}
 	}
-	if selection != nil && selection.Name != "" && len(s.parents) == 0 {
+	if selection.Name != "" && len(s.parents) == 0 {
 		return s, refusal(ctx, who, c, selection, matching, kinds)
 	}
 	return s, nil
@@ -130,7 +131,7 @@ func refusal(
 
 // checkResource returns an error if a selection names a resource of which the controller never has parents: its response would be empty.
 func checkResource(c inspection.Controller, selection *v1alpha1.ParentSelection) error {
-	if selection == nil || selection.Resource == "" || slices.Contains(c.Resources(), schema.ParseGroupResource(selection.Resource)) {
+	if selection.Resource == "" || slices.Contains(c.Resources(), schema.ParseGroupResource(selection.Resource)) {
 		return nil
 	}
 	return apierrors.NewBadRequest(fmt.Sprintf("resource: the controller has no parents of the resource %q; it has those of %q", selection.Resource, namesOfAll(c.Resources())))
@@ -143,11 +144,8 @@ func namesOfAll(resources []schema.GroupResource) (names []string) {
 	return names
 }
 
-// match returns the parents that a selection selects, in order; nil selects all.
+// match returns the parents that a selection selects, in order.
 func match(all []inspection.Parent, selection *v1alpha1.ParentSelection, selector labels.Selector) []v1alpha1.ParentReference {
-	if selection == nil {
-		selection = &v1alpha1.ParentSelection{}
-	}
 	resource := schema.ParseGroupResource(selection.Resource)
 	var list []v1alpha1.ParentReference
 	for _, p := range all {

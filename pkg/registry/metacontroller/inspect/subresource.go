@@ -17,6 +17,7 @@ limitations under the License.
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -153,10 +154,8 @@ func (s *subresource) engine() (inspection.Engine, error) {
 		return engine, nil
 	}
 	why, _ := s.config.Engine.Absence()
-	if why == "" {
-		why = "this server does not run controllers at present. It may be starting or ending: try again"
-	}
-	return nil, apierrors.NewServiceUnavailable("nothing is known here of the parents of controllers: " + why)
+	return nil, apierrors.NewServiceUnavailable("nothing is known here of the parents of controllers: " +
+		cmp.Or(why, "this server does not run controllers at present. It may be starting or ending: try again"))
 }
 
 const (

@@ -17,6 +17,7 @@ limitations under the License.
 package table
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -166,11 +167,8 @@ func address(webhook *v1alpha1.Webhook) string {
 func strategies(methods []v1alpha1.ChildUpdateMethod) string {
 	var different []string
 	for _, method := range methods {
-		if method == "" {
-			method = v1alpha1.ChildUpdateOnDelete
-		}
-		if !slices.Contains(different, string(method)) {
-			different = append(different, string(method))
+		if name := string(cmp.Or(method, v1alpha1.ChildUpdateOnDelete)); !slices.Contains(different, name) {
+			different = append(different, name)
 		}
 	}
 	return List(different)
