@@ -65,6 +65,9 @@ func (o Object) Resource() string { return strings.ToLower(o.Kind()) + "/" + o.N
 // Generation is metadata.generation.
 func (o Object) Generation() int64 { return o.either().GetGeneration() }
 
+// ManagedFields are metadata.managedFields.
+func (o Object) ManagedFields() []metav1.ManagedFieldsEntry { return o.either().GetManagedFields() }
+
 // Status is the part of the status that both kinds have.
 func (o Object) Status() *v1alpha1.ControllerStatus {
 	if o.Composite != nil {

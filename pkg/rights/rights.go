@@ -19,6 +19,7 @@ package rights
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -407,6 +408,18 @@ func AccountOf(ref *v1alpha1.ServiceAccountReference) *Account {
 		return nil
 	}
 	return &Account{Namespace: ref.Namespace, Name: ref.Name}
+}
+
+// ParseAccount reads NAMESPACE/NAME. It returns nil for an empty text.
+func ParseAccount(text string) (*Account, error) {
+	if text == "" {
+		return nil, nil
+	}
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return nil, fmt.Errorf("%q is not NAMESPACE/NAME", text)
+	}
+	return &Account{Namespace: namespace, Name: name}, nil
 }
 
 const (

@@ -19,6 +19,7 @@ package connection
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -64,6 +64,11 @@ func New(streams genericiooptions.IOStreams) *Connection {
 // AddFlags adds the flags of kubectl that say which cluster, which namespace and as whom.
 func (c *Connection) AddFlags(flags *pflag.FlagSet) { c.flags.AddFlags(flags) }
 
+// RunE is what cobra runs for a command that asks the cluster.
+func (c *Connection) RunE(run func(ctx context.Context, c *Connection, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), c, args) }
+}
+
 // Config returns the configuration of clients.
 func (c *Connection) Config() (*rest.Config, error) {
 	config, err := c.flags.ToRESTConfig()
@@ -75,26 +80,22 @@ func (c *Connection) Config() (*rest.Config, error) {
 
 // Controllers returns the generated client.
 func (c *Connection) Controllers() (versioned.Interface, error) {
-	config, err := c.Config()
-	if err != nil {
-		return nil, err
-	}
-	client, err := versioned.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	return client, nil
+	return clientOf(c, versioned.NewForConfig)
 }
 
 // Objects returns a client for objects of any kind.
 func (c *Connection) Objects() (dynamic.Interface, error) {
+	return clientOf(c, dynamic.NewForConfig)
+}
+
+// clientOf makes a client from the flags.
+func clientOf[C any](c *Connection, create func(*rest.Config) (C, error)) (client C, err error) {
 	config, err := c.Config()
 	if err != nil {
-		return nil, err
+		return client, err
 	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+	if client, err = create(config); err != nil {
+		return client, fmt.Errorf("making a client: %w", err)
 	}
 	return client, nil
 }
@@ -106,15 +107,6 @@ func (c *Connection) Mapper() (meta.RESTMapper, error) {
 		return nil, Explain(fmt.Errorf("asking which kinds the cluster serves: %w", err))
 	}
 	return mapper, nil
-}
-
-// Discovery tells what the cluster serves; answers are kept on disk, as kubectl keeps them.
-func (c *Connection) Discovery() (discovery.CachedDiscoveryInterface, error) {
-	client, err := c.flags.ToDiscoveryClient()
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	return client, nil
 }
 
 // Namespace is that of --namespace, or that of the kubeconfig.
@@ -157,11 +149,12 @@ func (c *Connection) CompleteName(cmd *cobra.Command, args []string, prefix stri
 	}
 	var names []string
 	for _, object := range list {
-		for _, name := range []string{object.Name(), object.Argument()} {
-			if strings.HasPrefix(name, prefix) {
-				names = append(names, name)
-			}
-		}
+		names = append(names, object.Name(), object.Argument())
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return Starting(names, prefix), cobra.ShellCompDirectiveNoFileComp
+}
+
+// Starting returns the words that begin with a prefix, in the same array.
+func Starting(words []string, prefix string) []cobra.Completion {
+	return slices.DeleteFunc(words, func(word string) bool { return !strings.HasPrefix(word, prefix) })
 }

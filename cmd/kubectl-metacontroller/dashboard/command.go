@@ -57,9 +57,7 @@ as forbidden, and values of Secrets are not shown. Syncs, pauses and rollbacks a
   kubectl metacontroller dashboard cc/website --read-only --port 8080 --no-browser`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.CompleteName,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), c, args)
-		},
+		RunE:              c.RunE(o.run),
 	}
 	flags := cmd.Flags()
 	flags.Uint16Var(&o.port, "port", 0, "port of 127.0.0.1 to listen on; 0 is one that is free")

@@ -21,6 +21,7 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -70,13 +71,9 @@ func (g *guard) protect(next http.Handler) http.Handler {
 
 // here reports whether a request was made to one of the hosts, and by no page of another origin. What writes has to name its origin.
 func (g *guard) here(r *http.Request) bool {
-	host := false
-	for _, name := range g.hosts {
-		host = host || r.Host == name
-	}
 	origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
 	switch {
-	case !host || origin != "" && origin != "http://"+r.Host:
+	case !slices.Contains(g.hosts, r.Host) || origin != "" && origin != "http://"+r.Host:
 		return false
 	case r.Method != http.MethodGet && r.Method != http.MethodHead && origin == "":
 		return false

@@ -193,9 +193,8 @@ type problem struct {
 }
 
 func problemOf(err error) problem {
-	var status apierrors.APIStatus
 	return problem{
-		Forbidden:   errors.As(err, &status) && apierrors.IsForbidden(err),
+		Forbidden:   apierrors.IsForbidden(err),
 		Definitions: errors.Is(err, subresource.ErrDefinitions),
 		Message:     err.Error(),
 	}

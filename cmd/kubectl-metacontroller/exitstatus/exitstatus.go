@@ -54,26 +54,23 @@ var ErrDifferent error = &Error{Status: Different}
 
 // Of returns the status for what a command returned, and what is left to print, nil if nothing is.
 func Of(err error) (status int, message error) {
-	var e *Error
+	e, ok := errors.AsType[*Error](err)
 	switch {
 	case err == nil:
 		return 0, nil
-	case errors.As(err, &e):
-		if e.Err == nil {
-			return e.Status, nil
-		}
-		return e.Status, err
+	case !ok:
+		return Failed, err
+	case e.Err == nil:
+		return e.Status, nil
 	}
-	return Failed, err
+	return e.Status, err
 }
 
 // Compares lets a command that compares end with Trouble for every error that has no status of its own.
 func Compares(cmd *cobra.Command) *cobra.Command {
 	run, args := cmd.RunE, cmd.Args
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return trouble(run(cmd, args)) }
-	if args != nil {
-		cmd.Args = func(cmd *cobra.Command, given []string) error { return trouble(args(cmd, given)) }
-	}
+	cmd.Args = func(cmd *cobra.Command, given []string) error { return trouble(args(cmd, given)) }
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return trouble(cmd.Parent().FlagErrorFunc()(cmd, err))
 	})
@@ -81,8 +78,7 @@ func Compares(cmd *cobra.Command) *cobra.Command {
 }
 
 func trouble(err error) error {
-	var e *Error
-	if err == nil || errors.As(err, &e) {
+	if _, ok := errors.AsType[*Error](err); ok || err == nil {
 		return err
 	}
 	return &Error{Status: Trouble, Err: err}

@@ -53,9 +53,7 @@ as well. It is found in the syncs that the server remembers and in the managedFi
 		Example:           `  kubectl metacontroller explain-loop cc/website shop/example`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: subresource.Complete(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), c, args)
-		},
+		RunE:              c.RunE(o.run),
 	}
 	o.flags.AddResource(cmd.Flags())
 	outputformat.AddDocument(cmd.Flags(), &o.output)

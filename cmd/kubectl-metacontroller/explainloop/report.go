@@ -205,8 +205,5 @@ func sentence(name string) string {
 
 // nameOf is an object as it is printed.
 func nameOf(o v1alpha1.SyncObject) string {
-	if o.Namespace == "" {
-		return o.Kind + " " + o.Name
-	}
-	return o.Kind + " " + o.Namespace + "/" + o.Name
+	return o.Kind + " " + strings.TrimPrefix(o.Namespace+"/"+o.Name, "/")
 }

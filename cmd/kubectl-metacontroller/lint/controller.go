@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"sigs.k8s.io/yaml"
 
@@ -46,17 +45,14 @@ func (d Definition) Hooks() inline.Definition { return inline.DefinitionOf(d.Run
 
 // Controller reads the one controller object of a file or a folder, which may hold other objects, too. The server decides whether it is right.
 func Controller(filename string, in io.Reader) (Definition, error) {
-	files := []string{filename}
-	if filename != "-" {
-		var err error
-		if files, err = Files(filename, true); err != nil {
-			return Definition{}, fmt.Errorf("reading the definition: %w", err)
-		}
+	files, err := open([]string{filename}, true, in)
+	if err != nil {
+		return Definition{}, fmt.Errorf("reading the definition: %w", err)
 	}
 	var definitions []Definition
 	schemas := NewSchemas()
 	for _, file := range files {
-		found, err := schemas.definitionsIn(file, in)
+		found, err := schemas.definitionsIn(file)
 		if err != nil {
 			return Definition{}, err
 		}
@@ -73,24 +69,15 @@ func Controller(filename string, in io.Reader) (Definition, error) {
 }
 
 // definitionsIn reads the controller objects of a file, and the kinds that it defines.
-func (s *Schemas) definitionsIn(filename string, in io.Reader) (definitions []Definition, err error) {
-	var text []byte
-	if filename == "-" {
-		text, err = io.ReadAll(in)
-	} else {
-		text, err = os.ReadFile(filename)
-	}
+func (s *Schemas) definitionsIn(file source) (definitions []Definition, err error) {
+	manifests, err := controllerobject.Manifests(bytes.NewReader(file.text), yaml.YAMLToJSON)
 	if err != nil {
-		return nil, fmt.Errorf("reading the definition: %w", err)
-	}
-	manifests, err := controllerobject.Manifests(bytes.NewReader(text), yaml.YAMLToJSON)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", filename, err)
+		return nil, fmt.Errorf("reading %s: %w", file.name, err)
 	}
 	for _, m := range manifests {
 		object, err := controllerOf(m)
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w: see 'kubectl metacontroller lint -f %s'", filename, err, filename)
+			return nil, fmt.Errorf("reading %s: %w: see 'kubectl metacontroller lint -f %s'", file.name, err, file.name)
 		}
 		if object != (controllerobject.Object{}) {
 			definitions = append(definitions, Definition{object, m.JSON, s})

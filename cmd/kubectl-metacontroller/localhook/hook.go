@@ -121,8 +121,7 @@ func (h *Hook) Call(ctx context.Context, name string, body []byte) ([]byte, erro
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("%w: nothing listens at %s: start it, or have it started with --exec, such as --exec 'python3 hook.py'", errUnreachable, address)
 	}
-	var dialing *net.OpError
-	if errors.As(err, &dialing) && dialing.Op == "dial" {
+	if dialing, ok := errors.AsType[*net.OpError](err); ok && dialing.Op == "dial" {
 		return nil, fmt.Errorf("%w: %w: say where it is with --hook", errUnreachable, err)
 	}
 	late := func() bool { return calling.Err() != nil && ctx.Err() == nil }

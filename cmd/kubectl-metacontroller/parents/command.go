@@ -71,9 +71,7 @@ With --watch, parents are printed again when something of them changed.`,
   kubectl metacontroller -n shop parents cc/website --watch`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: subresource.Complete(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), c, args)
-		},
+		RunE:              c.RunE(o.run),
 	}
 	flags := cmd.Flags()
 	o.flags.Add(flags)

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -52,10 +53,7 @@ func (a action) runParent(ctx context.Context, c *connection.Connection, format 
 	if printer != nil {
 		return printer.PrintObj(parent, c.Out)
 	}
-	argument := parent.GroupVersionKind().GroupKind().String() + "/" + parent.GetName()
-	if namespace := parent.GetNamespace(); namespace != "" {
-		argument = parent.GroupVersionKind().GroupKind().String() + "/" + namespace + "/" + parent.GetName()
-	}
+	argument := parent.GroupVersionKind().GroupKind().String() + "/" + strings.TrimPrefix(parent.GetNamespace()+"/"+parent.GetName(), "/")
 	switch {
 	case !changed:
 		fmt.Fprintf(c.Out, "%s %s.\n", argument, a.same)

@@ -95,10 +95,8 @@ Parents that you may not get are left out, which is said on the error stream. -o
 
   # What would the next sync of one parent do?
   kubectl metacontroller plan cc/website shop/example`,
-		Args: cobra.RangeArgs(0, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), c, args)
-		},
+		Args:              cobra.RangeArgs(0, 2),
+		RunE:              c.RunE(o.run),
 		ValidArgsFunction: subresource.Complete(c),
 	}
 	o.flags.Add(cmd.Flags())
@@ -169,24 +167,19 @@ func (o *options) arguments(
 	if err := o.point(ctx, c, object, spec.Candidate); err != nil {
 		return object, "", err
 	}
-	named := len(args) == 2
-	if len(args) == 1 {
-		// One argument is the controller if it names a kind of controllers, and else the parent.
-		reference, err := controllerobject.Parse(args[0])
-		named = err == nil && reference.Kind != ""
+	if len(args) == 0 {
+		return object, "", nil
 	}
-	if named {
-		reference, err := controllerobject.Parse(args[0])
-		if err != nil {
-			return object, "", err
-		}
-		if !reference.Is(object) {
-			return object, "", fmt.Errorf("%s holds %s, not %s: name what is in the file, or leave it out", o.filename, object.Argument(), args[0])
-		}
-		args = args[1:]
-	}
-	if len(args) == 1 {
-		parent = args[0]
+	reference, err := controllerobject.Parse(args[0])
+	switch {
+	case len(args) == 1 && (err != nil || reference.Kind == ""):
+		return object, args[0], nil // One argument is the controller if it names a kind of controllers, and else the parent.
+	case err != nil:
+		return object, "", err
+	case !reference.Is(object):
+		return object, "", fmt.Errorf("%s holds %s, not %s: name what is in the file, or leave it out", o.filename, object.Argument(), args[0])
+	case len(args) == 2:
+		parent = args[1]
 	}
 	return object, parent, nil
 }

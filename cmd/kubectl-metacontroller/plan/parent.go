@@ -19,6 +19,7 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -68,15 +69,8 @@ func printParent(p textdiff.Printer, parent *v1alpha1.ParentPlan) {
 }
 
 func worthPrinting(parent *v1alpha1.ParentPlan) bool {
-	if parent.Error != "" || parent.Delete || len(parent.Changes)+len(parent.Revisions) > 0 {
-		return true
-	}
-	for i := range parent.Children {
-		if !untouched(&parent.Children[i]) {
-			return true
-		}
-	}
-	return false
+	return parent.Error != "" || parent.Delete || len(parent.Changes)+len(parent.Revisions) > 0 ||
+		slices.ContainsFunc(parent.Children, func(child v1alpha1.ChildPlan) bool { return !untouched(&child) })
 }
 
 // untouched says of a child that it is as it is desired.

@@ -55,9 +55,7 @@ Values of Secrets are hidden in requests, also from a hook on this machine; what
   kubectl metacontroller replay testdata --exec 'python3 hook.py'`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: subresource.Complete(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), c, args)
-		},
+		RunE:              c.RunE(o.run),
 	}
 	flags := cmd.Flags()
 	o.flags.Add(flags)

@@ -53,9 +53,7 @@ Whoever applies the parent from elsewhere, such as from a Git repository, writes
   kubectl metacontroller rollback cc/website shop/example --to-revision=websites.example.com-2f1d`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: subresource.Complete(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), c, args)
-		},
+		RunE:              c.RunE(o.run),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.revision, "to-revision", v1alpha1.RevisionPrevious, "name of a ControllerRevision of the parent")

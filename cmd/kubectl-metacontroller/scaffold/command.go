@@ -17,6 +17,7 @@ limitations under the License.
 package scaffold
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -94,10 +95,7 @@ func (o *options) run(streams genericiooptions.IOStreams, name string) error {
 	if err != nil {
 		return err
 	}
-	folder := o.directory
-	if folder == "" {
-		folder = name
-	}
+	folder := cmp.Or(o.directory, name)
 	if err := write(folder, files); err != nil {
 		return err
 	}

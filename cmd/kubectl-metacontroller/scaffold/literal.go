@@ -108,11 +108,7 @@ func mentions(value any, v variable) bool {
 	case variable:
 		return in == v
 	case map[string]any:
-		for _, element := range in {
-			if mentions(element, v) {
-				return true
-			}
-		}
+		return mentions(slices.Collect(maps.Values(in)), v)
 	case []any:
 		return slices.ContainsFunc(in, func(element any) bool { return mentions(element, v) })
 	}

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -33,10 +34,7 @@ type resource struct {
 
 // APIVersion is the group and version of objects.
 func (r resource) APIVersion() string {
-	if r.Group == "" {
-		return r.Version
-	}
-	return r.Group + "/" + r.Version
+	return schema.GroupVersion{Group: r.Group, Version: r.Version}.String()
 }
 
 // Singular is the kind in lower case.
@@ -44,10 +42,7 @@ func (r resource) Singular() string { return strings.ToLower(r.Kind) }
 
 // Full is the resource as kubectl takes it, such as deployments.apps.
 func (r resource) Full() string {
-	if r.Group == "" {
-		return r.Resource
-	}
-	return r.Resource + "." + r.Group
+	return schema.GroupResource{Group: r.Group, Resource: r.Resource}.String()
 }
 
 var (

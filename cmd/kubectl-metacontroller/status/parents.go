@@ -77,7 +77,7 @@ func parentsOf(status *v1alpha1.ControllerStatus, live *v1alpha1.ControllerParen
 // writtenAgo says how old the status of a controller is, as managed fields tell.
 func writtenAgo(object controllerobject.Object, now time.Time) string {
 	var written *metav1.Time
-	for _, entry := range managedFields(object) {
+	for _, entry := range object.ManagedFields() {
 		if entry.Subresource == "status" && entry.Time != nil && (written == nil || written.Before(entry.Time)) {
 			written = entry.Time
 		}
@@ -86,11 +86,4 @@ func writtenAgo(object controllerobject.Object, now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf(" (as of %s ago)", age(*written, now))
-}
-
-func managedFields(object controllerobject.Object) []metav1.ManagedFieldsEntry {
-	if object.Composite != nil {
-		return object.Composite.ManagedFields
-	}
-	return object.Decorator.ManagedFields
 }

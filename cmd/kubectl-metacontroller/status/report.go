@@ -127,17 +127,10 @@ func ReportOf(object controllerobject.Object, live *v1alpha1.ControllerParentLis
 
 // missingFirst returns conditions with that first which says that the cluster does not serve a kind: hooks fail by that, and not the other way round.
 func missingFirst(conditions []metav1.Condition) []metav1.Condition {
-	sorted := slices.Clone(conditions)
-	slices.SortStableFunc(sorted, func(a, b metav1.Condition) int {
-		switch first, second := isMissing(a), isMissing(b); {
-		case first == second:
-			return 0
-		case first:
-			return -1
-		}
-		return 1
-	})
-	return sorted
+	if i := slices.IndexFunc(conditions, isMissing); i > 0 {
+		return slices.Concat(conditions[i:i+1], conditions[:i], conditions[i+1:])
+	}
+	return conditions
 }
 
 func isMissing(c metav1.Condition) bool {
@@ -187,7 +180,6 @@ func troublesOf(conditions []metav1.Condition) []metav1.Condition {
 
 // parentLines tell of the parents, and of what counters tell beside them, which are as old as it is said. Without counters nothing is known.
 func parentLines(parents Parents, c *v1alpha1.ControllerCounters, asOf string) []string {
-	var lines []string
 	switch {
 	case !parents.Known:
 		return nil
@@ -209,20 +201,18 @@ func parentLines(parents Parents, c *v1alpha1.ControllerCounters, asOf string) [
 			states = append(states, fmt.Sprintf("%d %s", n.number, n.what))
 		}
 	}
+	now := asOf
 	if parents.Live {
-		lines = append(lines, strings.Join(states, ", ")+".")
-	} else {
-		lines = append(lines, strings.Join(states, ", ")+asOf+".")
+		now = ""
 	}
+	lines := []string{strings.Join(states, ", ") + now + "."}
 	if c == nil {
 		return lines
 	}
 	counted := []string{fmt.Sprintf("%s, %d failed", outputformat.Count(c.Syncs+c.FailedSyncs, "sync", "syncs"), c.FailedSyncs)}
 	for _, n := range []struct {
-		number int64
-		one    string
-		many   string
-		what   string
+		number          int64
+		one, many, what string
 	}{
 		{c.Unsettled, "parent", "parents", "slowed down because of never settling"},
 		{c.RejectedAnswers, "response", "responses", "of hooks rejected"},

@@ -130,7 +130,7 @@ func (c *Client) Requests(ctx context.Context, p v1alpha1.ParentReference, o Req
 func (c *Client) EachPlan(ctx context.Context, spec v1alpha1.ControllerPlanSpec, f func(*v1alpha1.ControllerPlanStatus) error) error {
 	for {
 		plan := &v1alpha1.ControllerPlan{}
-		if err := c.post(ctx, "plan", &v1alpha1.ControllerPlan{Spec: spec}, plan); err != nil {
+		if err := c.post(ctx, "plan", false, &v1alpha1.ControllerPlan{Spec: spec}, plan); err != nil {
 			return err
 		}
 		if err := f(&plan.Status); err != nil {
@@ -146,24 +146,20 @@ func (c *Client) EachPlan(ctx context.Context, spec v1alpha1.ControllerPlanSpec,
 // Resync has parents synced now.
 func (c *Client) Resync(ctx context.Context, selection *v1alpha1.ParentSelection) (*v1alpha1.ControllerResync, error) {
 	done := &v1alpha1.ControllerResync{}
-	return done, c.post(ctx, "resync", &v1alpha1.ControllerResync{Spec: v1alpha1.ControllerResyncSpec{Parents: selection}}, done)
+	return done, c.post(ctx, "resync", false, &v1alpha1.ControllerResync{Spec: v1alpha1.ControllerResyncSpec{Parents: selection}}, done)
 }
 
 // Rollback gives a parent the fields of a former revision back. A dry run says what would change.
 func (c *Client) Rollback(ctx context.Context, spec v1alpha1.ControllerRollbackSpec, dryRun bool) (*v1alpha1.ControllerRollbackStatus, error) {
 	done := &v1alpha1.ControllerRollback{}
+	return &done.Status, c.post(ctx, "rollback", dryRun, &v1alpha1.ControllerRollback{Spec: spec}, done)
+}
+
+func (c *Client) post(ctx context.Context, subresource string, dryRun bool, body, into runtime.Object) error {
 	options := metav1.CreateOptions{}
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	return &done.Status, c.postWith(ctx, "rollback", options, &v1alpha1.ControllerRollback{Spec: spec}, done)
-}
-
-func (c *Client) post(ctx context.Context, subresource string, body, into runtime.Object) error {
-	return c.postWith(ctx, subresource, metav1.CreateOptions{}, body, into)
-}
-
-func (c *Client) postWith(ctx context.Context, subresource string, options metav1.CreateOptions, body, into runtime.Object) error {
 	err := c.api.Post().Resource(c.resource()).Name(c.object.Name()).SubResource(subresource).
 		VersionedParams(&options, scheme.ParameterCodec).Body(body).Do(ctx).Into(into)
 	return c.explain(ctx, err, "create", subresource)

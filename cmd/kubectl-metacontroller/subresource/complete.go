@@ -18,7 +18,6 @@ package subresource
 
 import (
 	"context"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,13 +40,7 @@ func Complete(c *connection.Connection) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		var names []cobra.Completion
-		for _, name := range parents {
-			if strings.HasPrefix(name, prefix) {
-				names = append(names, name)
-			}
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return connection.Starting(parents, prefix), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -66,9 +66,7 @@ are whole, and WAIT is how long the parent waited for the sync. It is read from 
   kubectl metacontroller -n shop syncs cc/website -o yaml`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: subresource.Complete(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), c, args)
-		},
+		RunE:              c.RunE(o.run),
 	}
 	flags := cmd.Flags()
 	o.flags.Add(flags)

@@ -45,14 +45,12 @@ func (t table) print(out io.Writer, syncs []v1alpha1.ControllerSync, headers boo
 	if headers {
 		rows = append(rows, t.row("TIME", "NAMESPACE", "RESOURCE", "PARENT", "TRIGGER", "WAIT", "HOOK", "RESULT"))
 	}
-	if t.Wide {
-		for i := range syncs {
-			rows = append(rows, t.rowOf(syncs[i:i+1]))
-		}
-	} else {
-		for _, group := range groups(syncs) {
-			rows = append(rows, t.rowOf(group))
-		}
+	printed := slices.Collect(slices.Chunk(syncs, 1))
+	if !t.Wide {
+		printed = groups(syncs)
+	}
+	for _, group := range printed {
+		rows = append(rows, t.rowOf(group))
 	}
 	return (&outputformat.Table{Out: out, Wide: t.Wide}).Print(rows...)
 }

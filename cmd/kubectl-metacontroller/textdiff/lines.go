@@ -116,10 +116,5 @@ func between(lines []Line, a, b []string) []Line {
 
 // Different tells whether a difference has lines that are not the same.
 func Different(lines []Line) bool {
-	for _, line := range lines {
-		if line.Mark != Same {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(lines, func(line Line) bool { return line.Mark != Same })
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package textdiff
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
@@ -66,15 +67,8 @@ func (p Printer) Titlef(format string, args ...any) { p.line(Title, fmt.Sprintf(
 
 // Files writes what is compared with what. An empty name is written as /dev/null: there is none.
 func (p Printer) Files(before, after string) {
-	p.line(File, "--- "+orNull(before))
-	p.line(File, "+++ "+orNull(after))
-}
-
-func orNull(name string) string {
-	if name == "" {
-		return "/dev/null"
-	}
-	return name
+	p.line(File, "--- "+cmp.Or(before, "/dev/null"))
+	p.line(File, "+++ "+cmp.Or(after, "/dev/null"))
 }
 
 // Place writes where the lines that follow are.

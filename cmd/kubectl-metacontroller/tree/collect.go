@@ -149,7 +149,8 @@ func (c *collector) grow(ctx context.Context, mapping *meta.RESTMapping, at *Nod
 		return cmp.Or(cmp.Compare(a.node.resource, b.node.resource), cmp.Compare(a.node.Namespace, b.node.Namespace), cmp.Compare(a.node.Name, b.node.Name))
 	})
 	for _, one := range children {
-		one.node.Revision = revisions[revisionKey(schema.FromAPIVersionAndKind(one.node.APIVersion, one.node.Kind).GroupKind(), at.Namespace, one.node)]
+		kind := schema.FromAPIVersionAndKind(one.node.APIVersion, one.node.Kind).GroupKind()
+		one.node.Revision = revisions[kind.String()+"/"+one.node.within(at.Namespace)]
 		at.Children = append(at.Children, one.node)
 		path[one.node.uid] = true
 		if err := c.grow(ctx, one.mapping, one.node, path, depth-1); err != nil {

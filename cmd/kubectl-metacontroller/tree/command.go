@@ -57,9 +57,7 @@ have set fields of an object, except in its status.`,
   kubectl metacontroller -n shop tree deployment web`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: complete(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), c, args)
-		},
+		RunE:              c.RunE(o.run),
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.depth, "depth", 5, "how many generations of children to print")

@@ -49,7 +49,11 @@ func complete(c *connection.Connection) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		return starting(names, before, words[1]), cobra.ShellCompDirectiveNoFileComp
+		found := connection.Starting(names, words[1])
+		for i := range found {
+			found[i] = before + found[i]
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
@@ -82,7 +86,7 @@ func completeKind(c *connection.Connection, controllers []controllerobject.Objec
 		}
 	}
 	slices.Sort(found)
-	return starting(slices.Compact(found), "", prefix), directive
+	return connection.Starting(slices.Compact(found), prefix), directive
 }
 
 // namesOf returns the parents of a kind, as far as controllers name them.
@@ -109,15 +113,4 @@ func namesOf(ctx context.Context, c *connection.Connection, controllers []contro
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
-}
-
-// starting returns the words that begin with a prefix, behind what is before them.
-func starting(words []string, before, prefix string) []cobra.Completion {
-	var found []cobra.Completion
-	for _, word := range words {
-		if strings.HasPrefix(word, prefix) {
-			found = append(found, before+word)
-		}
-	}
-	return found
 }

@@ -35,7 +35,7 @@ func nodeOf(mapping *meta.RESTMapping, object *unstructured.Unstructured) *Node 
 	return &Node{
 		former: former, APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
 		Ready: readiness(object), Reason: reason(object), FieldManagers: managers(object), uid: object.GetUID(),
-		resource: schema.GroupResource{Group: mapping.Resource.Group, Resource: mapping.Resource.Resource}.String(),
+		resource: mapping.Resource.GroupResource().String(),
 	}
 }
 
@@ -152,10 +152,10 @@ func remember(revisions map[string]string, object *unstructured.Unstructured) {
 	}
 }
 
-// revisionKey names a child as revisions of its parent do: relative to the namespace of the parent.
-func revisionKey(kind schema.GroupKind, namespace string, child *Node) string {
-	if child.Namespace != namespace {
-		return kind.String() + "/" + child.Namespace + "/" + child.Name
+// within is the name of an object below one of a namespace: with its own namespace where that is another one.
+func (n *Node) within(namespace string) string {
+	if n.Namespace != namespace {
+		return n.Namespace + "/" + n.Name
 	}
-	return kind.String() + "/" + child.Name
+	return n.Name
 }

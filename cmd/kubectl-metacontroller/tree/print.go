@@ -23,10 +23,8 @@ import (
 	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/outputformat"
+	"github.com/metacontroller/metacontroller-apiserver/cmd/kubectl-metacontroller/subresource"
 )
-
-// none is printed in a column that says nothing of an object.
-const none = "-"
 
 // printTable prints a tree with a row for each object.
 func printTable(out io.Writer, root *Node, wide bool) error {
@@ -44,6 +42,7 @@ type table struct {
 
 // add adds a row. Field managers, and names of revisions as they are, are in a wide table.
 func (t *table) add(name, state, revision, managers, reason string) {
+	const none = subresource.None
 	cells := []string{name, cmp.Or(state, none), cmp.Or(revision, none), cmp.Or(managers, none), cmp.Or(reason, none)}
 	if !t.wide {
 		cells = []string{Short(name), cells[1], Short(cells[2]), cells[4]}
@@ -59,10 +58,7 @@ func Short(name string) string { return digest.ReplaceAllString(name, "$1") }
 
 // addNode adds a node and what is below it. Namespaces are printed where they differ from the one above.
 func (t *table) addNode(n *Node, lead, below, namespace string) {
-	name := n.resource + "/" + n.Name
-	if n.Namespace != namespace {
-		name = n.resource + "/" + n.Namespace + "/" + n.Name
-	}
+	name := n.resource + "/" + n.within(namespace)
 	if !n.Controlled {
 		name += " (owned, not controlled)"
 	}

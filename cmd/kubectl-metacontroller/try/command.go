@@ -66,9 +66,7 @@ The exit status is 0 if nothing would change, and 1 if something would. It is gr
   kubectl metacontroller try cc/website --all --hook http://localhost:8080/sync`,
 		Args:              cobra.RangeArgs(0, 2),
 		ValidArgsFunction: subresource.Complete(c),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), c, args)
-		},
+		RunE:              c.RunE(o.run),
 	}
 	flags := cmd.Flags()
 	o.flags.Add(flags)

@@ -72,7 +72,7 @@ func NewCommand() (*cobra.Command, error) {
 	})
 	addFlags(cmd, o)
 	cmd.AddCommand(register.NewRegisterCommand(), register.NewUnregisterCommand(), preflight.NewCommand(), rbac.NewCommand(),
-		snapshot.NewCommand(o.Storage.DataDir, options.EtcdDir), releasefinalizers.NewCommand(),
+		snapshot.NewCommand(o.Storage.DataDir), releasefinalizers.NewCommand(),
 		transfer.NewExportCommand(), transfer.NewImportCommand(),
 		migrate.NewCommand(o.Storage.DataDir))
 	explainArguments(cmd)
@@ -178,7 +178,7 @@ func serve(cmd *cobra.Command, o *options.Options) error {
 		logger.Info("Flags have no effect: --secure-port serves /metrics, /livez, /readyz and /debug/pprof", "flags", flags)
 	}
 	if c.API.By == options.Definitions {
-		return runOnDefinitions(cmd.Context(), c, newEngine)
+		return runOnDefinitions(cmd.Context(), c, runControllers)
 	}
-	return Run(cmd.Context(), c, newEngine)
+	return Run(cmd.Context(), c, runControllers)
 }

@@ -31,6 +31,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -102,18 +103,12 @@ func fit(ctx context.Context, client discovery.DiscoveryInterface) error {
 	if err != nil {
 		return fmt.Errorf("asking who serves controllers: %w", err)
 	}
-	serves := func(resource string) bool {
-		return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource })
-	}
 	if registration.ByServer(list.APIResources) {
 		return errServer
 	}
-	var missing []string
-	for _, resource := range served {
-		if !serves(resource) {
-			missing = append(missing, resource)
-		}
-	}
+	missing := slices.DeleteFunc(slices.Clone(served), func(resource string) bool {
+		return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource })
+	})
 	if len(missing) > 0 {
 		return fmt.Errorf("the cluster serves no %s of metacontroller.k8s.io/v1alpha1: install the definitions, Metacontroller's or those of "+
 			"artifacts/definitions", strings.Join(missing, ", "))
@@ -131,19 +126,13 @@ const fitInterval = 10 * time.Second
 
 // watchFit calls fail when an API server takes over the group, until ctx ends.
 func watchFit(ctx context.Context, client discovery.DiscoveryInterface, fail func(error)) {
-	ticker := time.NewTicker(fitInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		if err := fit(ctx, client); errors.Is(err, errServer) {
+	_ = wait.PollUntilContextCancel(ctx, fitInterval, false, func(ctx context.Context) (bool, error) { // The error is that ctx ended.
+		err := fit(ctx, client)
+		if errors.Is(err, errServer) {
 			fail(err)
-			return
 		}
-	}
+		return errors.Is(err, errServer), nil
+	})
 }
 
 // serveApart serves metrics, probes and profiles where the options say. What it starts ends with closeAll, and owned waits for it.

@@ -17,6 +17,7 @@ limitations under the License.
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,9 +86,6 @@ type EngineConfig struct {
 
 // NewEngine creates an engine. It is called when the API server serves.
 type NewEngine func(ctx context.Context, c EngineConfig) (Engine, error)
-
-// newEngine creates the engine of this program.
-var newEngine NewEngine = runControllers //nolint:gochecknoglobals // The one place where the two halves meet.
 
 // engineRunner runs engines, one after the other, from when the API server serves until before it stops: each while this process is elected.
 // One that waits to be elected fills its caches meanwhile.
@@ -226,12 +224,10 @@ func (h *engineRunner) stand(ctx context.Context, lead func(term context.Context
 // await waits for an engine whose term is over. One that does not end after the Lease was lost could do what the next one does: it is ended
 // with the process, and false is returned.
 func (h *engineRunner) await(term context.Context, ended <-chan struct{}) bool {
-	timer := time.NewTimer(engineGrace)
-	defer timer.Stop()
 	select {
 	case <-ended:
 		return true
-	case <-timer.C:
+	case <-time.After(engineGrace):
 	}
 	lost := errors.Is(context.Cause(term), leaderelection.ErrLost)
 	if lost {
@@ -251,11 +247,9 @@ func (h *engineRunner) shutdown() error {
 		h.running.Wait()
 		close(ended)
 	}()
-	timer := time.NewTimer(engineGrace)
-	defer timer.Stop()
 	select {
 	case <-ended:
-	case <-timer.C:
+	case <-time.After(engineGrace):
 		klog.FromContext(h.ctx).Error(nil, "Controllers did not stop in time; what they were doing is done again after the next start",
 			"grace", engineGrace)
 	}
@@ -417,7 +411,7 @@ func writeWithInode(path, identity string) error {
 	return errors.Join(err, file.Close())
 }
 
-// runControllers creates the controller manager that the flags configure.
+// runControllers creates the controller manager that the flags configure: the one place where the two halves meet.
 func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 	destinations, err := c.Controllers.Webhooks.Destinations(c.Port)
 	if err != nil {
@@ -445,16 +439,8 @@ func runControllers(ctx context.Context, c EngineConfig) (Engine, error) {
 			HookEtagBudget:      c.Controllers.HookEtagBudget.Value(),
 			HookDestinations:    destinations,
 			HookRefuseRedirects: c.Controllers.Webhooks.Redirects == options.NoRedirects,
-			SyncHistoryBytes:    syncHistory(c.Controllers.SyncHistoryBytes.Value()),
+			SyncHistoryBytes:    cmp.Or(c.Controllers.SyncHistoryBytes.Value(), -1), // The flag's 0 says that syncs are not recorded.
 			ServerNamespace:     c.Controllers.Namespace,
 		},
 	})
-}
-
-// syncHistory returns the option of the engine for the value of the flag, of which 0 says that syncs are not recorded.
-func syncHistory(flag int64) int64 {
-	if flag == 0 {
-		return -1
-	}
-	return flag
 }

@@ -17,6 +17,7 @@ limitations under the License.
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -90,10 +91,7 @@ func ownAuthority(o options.Completed, cluster *rest.Config) (func(context.Conte
 			return secret.Data[servingcert.AuthoritiesKey], nil
 		}, nil
 	}
-	file := o.Registration.CAFile
-	if file == "" {
-		file = servingcert.FilesIn(o.CertificateDir()).CAFile
-	}
+	file := cmp.Or(o.Registration.CAFile, servingcert.FilesIn(o.CertificateDir()).CAFile)
 	return func(context.Context) ([]byte, error) { return os.ReadFile(file) }, nil
 }
 

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/server/healthz"
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
@@ -48,7 +49,7 @@ func Run(ctx context.Context, o options.Completed, create NewEngine) (err error)
 	if !o.Embedded() {
 		return run(ctx, o, nil, create)
 	}
-	etcd, err := embeddedetcd.Start(ctx, embeddedetcd.Options{Dir: o.Storage.EtcdDir(), Logger: klog.FromContext(ctx)})
+	etcd, err := embeddedetcd.Start(ctx, embeddedetcd.Options{Dir: options.EtcdDir(o.Storage.DataDir), Logger: klog.FromContext(ctx)})
 	if err != nil {
 		return unlessEnded(ctx, err)
 	}
@@ -135,12 +136,10 @@ func await(server <-chan error, s storage, fail func(error), grace time.Duration
 	case <-s.Done():
 	}
 	fail(fmt.Errorf("embedded etcd ended: %w", s.Err()))
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	select {
 	case err := <-server:
 		return err
-	case <-timer.C:
+	case <-time.After(grace):
 		return nil
 	}
 }
@@ -183,22 +182,19 @@ func awaitCluster(ctx context.Context, cluster *rest.Config) error {
 
 // ask waits until a question is answered without an error. The error that it returns is the cause of ctx. It logs the message at times.
 func ask(ctx context.Context, question func() error, message string, keysAndValues ...any) error {
-	ticker := time.NewTicker(askInterval)
-	defer ticker.Stop()
-	for attempt := 0; ; attempt++ {
+	attempts := 0
+	err := wait.PollUntilContextCancel(ctx, askInterval, true, func(ctx context.Context) (bool, error) {
 		err := question()
-		if err == nil {
-			return nil
-		}
-		if attempt%complainEvery == 0 && ctx.Err() == nil {
+		if err != nil && attempts%complainEvery == 0 && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, message, keysAndValues...)
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-ticker.C:
-		}
+		attempts++
+		return err == nil, nil
+	})
+	if err != nil {
+		return context.Cause(ctx)
 	}
+	return nil
 }
 
 // responded reports whether a cluster has responded that serves, be it with a refusal.

@@ -20,9 +20,16 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
+
+// AddFlag adds the flag with the path that Read takes to those of a command. What there is to say of the cluster begins with a comma.
+func AddFlag(flags *pflag.FlagSet, path *string, about string) {
+	flags.StringVar(path, "kubeconfig", "", "kubeconfig file for the cluster"+about+"; empty: the environment variable KUBECONFIG, then ~/.kube/config, "+
+		"then the service account of the Pod")
+}
 
 // Read returns the configuration of clients that the file at path has. With an empty path it is that of the environment variable KUBECONFIG,
 // then that of ~/.kube/config, then that of the service account of the Pod.

@@ -69,8 +69,7 @@ point, it goes on when it is run again. It refuses to switch if anybody has chan
 		RunE:         func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster, of an administrator; empty: the environment variable KUBECONFIG, "+
-		"then ~/.kube/config, then the service account of the Pod")
+	kubeconfig.AddFlag(flags, &o.kubeconfig, ", of an administrator")
 	flags.StringVar(&o.service, "service", "metacontroller/"+servingcert.DefaultServiceName, "NAMESPACE/NAME of the Service of the server")
 	flags.IntVar(&o.moving.Port, "service-port", 443, "port of the Service")
 	o.authority.AddFlags(cmd, dataDir)

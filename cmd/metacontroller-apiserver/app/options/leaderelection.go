@@ -17,6 +17,7 @@ limitations under the License.
 package options
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -102,9 +103,7 @@ func (l *LeaderElection) complete(namespace string) {
 			_ = l.flags.Lookup(present).Value.Set(given.Value.String()) // It is of the same type.
 		}
 	}
-	if l.ResourceNamespace == "" {
-		l.ResourceNamespace = namespace
-	}
+	l.ResourceNamespace = cmp.Or(l.ResourceNamespace, namespace)
 }
 
 // given returns a flag that is set, nil if it is not.

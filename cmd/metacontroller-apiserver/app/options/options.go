@@ -17,6 +17,7 @@ limitations under the License.
 package options
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,21 +135,15 @@ func (o *Options) Flags() cliflag.NamedFlagSets {
 
 // Complete fills in what follows from other settings. It changes the receiver.
 func (o *Options) Complete() Completed {
-	kubeconfig := o.Recommended.CoreAPI.CoreAPIKubeconfigPath
-	if o.Recommended.Authentication.RemoteKubeConfigFile == "" {
-		o.Recommended.Authentication.RemoteKubeConfigFile = kubeconfig
-	}
-	if o.Recommended.Authorization.RemoteKubeConfigFile == "" {
-		o.Recommended.Authorization.RemoteKubeConfigFile = kubeconfig
-	}
+	authentication, authorization, kubeconfig := o.Recommended.Authentication, o.Recommended.Authorization, o.Recommended.CoreAPI.CoreAPIKubeconfigPath
+	authentication.RemoteKubeConfigFile = cmp.Or(authentication.RemoteKubeConfigFile, kubeconfig)
+	authorization.RemoteKubeConfigFile = cmp.Or(authorization.RemoteKubeConfigFile, kubeconfig)
 	o.Admission.complete(o.Recommended.Admission)
 	if o.API.By == Definitions {
 		o.LeaderElection.completeAs(Former)
 	}
 	o.LeaderElection.complete(o.Controllers.Namespace)
-	if o.ServerRun.ExternalHost == "" {
-		o.ServerRun.ExternalHost = "localhost"
-	}
+	o.ServerRun.ExternalHost = cmp.Or(o.ServerRun.ExternalHost, "localhost")
 	return Completed{&completed{*o}}
 }
 
@@ -192,14 +187,9 @@ func (c Completed) Embedded() bool {
 // start this server as they are. Using one prints what to use instead.
 func addRetiredFlags(fs *pflag.FlagSet) {
 	const logging = "has no effect; see -v and --logging-format"
-	for _, flag := range []struct{ name, instead string }{
-		{"zap-encoder", logging},
-		{"zap-log-level", logging},
-		{"zap-stacktrace-level", logging},
-		{"zap-time-encoding", logging},
-	} {
-		fs.String(flag.name, "", "Retired.")
-		retire(fs, flag.name, flag.instead)
+	for _, name := range []string{"zap-encoder", "zap-log-level", "zap-stacktrace-level", "zap-time-encoding"} {
+		fs.String(name, "", "Retired.")
+		retire(fs, name, logging)
 	}
 	fs.Bool("zap-devel", false, "Retired.")
 	retire(fs, "zap-devel", logging)

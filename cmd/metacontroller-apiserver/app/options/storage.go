@@ -17,6 +17,7 @@ limitations under the License.
 package options
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -77,9 +78,6 @@ func (s *Storage) validate(etcd *genericoptions.EtcdOptions) []error {
 	}
 	return errs
 }
-
-// EtcdDir is the directory of the embedded etcd.
-func (s *Storage) EtcdDir() string { return EtcdDir(s.DataDir) }
 
 // EtcdDir is the directory of the embedded etcd in a data directory of the server.
 func EtcdDir(dataDir string) string { return filepath.Join(dataDir, "etcd") }
@@ -174,10 +172,7 @@ func (c Completed) MakesCertificate() bool {
 
 // CertificateDir is the directory of the serving certificate that the server creates.
 func (c Completed) CertificateDir() string {
-	if dir := c.Recommended.SecureServing.ServerCert.CertDirectory; dir != "" {
-		return dir
-	}
-	return servingcert.Directory(c.Storage.DataDir)
+	return cmp.Or(c.Recommended.SecureServing.ServerCert.CertDirectory, servingcert.Directory(c.Storage.DataDir))
 }
 
 // secretFlag names the Secret with the authority that replicas share.

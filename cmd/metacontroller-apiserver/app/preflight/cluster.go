@@ -17,6 +17,7 @@ limitations under the License.
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -57,10 +58,8 @@ type clusterChecks struct {
 // newClusterChecks finds out whether the cluster answers, and as whom. The checks are nil when there is nobody to ask.
 func newClusterChecks(ctx context.Context, config *rest.Config, o *options) (*clusterChecks, []Finding) {
 	unreachable := func(err error) []Finding {
-		return []Finding{{
-			Check: "cluster", Result: Failed, Message: fmt.Sprintf("The kube-apiserver at %s does not answer: %v.", config.Host, err),
-			Next: "Look at the address and the credentials with kubectl version, and at firewalls on the way. What follows was not asked of the cluster.",
-		}}
+		return problemf("cluster", "Look at the address and the credentials with kubectl version, and at firewalls on the way. What follows was not asked of the cluster.",
+			"The kube-apiserver at %s does not answer: %v.", config.Host, err)
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -112,10 +111,8 @@ func judgeVersion(text string) Finding {
 func (c *clusterChecks) aggregationLayer(ctx context.Context) []Finding {
 	const check = "aggregation"
 	if _, err := c.client.Discovery().ServerResourcesForGroupVersionWithContext(ctx, "apiregistration.k8s.io/v1"); err != nil {
-		return []Finding{{
-			Check: check, Result: Failed, Message: fmt.Sprintf("The cluster has no aggregation layer: apiregistration.k8s.io/v1: %v.", err),
-			Next: "Ask who runs the control plane for one: https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/",
-		}}
+		return problemf(check, "Ask who runs the control plane for one: https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/",
+			"The cluster has no aggregation layer: apiregistration.k8s.io/v1: %v.", err)
 	}
 	settings, err := c.subject.CoreV1().ConfigMaps(authenticationNamespace).Get(ctx, authenticationName, metav1.GetOptions{})
 	switch {
@@ -126,10 +123,8 @@ func (c *clusterChecks) aggregationLayer(ctx context.Context) []Finding {
 			Message: fmt.Sprintf("ConfigMap %s/%s cannot be read with the server's rights.", authenticationNamespace, authenticationName),
 		}}
 	case err != nil:
-		return []Finding{{
-			Check: check, Result: Failed, Message: fmt.Sprintf("Reading ConfigMap %s/%s: %v.", authenticationNamespace, authenticationName, err),
-			Next: "The kube-apiserver publishes it by itself; ask who runs the control plane.",
-		}}
+		return problemf(check, "The kube-apiserver publishes it by itself; ask who runs the control plane.",
+			"Reading ConfigMap %s/%s: %v.", authenticationNamespace, authenticationName, err)
 	}
 	return judgeAggregation(settings)
 }
@@ -139,13 +134,10 @@ func judgeAggregation(settings *corev1.ConfigMap) []Finding {
 	const check = "aggregation"
 	authority := settings.Data[proxyAuthorityKey]
 	if !x509.NewCertPool().AppendCertsFromPEM([]byte(authority)) {
-		return []Finding{{
-			Check: check, Result: Failed,
-			Message: fmt.Sprintf("The aggregation layer is not set up: ConfigMap %s/%s has no certificate in %s, so that every user would be anonymous.",
-				authenticationNamespace, authenticationName, proxyAuthorityKey),
-			Next: "Start the kube-apiserver with --requestheader-client-ca-file and --proxy-client-cert-file: " +
-				"https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/",
-		}}
+		return problemf(check, "Start the kube-apiserver with --requestheader-client-ca-file and --proxy-client-cert-file: "+
+			"https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/",
+			"The aggregation layer is not set up: ConfigMap %s/%s has no certificate in %s, so that every user would be anonymous.",
+			authenticationNamespace, authenticationName, proxyAuthorityKey)
 	}
 	findings := []Finding{{Check: check, Result: OK, Message: "The aggregation layer is set up, and the server may know its authority."}}
 	if strings.TrimSpace(settings.Data[clientAuthorityKey]) == strings.TrimSpace(authority) && emptyList(settings.Data[allowedNamesKey]) {
@@ -175,10 +167,8 @@ var metacontrollerImage = regexp.MustCompile(`(^|/)metacontroller(:|@|$)`)
 func (c *clusterChecks) group(ctx context.Context) []Finding {
 	existing, err := registration.Inspect(ctx, c.config)
 	if err != nil {
-		return []Finding{{
-			Check: "group", Result: Failed, Message: fmt.Sprintf("What serves metacontroller.k8s.io in the cluster cannot be found out: %v.", err),
-			Next: "Run this as a user who may read CustomResourceDefinitions and APIServices.",
-		}}
+		return problemf("group", "Run this as a user who may read CustomResourceDefinitions and APIServices.",
+			"What serves metacontroller.k8s.io in the cluster cannot be found out: %v.", err)
 	}
 	c.existing = existing
 	return append([]Finding{judgeExisting(existing, c.options.namespace, c.options.service)}, c.metacontrollers(ctx)...)
@@ -217,29 +207,23 @@ func judgeExisting(existing *registration.Existing, namespace, service string) F
 // metacontrollers looks for a Metacontroller that runs.
 func (c *clusterChecks) metacontrollers(ctx context.Context) []Finding {
 	const check = "metacontroller"
+	sets, setsErr := c.client.AppsV1().StatefulSets("").List(ctx, metav1.ListOptions{})
+	deployments, deploymentsErr := c.client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
+	if err := cmp.Or(setsErr, deploymentsErr); err != nil {
+		return []Finding{{Check: check, Result: Skipped, Message: fmt.Sprintf("Whether a Metacontroller runs cannot be found out: %v.", err)}}
+	}
 	var found []string
-	sets, err := c.client.AppsV1().StatefulSets("").List(ctx, metav1.ListOptions{})
-	if err == nil {
-		for i := range sets.Items {
-			one := &sets.Items[i]
-			if runsMetacontroller(one.Spec.Replicas, one.Spec.Template.Spec.Containers) {
-				found = append(found, "StatefulSet "+one.Namespace+"/"+one.Name)
-			}
-		}
-		deployments, listErr := c.client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
-		if err = listErr; err == nil {
-			for i := range deployments.Items {
-				one := &deployments.Items[i]
-				if runsMetacontroller(one.Spec.Replicas, one.Spec.Template.Spec.Containers) {
-					found = append(found, "Deployment "+one.Namespace+"/"+one.Name)
-				}
-			}
+	for i := range sets.Items {
+		if one := &sets.Items[i]; runsMetacontroller(one.Spec.Replicas, one.Spec.Template.Spec.Containers) {
+			found = append(found, "StatefulSet "+one.Namespace+"/"+one.Name)
 		}
 	}
-	switch {
-	case err != nil:
-		return []Finding{{Check: check, Result: Skipped, Message: fmt.Sprintf("Whether a Metacontroller runs cannot be found out: %v.", err)}}
-	case len(found) > 0:
+	for i := range deployments.Items {
+		if one := &deployments.Items[i]; runsMetacontroller(one.Spec.Replicas, one.Spec.Template.Spec.Containers) {
+			found = append(found, "Deployment "+one.Namespace+"/"+one.Name)
+		}
+	}
+	if len(found) > 0 {
 		return []Finding{{
 			Check: check, Result: Failed, Message: "A Metacontroller runs, and would work on the same children with the same objects:", Details: found,
 			Next: "Stop it before the server is started, for example:\nkubectl scale --replicas=0 --namespace NAMESPACE KIND/NAME",

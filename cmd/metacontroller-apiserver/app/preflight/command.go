@@ -99,8 +99,7 @@ The exit status is 0 if nothing is in the way, 1 if there is a problem, and 2 if
 
 func (o *options) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster; empty: the environment variable KUBECONFIG, then "+
-		"~/.kube/config, then the service account of the Pod")
+	kubeconfig.AddFlag(flags, &o.kubeconfig, "")
 	flags.StringVar(&o.serviceAccount, "service-account", "", "service account of the server as NAMESPACE/NAME, about whose rights is asked "+
 		"by acting as it; empty: the rights of the kubeconfig's user, or of the Pod's service account")
 	flags.StringVar(&o.namespace, "namespace", servingcert.DefaultServiceNamespace, "namespace of the server's Service")
@@ -160,12 +159,9 @@ func (o *options) complete() (*rest.Config, error) {
 	case len(o.etcd.servers) == 0 && (o.etcd.authority != "" || o.etcd.cert != ""):
 		return nil, errors.New("--etcd-cafile, --etcd-certfile and --etcd-keyfile need --etcd-servers")
 	}
-	if o.serviceAccount != "" {
-		namespace, name, ok := strings.Cut(o.serviceAccount, "/")
-		if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-			return nil, fmt.Errorf("--service-account: %q is not NAMESPACE/NAME", o.serviceAccount)
-		}
-		o.account = &rights.Account{Namespace: namespace, Name: name}
+	var err error
+	if o.account, err = rights.ParseAccount(o.serviceAccount); err != nil {
+		return nil, fmt.Errorf("--service-account: %w", err)
 	}
 	config, err := kubeconfig.Read(o.kubeconfig)
 	if err != nil {
@@ -239,6 +235,11 @@ type Finding struct {
 	Details []string `json:"details,omitempty"`
 	// Next is the next step, a sentence or commands. Empty: there is nothing to do.
 	Next string `json:"next,omitempty"`
+}
+
+// problemf is what a check found out that failed, with the next step.
+func problemf(check, next, format string, arguments ...any) []Finding {
+	return []Finding{{Check: check, Result: Failed, Message: fmt.Sprintf(format, arguments...), Next: next}}
 }
 
 // A Report is all that was found out.

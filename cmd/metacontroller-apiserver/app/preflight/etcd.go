@@ -48,10 +48,7 @@ func (o *etcdOptions) check(ctx context.Context, timeout time.Duration) []Findin
 	}
 	encryption, err := o.encryption()
 	if err != nil {
-		return []Finding{{
-			Check: check, Result: Failed, Message: fmt.Sprintf("The files for etcd are not usable: %v.", err),
-			Next: "--etcd-cafile, --etcd-certfile and --etcd-keyfile name them, in PEM form.",
-		}}
+		return problemf(check, "--etcd-cafile, --etcd-certfile and --etcd-keyfile name them, in PEM form.", "The files for etcd are not usable: %v.", err)
 	}
 	var findings []Finding
 	var answering []string
@@ -185,32 +182,29 @@ type certificateFiles struct {
 // bundle, else it is not looked at.
 func (f certificateFiles) check(name string, bundle []byte, now time.Time) []Finding {
 	const check = "certificate"
-	failed := func(next, format string, arguments ...any) []Finding {
-		return []Finding{{Check: check, Result: Failed, Message: fmt.Sprintf(format, arguments...), Next: next}}
-	}
 	loaded, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
-		return failed("The two files must be of one pair, in PEM form; the first may hold intermediate certificates after the server's.",
+		return problemf(check, "The two files must be of one pair, in PEM form; the first may hold intermediate certificates after the server's.",
 			"%s and %s are no certificate with its key: %v.", f.cert, f.key, err)
 	}
 	leaf := loaded.Leaf
 	if now.After(leaf.NotAfter) || now.Before(leaf.NotBefore) {
-		return failed("Have it issued again, and look at the clocks.", "%s is valid from %s to %s, and now is %s.",
+		return problemf(check, "Have it issued again, and look at the clocks.", "%s is valid from %s to %s, and now is %s.",
 			f.cert, date(leaf.NotBefore), date(leaf.NotAfter), date(now))
 	}
 	if err := leaf.VerifyHostname(name); err != nil {
-		return failed("The aggregation layer expects this name, whatever address it dials: have a certificate issued that has it as a DNS name.",
+		return problemf(check, "The aggregation layer expects this name, whatever address it dials: have a certificate issued that has it as a DNS name.",
 			"%s is not valid for %s: %v.", f.cert, name, err)
 	}
 	source := f.authority
 	if source == "" {
 		source = "the caBundle of the APIService"
 	} else if bundle, err = os.ReadFile(f.authority); err != nil {
-		return failed("Name the file with the authority's certificate.", "Reading the certificate authority: %v.", err)
+		return problemf(check, "Name the file with the authority's certificate.", "Reading the certificate authority: %v.", err)
 	}
 	if len(bundle) > 0 || f.authority != "" {
 		if err := verify(&loaded, bundle, now); err != nil {
-			return failed("The APIService needs the authority that has issued the certificate.", "%s is not accepted by clients that trust %s: %v.", f.cert, source, err)
+			return problemf(check, "The APIService needs the authority that has issued the certificate.", "%s is not accepted by clients that trust %s: %v.", f.cert, source, err)
 		}
 	}
 	if left := leaf.NotAfter.Sub(now); left < soon {

@@ -17,6 +17,7 @@ limitations under the License.
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -48,16 +49,10 @@ type role struct {
 // roles are those that a server in a namespace needs for everything but the kinds of its controllers. Its ClusterRole, which it reads, has the
 // name of its Service, as in the manifests and the chart.
 func roles(namespace, name string) ([]role, error) {
-	server, err := registration.Rules(registration.ServerRole)
-	if err != nil {
-		return nil, err
-	}
-	controllers, err := registration.Rules(registration.ControllersRole)
-	if err != nil {
-		return nil, err
-	}
-	election, err := registration.Rules(registration.LeaderElectionRole)
-	if err != nil {
+	server, serverErr := registration.Rules(registration.ServerRole)
+	controllers, controllersErr := registration.Rules(registration.ControllersRole)
+	election, electionErr := registration.Rules(registration.LeaderElectionRole)
+	if err := cmp.Or(serverErr, controllersErr, electionErr); err != nil {
 		return nil, err
 	}
 	for i := range server {
@@ -105,14 +100,12 @@ func roles(namespace, name string) ([]role, error) {
 // rights asks which rights the server's user lacks.
 func (c *clusterChecks) rights(ctx context.Context) []Finding {
 	if err := c.identify(ctx); err != nil {
-		return []Finding{{
-			Check: "rights", Result: Failed, Message: fmt.Sprintf("The cluster does not say whose rights these are: %v.", err),
-			Next: "With --service-account, the user of the kubeconfig needs the right to impersonate it.",
-		}}
+		return problemf("rights", "With --service-account, the user of the kubeconfig needs the right to impersonate it.",
+			"The cluster does not say whose rights these are: %v.", err)
 	}
 	needed, err := roles(c.options.namespace, c.options.service)
 	if err != nil {
-		return []Finding{{Check: "rights", Result: Failed, Message: fmt.Sprintf("The roles of the server cannot be read: %v.", err)}}
+		return problemf("rights", "", "The roles of the server cannot be read: %v.", err)
 	}
 	var findings []Finding
 	for _, one := range needed {

@@ -17,6 +17,7 @@ limitations under the License.
 package rbac
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,8 +61,7 @@ type options struct {
 func NewCommand() *cobra.Command {
 	var path string
 	cmd := NewCommandOf("metacontroller-apiserver", func() (*rest.Config, error) { return kubeconfig.Read(path) }, func(_ string, err error) error { return err })
-	cmd.Flags().StringVar(&path, "kubeconfig", "", "kubeconfig file for the cluster, with NAME; empty: the environment variable "+
-		"KUBECONFIG, then ~/.kube/config, then the service account of the Pod")
+	kubeconfig.AddFlag(cmd.Flags(), &path, ", with NAME")
 	return cmd
 }
 
@@ -125,23 +125,16 @@ func (o *options) run(cmd *cobra.Command, args []string) error {
 
 // print writes the manifests for one controller.
 func (o *options) print(b *strings.Builder, c *controller) error {
-	account, server := c.account, (*rights.Account)(nil)
-	if o.account != "" {
-		given, err := parseAccount(o.account)
-		if err != nil {
-			return fmt.Errorf("--service-account: %w", err)
-		}
-		account = &given
+	account, err := rights.ParseAccount(o.account)
+	if err != nil {
+		return fmt.Errorf("--service-account: %w", err)
 	}
-	if account == nil {
+	if account = cmp.Or(account, c.account); account == nil {
 		return fmt.Errorf("%s has no spec.serviceAccountRef: set it, or name a service account with --service-account", c)
 	}
-	if o.serverAccount != "" {
-		given, err := parseAccount(o.serverAccount)
-		if err != nil {
-			return fmt.Errorf("--server-account: %w", err)
-		}
-		server = &given
+	server, err := rights.ParseAccount(o.serverAccount)
+	if err != nil {
+		return fmt.Errorf("--server-account: %w", err)
 	}
 	fmt.Fprintf(b, "# What the service account %s needs as that of %s.\n", account, c)
 	for _, note := range c.notes {
@@ -166,14 +159,6 @@ func (o *options) print(b *strings.Builder, c *controller) error {
 		fmt.Fprintf(b, "---\n%s", text)
 	}
 	return nil
-}
-
-func parseAccount(text string) (rights.Account, error) {
-	namespace, name, ok := strings.Cut(text, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return rights.Account{}, fmt.Errorf("%q is not NAMESPACE/NAME", text)
-	}
-	return rights.Account{Namespace: namespace, Name: name}, nil
 }
 
 // controller is what is needed of a controller object.

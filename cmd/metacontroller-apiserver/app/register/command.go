@@ -17,6 +17,7 @@ limitations under the License.
 package register
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -148,8 +149,7 @@ the cluster can then be deleted without the server.`,
 }
 
 func (o *options) addKubeconfig(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster, of a user who may write ClusterRoles; "+
-		"empty: the environment variable KUBECONFIG, then ~/.kube/config, then the service account of the Pod")
+	kubeconfig.AddFlag(cmd.Flags(), &o.kubeconfig, ", of a user who may write ClusterRoles")
 }
 
 func (o *options) addRestoreRoles(cmd *cobra.Command) {
@@ -197,11 +197,7 @@ func (a *Authority) Read(ctx context.Context, config *rest.Config, timeout time.
 	if a.CASecret != "" {
 		return readSecret(ctx, config, a.CASecret, timeout, out)
 	}
-	path := a.CAFile
-	if path == "" {
-		path = servingcert.FilesIn(servingcert.Directory(a.DataDir)).CAFile
-	}
-	return readAuthority(ctx, path, timeout, out)
+	return readAuthority(ctx, cmp.Or(a.CAFile, servingcert.FilesIn(servingcert.Directory(a.DataDir)).CAFile), timeout, out)
 }
 
 // authorityInterval is the time between two attempts to read the certificate authority.

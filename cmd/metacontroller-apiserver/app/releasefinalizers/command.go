@@ -82,8 +82,7 @@ A CONTROLLER is cc/NAME or dc/NAME, or NAME for both kinds; without one, all con
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file for the cluster; empty: the environment variable KUBECONFIG, then "+
-		"~/.kube/config, then the service account of the Pod")
+	kubeconfig.AddFlag(flags, &o.kubeconfig, "")
 	flags.StringSliceVar(&o.resources, "resource", nil, "resources in which to look, such as websites.example.com; none: all that the "+
 		"cluster serves")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "take the finalizers off, in place of printing what would be done")

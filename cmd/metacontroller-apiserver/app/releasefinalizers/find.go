@@ -288,17 +288,14 @@ func renewing(
 	}
 	waits(*first.HolderIdentity, limit)
 	// The last look comes after the whole time.
-	timeout := time.NewTimer(limit + leaseInterval)
-	defer timeout.Stop()
-	ticker := time.NewTicker(leaseInterval)
-	defer ticker.Stop()
+	timeout, ticks := time.After(limit+leaseInterval), time.Tick(leaseInterval)
 	for {
 		select {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
-		case <-timeout.C:
+		case <-timeout:
 			return "", nil
-		case <-ticker.C:
+		case <-ticks:
 		}
 		now, err := read()
 		if apierrors.IsNotFound(err) {

@@ -17,6 +17,7 @@ limitations under the License.
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/metacontroller/metacontroller-apiserver/cmd/metacontroller-apiserver/app/options"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/embeddedetcd"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/etcdsnapshot"
@@ -39,9 +41,8 @@ import (
 // stream in place of a file is the standard output or input.
 const stream = "-"
 
-// NewCommand returns the subcommand snapshot with those below it. EtcdDir returns the directory of the embedded etcd in a data
-// directory, and dataDir is the default of --data-dir of the server.
-func NewCommand(dataDir string, etcdDir func(dataDir string) string) *cobra.Command {
+// NewCommand returns the subcommand snapshot with those below it. DataDir is the default of --data-dir of the server.
+func NewCommand(dataDir string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Save and restore the embedded store",
@@ -51,11 +52,11 @@ A snapshot is that of etcd, for which etcdutl works too. It holds neither the ce
 keys of --encryption-provider-config. With --etcd-servers, use etcdctl.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newSaveCommand(dataDir, etcdDir), newRestoreCommand(etcdDir), newStatusCommand())
+	cmd.AddCommand(newSaveCommand(dataDir), newRestoreCommand(), newStatusCommand())
 	return cmd
 }
 
-func newSaveCommand(dataDir string, etcdDir func(string) string) *cobra.Command {
+func newSaveCommand(dataDir string) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "save FILE",
@@ -74,7 +75,7 @@ an existing file once the snapshot is whole. With - it writes the snapshot to th
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := withTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return save(ctx, dataDir, etcdDir(dataDir), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return save(ctx, dataDir, args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&dataDir, "data-dir", dataDir, "data directory of the server")
@@ -82,7 +83,7 @@ an existing file once the snapshot is whole. With - it writes the snapshot to th
 	return cmd
 }
 
-func newRestoreCommand(etcdDir func(string) string) *cobra.Command {
+func newRestoreCommand() *cobra.Command {
 	var dataDir string
 	r := etcdsnapshot.Restoring{}
 	cmd := &cobra.Command{
@@ -97,7 +98,7 @@ snapshot from the standard input.`,
 		Args:         cobra.ExactArgs(1),
 		SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.File, r.Dir = args[0], etcdDir(dataDir)
+			r.File, r.Dir = args[0], options.EtcdDir(dataDir)
 			return restore(r, dataDir, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
@@ -143,16 +144,16 @@ func explain(dataDir string, err error) error {
 }
 
 // save saves the store of the server on dataDir, and says so on notes.
-func save(ctx context.Context, dataDir, etcdDir, file string, out, notes io.Writer) error {
+func save(ctx context.Context, dataDir, file string, out, notes io.Writer) error {
 	if file == stream {
-		size, err := etcdsnapshot.Save(ctx, etcdDir, out)
+		size, err := etcdsnapshot.Save(ctx, options.EtcdDir(dataDir), out)
 		if err != nil {
 			return explain(dataDir, err)
 		}
 		fmt.Fprintf(notes, "Saved %d bytes of a snapshot of %s. Check where it arrived: metacontroller-apiserver snapshot status FILE\n", size, dataDir)
 		return nil
 	}
-	if err := etcdsnapshot.SaveFile(ctx, etcdDir, file); err != nil {
+	if err := etcdsnapshot.SaveFile(ctx, options.EtcdDir(dataDir), file); err != nil {
 		return explain(dataDir, err)
 	}
 	status, err := etcdsnapshot.ReadStatus(file)
@@ -214,12 +215,8 @@ func printStatus(out io.Writer, status etcdsnapshot.Status, asJSON bool) error {
 			Objects map[string]int `json:"objects"`
 		}{status, objects})
 	}
-	version := status.Version
-	if version == "" {
-		version = "not known"
-	}
 	_, err := fmt.Fprintf(out, "Version:    %s\nRevision:   %d\nTotal keys: %d\nTotal size: %d bytes\nHash:       %s\nObjects:    %s\n",
-		version, status.Revision, status.TotalKeys, status.TotalSize, status.Hash, inWords(status.Keys))
+		cmp.Or(status.Version, "not known"), status.Revision, status.TotalKeys, status.TotalSize, status.Hash, inWords(status.Keys))
 	return err
 }
 
@@ -242,10 +239,7 @@ func inWords(keys []string) string {
 	for _, resource := range slices.Sorted(maps.Keys(objects)) {
 		words = append(words, fmt.Sprintf("%d %s", objects[resource], resource))
 	}
-	if len(words) == 0 {
-		return "no objects"
-	}
-	return strings.Join(words, ", ")
+	return cmp.Or(strings.Join(words, ", "), "no objects")
 }
 
 // withTimeout is context.WithTimeout with a cause for people. Zero is no timeout.

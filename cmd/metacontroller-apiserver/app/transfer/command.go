@@ -59,7 +59,7 @@ first, because a controller without them ends a rolling update by updating all c
 			return export(cmd.Context(), config, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	addKubeconfig(cmd, &path)
+	kubeconfig.AddFlag(cmd.Flags(), &path, "")
 	return cmd
 }
 
@@ -96,18 +96,13 @@ object of the name, because the cluster would collect it as garbage.`,
 			return o.run(cmd.Context(), config, objects, cmd.OutOrStdout())
 		},
 	}
-	addKubeconfig(cmd, &path)
+	kubeconfig.AddFlag(cmd.Flags(), &path, "")
 	flags := cmd.Flags()
 	flags.StringVarP(&filename, "filename", "f", "", "file with the objects; - is the standard input")
 	flags.BoolVar(&o.paused, "paused", false, "create controllers with spec.paused: true, so that they do nothing until they are resumed")
 	flags.BoolVar(&o.replace, "replace", false, "change objects that exist into what the file says")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "have the server check everything, and change nothing")
 	return cmd
-}
-
-func addKubeconfig(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVar(path, "kubeconfig", "", "kubeconfig file for the cluster; empty: the environment variable KUBECONFIG, then "+
-		"~/.kube/config, then the service account of the Pod")
 }
 
 func client(path string) (*rest.Config, error) {

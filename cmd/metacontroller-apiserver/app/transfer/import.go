@@ -195,7 +195,7 @@ func leftovers(k kind, object *unstructured.Unstructured) (lines []string) {
 		fields, _ := entry.(map[string]any)
 		group, _ := fields["group"].(string)
 		name, _ := fields["resource"].(string)
-		full := strings.TrimSuffix(name+"."+group, ".")
+		full := schema.GroupResource{Group: group, Resource: name}.String()
 		if !slices.Contains(declared, full) {
 			lines = append(lines, fmt.Sprintf("objects of %s may carry its finalizer, and the definition does not finalize them: metacontroller-apiserver "+
 				"release-finalizers %s/%s --resource %s --force --yes", full, k.plural[:len(k.plural)-1], object.GetName(), full))
@@ -217,11 +217,8 @@ func declared(object *unstructured.Unstructured) (resources []string) {
 		fields, _ := rule.(map[string]any)
 		version, _ := fields["apiVersion"].(string)
 		name, _ := fields["resource"].(string)
-		group, _, grouped := strings.Cut(version, "/")
-		if !grouped {
-			group = ""
-		}
-		resources = append(resources, strings.TrimSuffix(name+"."+group, "."))
+		group := schema.FromAPIVersionAndKind(version, "").Group
+		resources = append(resources, schema.GroupResource{Group: group, Resource: name}.String())
 	}
 	return resources
 }
@@ -363,15 +360,12 @@ func (k kind) resource() schema.GroupVersionResource {
 
 // kindOf returns the kind of an object; false if it does not move.
 func kindOf(o *unstructured.Unstructured) (kind, bool) {
-	if o.GroupVersionKind().Group != v1alpha1.GroupName {
-		return kind{}, false
+	for _, k := range kinds() {
+		if o.GroupVersionKind().GroupKind() == v1alpha1.SchemeGroupVersion.WithKind(k.name).GroupKind() {
+			return k, true
+		}
 	}
-	all := kinds()
-	i := slices.IndexFunc(all, func(k kind) bool { return k.name == o.GetKind() })
-	if i < 0 {
-		return kind{}, false
-	}
-	return all[i], true
+	return kind{}, false
 }
 
 // describe names an object as kubectl does.
