@@ -173,7 +173,7 @@ func (o *options) arguments(
 	reference, err := controllerobject.Parse(args[0])
 	switch {
 	case len(args) == 1 && (err != nil || reference.Kind == ""):
-		return object, args[0], nil // One argument is the controller if it names a kind of controllers, and else the parent.
+		return object, args[0], nil //nolint:nilerr // One argument is the controller if it names a kind of controllers, and else the parent.
 	case err != nil:
 		return object, "", err
 	case !reference.Is(object):

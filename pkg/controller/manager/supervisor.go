@@ -470,7 +470,8 @@ func (b builder) Build(ctx context.Context, d reconciler.Definition) (Instance, 
 	if err != nil {
 		return nil, nil, err
 	}
-	return c, c.Fingerprint(), nil
+	fingerprint := c.Fingerprint()
+	return c, fingerprint, nil
 }
 
 func (b builder) build(ctx context.Context, d reconciler.Definition) (*reconciler.Controller, error) {
