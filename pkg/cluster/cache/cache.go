@@ -284,7 +284,7 @@ func (c *Cache) list(ctx context.Context, request *rest.Request) (list *object.L
 	err = recovery.Call(ctx, "reading a list", func() error {
 		// To compress a long list takes an API server longer than to send it.
 		response, err := request.SetHeader("Accept-Encoding", "identity").MaxRetries(0).Stream(ctx)
-		if apierrors.IsTooManyRequests(err) {
+		if _, later := apierrors.SuggestsClientDelay(err); later || apierrors.IsTooManyRequests(err) {
 			// Of a new kind, API servers ask for a second to fill their cache, and need milliseconds. After that they say when.
 			select {
 			case <-ctx.Done():
