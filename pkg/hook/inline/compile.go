@@ -155,7 +155,7 @@ func (h *hookCompiler) group(name string, kinds map[string]*Kind, options *[]cel
 			fields[resource] = cel.DynType
 			continue
 		}
-		id := "by_key_" + name + "_" + resource
+		id := "by_key_" + t.TypeName() // A kind may be among children and related objects.
 		*options = append(*options,
 			cel.Function(operators.Index, cel.Overload(id, []*cel.Type{fields[resource], cel.StringType}, t)),
 			cel.Function(operators.OptIndex, cel.Overload(id+"_optional", []*cel.Type{fields[resource], cel.StringType}, cel.OptionalType(t))))
