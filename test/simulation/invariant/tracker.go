@@ -86,7 +86,8 @@ type Tracker struct {
 	taken []taken
 	// definitions are the states of the controllers, by name.
 	definitions map[string][]state
-	// finalized is the write that put a finalizer on an object, by UID and finalizer.
+	// finalized is the first write of which an engine that put a finalizer on an object may not have known, or that write if it was another's, by
+	// UID and finalizer.
 	finalized map[string]int
 	// stranded are the finalizers, by UID and finalizer, that an engine that was killed put on an object late, when no definition wanted
 	// them any more: the next engine may have released all parents by then, and nobody looks for more.
@@ -165,9 +166,10 @@ func (t *Tracker) Revisions(of Asking) int {
 	return most
 }
 
-// state is a controller object from a write on; object is nil when it is gone.
+// state is a controller object from a write on, which was made at a time; object is nil when it is gone.
 type state struct {
 	since  int
+	at     time.Duration
 	object object
 }
 
@@ -254,8 +256,13 @@ func (t *Tracker) Write(w apiserver.Write) {
 // note takes the state after a write.
 func (t *Tracker) note(c *change) {
 	for _, f := range missing(c.after.finalizers(), c.before.finalizers()) {
-		t.finalized[c.UID+f] = c.index
 		_, controller, _ := strings.Cut(f, "controller-")
+		t.finalized[c.UID+f] = c.index
+		for _, s := range t.definitions[controller] {
+			if c.byEngine && s.at+slow >= c.at { // The engine may act on what was before, and learn of this state next.
+				t.finalized[c.UID+f] = min(t.finalized[c.UID+f], s.since)
+			}
+		}
 		t.stranded[c.UID+f] = c.byEngine && t.late(c) && !finalizes(t.definition(controller), c.after.kind())
 	}
 	t.written[c.UID] = c.index
@@ -280,7 +287,7 @@ func (t *Tracker) define(c *change) {
 		former[n-1].object = after // The status alone.
 		return
 	}
-	t.definitions[name] = append(former, state{c.index, after})
+	t.definitions[name] = append(former, state{c.index, c.at, after})
 }
 
 func generation(o object) int64 {
