@@ -17,9 +17,12 @@ limitations under the License.
 package inline
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,8 +31,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Published are the schemas that a cluster publishes. It reads each document once, and is not safe for concurrent use. Large parts of
-// documents stay in memory with it.
+// Published are the schemas that a cluster publishes. It reads each document once, and is not safe for concurrent use. The documents stay in
+// memory with it.
 type Published struct {
 	// Definition returns the CustomResourceDefinition of a resource as JSON, nil when there is none, or it may not be read. API servers publish
 	// its schema about a second later than it counts. A nil function leaves it at what they publish.
@@ -40,7 +43,7 @@ type Published struct {
 	Document func(version schema.GroupVersion) ([]byte, error)
 
 	kinds     map[string]*Kind
-	documents map[string]map[string]*spec.Schema
+	documents map[string]*openAPI
 	err       error
 }
 
@@ -73,10 +76,20 @@ func (p *Published) find(apiVersion, resource string) (*Kind, error) {
 	if err != nil || name == "" {
 		return nil, err
 	}
-	kind := &Kind{APIVersion: apiVersion, Name: name, Definitions: p.read(apiVersion)}
-	for _, s := range kind.Definitions {
-		if _, ok := s.Properties["metadata"]; ok && isOf(s, apiVersion, name) {
-			kind.Schema = s
+	d := p.read(apiVersion)
+	kind := &Kind{APIVersion: apiVersion, Name: name, Definition: func(name string) *spec.Schema {
+		s, err := d.schema(name)
+		p.err = errors.Join(p.err, err)
+		return s
+	}}
+	for id, encoded := range d.Components.Schemas {
+		if !isOf(encoded, apiVersion, name) {
+			continue
+		}
+		if s := kind.Definition(id); s != nil {
+			if _, ok := s.Properties["metadata"]; ok {
+				kind.Schema = s
+			}
 		}
 	}
 	return kind, nil
@@ -133,45 +146,66 @@ func Defined(encoded []byte) map[string]*Kind {
 	return kinds
 }
 
-// read returns the schemas of a group-version.
-func (p *Published) read(apiVersion string) map[string]*spec.Schema {
-	known, ok := p.documents[apiVersion]
-	if ok {
+// openAPI is what a group-version publishes. Few of its schemas are asked for, and to decode all of them takes tens of milliseconds.
+type openAPI struct {
+	Components struct {
+		Schemas map[string]json.RawMessage `json:"schemas"`
+	} `json:"components"`
+	decoded map[string]*spec.Schema
+}
+
+// read returns the document of a group-version, an empty one if there is none.
+func (p *Published) read(apiVersion string) *openAPI {
+	if known, ok := p.documents[apiVersion]; ok {
 		return known
 	}
+	d := &openAPI{decoded: map[string]*spec.Schema{}}
 	var data []byte
 	version, err := schema.ParseGroupVersion(apiVersion)
 	if err == nil {
 		data, err = p.Document(version)
 	}
-	var document struct {
-		Components struct {
-			Schemas map[string]*spec.Schema `json:"schemas"`
-		} `json:"components"`
-	}
 	if err == nil && len(data) > 0 {
-		err = json.Unmarshal(data, &document)
+		err = json.Unmarshal(data, d)
 	}
 	if err != nil {
 		p.err = errors.Join(p.err, fmt.Errorf("reading the schemas of %s: %w", apiVersion, err))
 	}
 	if p.documents == nil {
-		p.documents = map[string]map[string]*spec.Schema{}
+		p.documents = map[string]*openAPI{}
 	}
-	p.documents[apiVersion] = document.Components.Schemas
-	return document.Components.Schemas
+	p.documents[apiVersion] = d
+	return d
+}
+
+// schema returns a schema by its name, nil if there is none.
+func (d *openAPI) schema(name string) (*spec.Schema, error) {
+	known, ok := d.decoded[name]
+	encoded := d.Components.Schemas[name]
+	if ok || encoded == nil {
+		return known, nil
+	}
+	known = new(spec.Schema)
+	if err := json.Unmarshal(encoded, known); err != nil {
+		d.decoded[name] = nil
+		return nil, fmt.Errorf("reading the schema %s: %w", name, err)
+	}
+	d.decoded[name] = known
+	return known, nil
 }
 
 // isOf reports whether a schema says that it is that of a kind.
-func isOf(s *spec.Schema, apiVersion, name string) bool {
-	kinds, _ := s.Extensions["x-kubernetes-group-version-kind"].([]any)
-	for _, each := range kinds {
-		kind, _ := each.(map[string]any)
-		group, _ := kind["group"].(string)
-		version, _ := kind["version"].(string)
-		if kind[kindField] == name && strings.TrimPrefix(group+"/"+version, "/") == apiVersion {
-			return true
-		}
+func isOf(encoded []byte, apiVersion, name string) bool {
+	if !bytes.Contains(encoded, []byte(strconv.Quote(name))) {
+		return false // To look for the kind alone is faster.
 	}
-	return false
+	var s struct {
+		Kinds []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
+	}
+	if json.Unmarshal(encoded, &s) != nil {
+		return false
+	}
+	return slices.ContainsFunc(s.Kinds, func(k metav1.GroupVersionKind) bool {
+		return k.Kind == name && metav1.GroupVersion{Group: k.Group, Version: k.Version}.String() == apiVersion
+	})
 }

@@ -37,8 +37,8 @@ type Kind struct {
 	APIVersion, Name string
 	// Schema is what the cluster publishes, nil when it publishes nothing: nothing is checked then.
 	Schema *spec.Schema
-	// Definitions are the schemas that references name, by the last part of the reference.
-	Definitions map[string]*spec.Schema
+	// Definition returns the schema that the last part of a reference names, nil when there is none. It is nil for a schema without references.
+	Definition func(name string) *spec.Schema
 }
 
 // shape is a place in a schema: what may stand in a field. The zero value takes everything.
@@ -106,7 +106,10 @@ func (s shape) at(schema *spec.Schema, path string) shape {
 		if ref == "" {
 			return shape{kind: s.kind, schema: schema, path: path}
 		}
-		schema = s.kind.Definitions[ref[strings.LastIndex(ref, "/")+1:]]
+		if s.kind.Definition == nil {
+			return shape{}
+		}
+		schema = s.kind.Definition(ref[strings.LastIndex(ref, "/")+1:])
 	}
 	return shape{}
 }
