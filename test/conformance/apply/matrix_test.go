@@ -362,7 +362,10 @@ func (c *cell) declare(t *testing.T, strategy v1alpha1.CompositeControllerChildU
 			ResourceRule:   v1alpha1.ResourceRule{APIVersion: apiVersion, Resource: c.resource.Resource},
 			UpdateStrategy: &strategy,
 		}},
-		Hooks: &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{URL: new(c.hook.URL(c.path))}}},
+		Hooks: &v1alpha1.CompositeControllerHooks{Sync: &v1alpha1.Hook{Webhook: &v1alpha1.Webhook{
+			// On a busy machine a hook that is right may take longer than a controller waits by default, and no Warning is wanted.
+			URL: new(c.hook.URL(c.path)), Timeout: &metav1.Duration{Duration: c.Limit},
+		}}},
 	})
 }
 
