@@ -55,6 +55,28 @@ func TestALongPauseFollowsTheSecondHalfOfARecreation(t *testing.T) {
 	}
 }
 
+// TestAStatusOfWhatIsElsewhereIsNoLoopWhileAChildGoes has a hook report something new every 30 seconds, while the place of a child is not free that
+// somebody else deleted, or this controller long ago.
+func TestAStatusOfWhatIsElsewhereIsNoLoopWhileAChildGoes(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		h := newHistory(t)
+		if deleted {
+			h.record(loopguard.Sync{Places: 1, Children: 1, Deleted: true}, h.child)
+			h.now = h.now.Add(2 * time.Minute)
+		}
+		h.state.Deleting, h.state.Leaving = 1, 1
+		for n := range 30 {
+			h.now = h.now.Add(30 * time.Second)
+			if h.sync(2, 0, h.status); h.cause != loopguard.None {
+				t.Fatalf("it is blamed for %d after %d writes", h.cause, n)
+			}
+			if !h.parent.Replaces(h.now) {
+				h.parent.Rested(h.now)
+			}
+		}
+	}
+}
+
 // TestRecreationsOfChildrenWithFinalizersAreHeldBack has a hook return other values each time for children that are deleted to be created again. Another
 // controller takes its finalizer off one of them each moment, and may write those that are created.
 func TestRecreationsOfChildrenWithFinalizersAreHeldBack(t *testing.T) {
@@ -91,7 +113,10 @@ func testRecreations(t *testing.T, many int, overwrote bool) {
 		s := loopguard.Sync{Places: uint64(len(there)), Children: len(there), Deleted: len(there) > 0, Overwrote: overwrote && len(there) > 0}
 		gone := many - len(there) - len(deleting)
 		if gone == 0 && !s.Deleted {
-			continue // It waits.
+			if !h.parent.Replaces(h.now) {
+				h.parent.Rested(h.now)
+			}
+			continue
 		}
 		deleting, there = append(deleting, there...), nil
 		for range gone {

@@ -146,8 +146,9 @@ type entry struct {
 	failed bool
 	// based says that Deleting and Leaving of left are those of after the sync.
 	based bool
-	// recreated is when no pause followed a sync lately because the next one creates again what it deleted.
-	recreated time.Time
+	// recreated is when no pause followed a sync lately because the next one creates again what it deleted, and replacing when a sync deleted children
+	// lately, or created such ones again.
+	recreated, replacing time.Time
 	// related are changes of related objects since the last sync that wrote, and because those that caused the last sync that they caused: the syncs
 	// that follow from its writes have the same causes.
 	related, because []uint64
@@ -305,8 +306,15 @@ func (p *Parent) Wrote(s Sync, now time.Time) (Cause, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.entry
-	if e == nil {
-		p.put(&entry{left: s.After, at: now, seen: s.Before.Written, seenMarks: s.Before.Marks, places: s.Places, based: !s.Deleted})
+	first := e == nil
+	if first {
+		e = &entry{left: s.After, at: now, seen: s.Before.Written, seenMarks: s.Before.Marks, places: s.Places, based: !s.Deleted}
+		p.put(e)
+	}
+	if s.Deleted || s.Recreated {
+		e.replacing = now
+	}
+	if first {
 		return None, 0
 	}
 	answered := p.answered(true)
@@ -494,6 +502,13 @@ func (p *Parent) Rested(at time.Time) {
 	})
 }
 
+// Replaces reports whether syncs deleted children lately, or created such ones again. One that waits for the place of such a child then says nothing of
+// whether responses come to an end: the next response is carried out when the place is free.
+func (p *Parent) Replaces(at time.Time) (lately bool) {
+	p.with(func(e *entry) { lately = at.Sub(e.replacing) <= memory })
+	return lately
+}
+
 // Failed takes note of a sync that failed and wrote nothing: whether responses come to an end is not known, and the sync that follows may be made
 // because of the failure alone.
 func (p *Parent) Failed() { p.with(func(e *entry) { e.failed = true }) }
@@ -592,8 +607,10 @@ func (p *Parent) Held(at time.Time, state func() (State, bool)) time.Duration {
 	if present.Leaving != e.left.Leaving || !restless && present.Deleting != e.left.Deleting {
 		// The hook is shown a child that goes, or its place is free. What was counted stays: the controller itself may have deleted it.
 		e.left.Deleting, e.left.Leaving = present.Deleting, present.Leaving
-		e.shorten(at)
-		return max(0, e.until.Sub(at))
+		if e.shorten(at); e.until.Before(until) {
+			until = e.until
+		}
+		return max(0, until.Sub(at))
 	}
 	return until.Sub(at)
 }

@@ -58,7 +58,7 @@ func (c *Controller) settle(ctx context.Context, s *Sync, err error) time.Durati
 		switch {
 		case err != nil:
 			s.record.settling.Failed()
-		case !s.result.plan.Waits(): // Else responses do not come to an end: the next one is carried out when the place is free.
+		case !s.result.plan.Waits() || !s.record.settling.Replaces(time.Now()):
 			s.record.settling.Rested(time.Now())
 		}
 		return 0
@@ -108,12 +108,8 @@ func (c *Controller) holdsBack(key parent.Key) bool {
 // relatedChanged enqueues a parent to which an object is related that changed. A child of the parent may be related to it as well, or the parent
 // itself: they are no input from outside.
 func (c *Controller) relatedChanged(key parent.Key, e cache.Event, why history.Trigger) {
-	s, ok := c.byResource[key.Resource()]
-	if !ok {
-		return
-	}
 	o, r := cmp.Or(e.New, e.Old), c.parents.of(key)
-	p, found := s.informer.Get(key.Namespace, key.Name)
+	p, found := c.byResource[key.Resource()].informer.Get(key.Namespace, key.Name)
 	if r != nil && (!found || o.UID() != p.UID() && (!o.ControlledBy(p.UID()) || !c.config.Kind.Owns(o))) {
 		r.settling.Related(history.Shown(e.Old, e.New))
 	}
@@ -138,10 +134,7 @@ func (c *Controller) strippedBy(r *record, e cache.Event) {
 
 // stateOf returns what a sync of a parent would see now.
 func (c *Controller) stateOf(key parent.Key) (loopguard.State, bool) {
-	s, ok := c.byResource[key.Resource()]
-	if !ok {
-		return loopguard.State{}, false
-	}
+	s := c.byResource[key.Resource()]
 	p, ok := s.informer.Get(key.Namespace, key.Name)
 	if !ok {
 		return loopguard.State{}, false
