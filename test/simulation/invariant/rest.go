@@ -265,10 +265,11 @@ const listedErrors = 10
 // say where it differs.
 func (t *Tracker) reported(c Cluster, call *Call, o object) bool {
 	w := t.warned[o.meta("uid")]
-	said := max(w.left, t.unreported) >= call.At || w.times >= eventsBurst || w.left >= call.since && c.still(w.left)
+	refused := t.unreported > 0 && t.unreported >= call.At // It may have been the first Warning on the parent.
+	said := w.left >= call.At || w.times >= eventsBurst || w.left >= call.since && c.still(w.left)
 	d := t.definition(call.Controller)
 	listed, _ := d.at("status")["lastErrors"].([]any) // Absent: none.
-	return fails(d, o) || len(listed) >= listedErrors && c.still(w.failed) || w.left > 0 && said
+	return fails(d, o) || len(listed) >= listedErrors && c.still(w.failed) || w.left > 0 && said || refused
 }
 
 // fails reports whether a controller says of a parent, in its status, that its last sync failed.
