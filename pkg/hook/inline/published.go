@@ -79,7 +79,9 @@ func (p *Published) find(apiVersion, resource string) (*Kind, error) {
 	d := p.read(apiVersion)
 	kind := &Kind{APIVersion: apiVersion, Name: name, Definition: func(name string) *spec.Schema {
 		s, err := d.schema(name)
-		p.err = errors.Join(p.err, err)
+		if err != nil { // Each Join wraps the former errors once more, and references are followed again and again.
+			p.err = errors.Join(p.err, err)
+		}
 		return s
 	}}
 	for id, encoded := range d.Components.Schemas {
@@ -104,7 +106,9 @@ type CustomResource struct {
 	} `json:"metadata"`
 	Spec struct {
 		Group string `json:"group"`
-		Names struct {
+		// PreserveUnknownFields says that the schema leaves fields out, and need not be structural: what API servers make of it counts.
+		PreserveUnknownFields bool `json:"preserveUnknownFields"`
+		Names                 struct {
 			Kind   string `json:"kind"`
 			Plural string `json:"plural"`
 		} `json:"names"`
@@ -121,12 +125,12 @@ type CustomResource struct {
 }
 
 // Defined returns the kinds of a CustomResourceDefinition, by "apiVersion resource". There are none of other objects, nor while it is deleted or
-// its names are another's.
+// its names are another's, nor if it preserves unknown fields, as definitions of v1beta1 do.
 func Defined(encoded []byte) map[string]*Kind {
 	var d CustomResource
 	kinds := map[string]*Kind{}
 	if json.Unmarshal(encoded, &d) != nil || d.Kind != "CustomResourceDefinition" || d.Metadata.Deleted != "" ||
-		meta.IsStatusConditionFalse(d.Status.Conditions, "NamesAccepted") {
+		d.Spec.PreserveUnknownFields || meta.IsStatusConditionFalse(d.Status.Conditions, "NamesAccepted") {
 		return kinds
 	}
 	for i := range d.Spec.Versions {

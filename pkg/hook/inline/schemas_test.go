@@ -258,6 +258,7 @@ func TestDefinedKinds(t *testing.T) {
 		"NotServed":      {"true", "false", "is not served", ""},
 		"Deleted":        {`"metadata": {}`, `"metadata": {"deletionTimestamp": "2026-01-02T03:04:05Z"}`, "is not served", ""},
 		"AnotherKind":    {"CustomResourceDefinition", "ConfigMap", "is not served", ""},
+		"AllUnknown":     {`"spec": {`, `"spec": {"preserveUnknownFields": true, `, "is not served", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kinds := &inline.Published{
