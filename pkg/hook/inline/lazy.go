@@ -60,8 +60,11 @@ func (m *lazyMap) Find(key ref.Val) (ref.Val, bool) {
 }
 
 // Get implements [traits.Indexer].
-func (m *lazyMap) Get(key ref.Val) ref.Val {
-	if value, ok := m.Find(key); ok {
+func (m *lazyMap) Get(key ref.Val) ref.Val { return found(m, key) }
+
+// found is what a map finds, or the error that it finds nothing.
+func found(in traits.Mapper, key ref.Val) ref.Val {
+	if value, ok := in.Find(key); ok {
 		return value
 	}
 	return types.NewErr("no such key: %v", key)
@@ -134,6 +137,15 @@ func (d *document) decode() (traits.Mapper, ref.Val) {
 	return d.whole, d.err
 }
 
+// value is the map of all fields, or the error of decoding it, which is a value, too.
+func (d *document) value() ref.Val {
+	whole, err := d.decode()
+	if err != nil {
+		return err
+	}
+	return whole
+}
+
 // few reports whether the object has few fields, and finds them.
 func (d *document) few() bool {
 	if d.fields != nil || d.whole != nil || d.err != nil {
@@ -195,12 +207,7 @@ func decodeField(data []byte, b *budget) ref.Val {
 }
 
 // Get implements [traits.Indexer].
-func (d *document) Get(key ref.Val) ref.Val {
-	if value, ok := d.Find(key); ok {
-		return value
-	}
-	return types.NewErr("no such key: %v", key)
-}
+func (d *document) Get(key ref.Val) ref.Val { return found(d, key) }
 
 // Contains implements [traits.Container].
 func (d *document) Contains(key ref.Val) ref.Val {
@@ -240,40 +247,18 @@ func (d *document) Size() ref.Val {
 }
 
 // Equal implements [ref.Val].
-func (d *document) Equal(other ref.Val) ref.Val {
-	whole, err := d.decode()
-	if err != nil {
-		return err
-	}
-	return whole.Equal(other)
-}
+func (d *document) Equal(other ref.Val) ref.Val { return d.value().Equal(other) }
 
 // ConvertToNative implements [ref.Val].
 func (d *document) ConvertToNative(t reflect.Type) (any, error) {
-	whole, failed := d.decode()
-	if failed != nil {
-		return nil, failed.(*types.Err) //nolint:forcetypeassert // It is made by WrapErr.
-	}
-	return whole.ConvertToNative(t)
+	return d.value().ConvertToNative(t)
 }
 
 // ConvertToType implements [ref.Val].
-func (d *document) ConvertToType(t ref.Type) ref.Val {
-	whole, err := d.decode()
-	if err != nil {
-		return err
-	}
-	return whole.ConvertToType(t)
-}
+func (d *document) ConvertToType(t ref.Type) ref.Val { return d.value().ConvertToType(t) }
 
 // Type implements [ref.Val].
 func (*document) Type() ref.Type { return types.MapType }
 
 // Value implements [ref.Val].
-func (d *document) Value() any {
-	whole, err := d.decode()
-	if err != nil {
-		return err.Value()
-	}
-	return whole.Value()
-}
+func (d *document) Value() any { return d.value().Value() }

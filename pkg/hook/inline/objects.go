@@ -111,6 +111,15 @@ func (o *objects) list() (traits.Lister, ref.Val) {
 	return list, nil
 }
 
+// value is the list, or the error of decoding it, which is a value, too.
+func (o *objects) value() ref.Val {
+	list, failed := o.list()
+	if failed != nil {
+		return failed
+	}
+	return list
+}
+
 // Find implements [traits.Mapper]. A number finds the object at that place of the list.
 func (o *objects) Find(key ref.Val) (ref.Val, bool) {
 	keys, list, err := o.decode()
@@ -133,12 +142,7 @@ func (o *objects) Find(key ref.Val) (ref.Val, bool) {
 }
 
 // Get implements [traits.Indexer].
-func (o *objects) Get(key ref.Val) ref.Val {
-	if value, ok := o.Find(key); ok {
-		return value
-	}
-	return types.NewErr("no such key: %v", key)
-}
+func (o *objects) Get(key ref.Val) ref.Val { return found(o, key) }
 
 // Contains implements [traits.Container]: a text is the key of an object.
 func (o *objects) Contains(value ref.Val) ref.Val {
@@ -191,31 +195,15 @@ func (o *objects) Add(other ref.Val) ref.Val {
 }
 
 // Equal implements [ref.Val].
-func (o *objects) Equal(other ref.Val) ref.Val {
-	list, failed := o.list()
-	if failed != nil {
-		return failed
-	}
-	return list.Equal(other)
-}
+func (o *objects) Equal(other ref.Val) ref.Val { return o.value().Equal(other) }
 
 // ConvertToNative implements [ref.Val].
 func (o *objects) ConvertToNative(t reflect.Type) (any, error) {
-	_, list, err := o.decode()
-	if err != nil {
-		return nil, err
-	}
-	return list.ConvertToNative(t)
+	return o.value().ConvertToNative(t)
 }
 
 // ConvertToType implements [ref.Val].
-func (o *objects) ConvertToType(t ref.Type) ref.Val {
-	list, failed := o.list()
-	if failed != nil {
-		return failed
-	}
-	return list.ConvertToType(t)
-}
+func (o *objects) ConvertToType(t ref.Type) ref.Val { return o.value().ConvertToType(t) }
 
 // Type implements [ref.Val].
 func (o *objects) Type() ref.Type { return types.ListType }

@@ -17,6 +17,7 @@ limitations under the License.
 package inline
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -111,12 +112,7 @@ func (t *objectType) names() []string {
 	if t.fields == nil {
 		return t.shape.names()
 	}
-	names := make([]string, 0, len(t.fields))
-	for name := range t.fields {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(t.fields))
 }
 
 // suggest says what would fit in place of the field that was missed.
