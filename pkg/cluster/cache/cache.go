@@ -90,19 +90,20 @@ type Cache struct {
 
 // New returns a cache without informers.
 func New(o Options) (*Cache, error) {
-	full, err := newClient(o, runtime.ContentTypeJSON)
+	full, err := NewClient(o.Config, runtime.ContentTypeJSON)
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := newClient(o, metadataOnly)
+	metadata, err := NewClient(o.Config, metadataOnly)
 	if err != nil {
 		return nil, err
 	}
 	return &Cache{full: full, metadata: metadata, parsing: o.parsing(), informers: map[Query]*Informer{}}, nil
 }
 
-func newClient(o Options, accept string) (rest.Interface, error) {
-	config := rest.CopyConfig(o.Config)
+// NewClient returns a client for reading in any group and version, which accepts a media type.
+func NewClient(config *rest.Config, accept string) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
 	config.APIPath = "/api"
 	config.ContentConfig = rest.ContentConfig{
 		AcceptContentTypes:   accept,

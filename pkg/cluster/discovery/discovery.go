@@ -32,7 +32,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -90,16 +89,9 @@ type group struct {
 
 // New returns a Discovery that watches definitions through c.
 func New(config *rest.Config, c *cache.Cache) (*Discovery, error) {
-	config = rest.CopyConfig(config)
-	config.APIPath = "/api"
-	config.ContentConfig = rest.ContentConfig{
-		AcceptContentTypes:   runtime.ContentTypeJSON,
-		GroupVersion:         &schema.GroupVersion{Version: "v1"},
-		NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
-	}
-	client, err := rest.UnversionedRESTClientFor(config)
+	client, err := cache.NewClient(config, runtime.ContentTypeJSON)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client for discovery: %w", err)
+		return nil, err
 	}
 	d := &Discovery{
 		client: client, cache: c, clock: clock.RealClock{}, interval: recheckInterval,

@@ -129,9 +129,7 @@ func (s *Supervisor) poke() { poke(s.wake) }
 func pause(ctx context.Context, wake <-chan struct{}, after time.Duration) (woken bool) {
 	var due <-chan time.Time
 	if after > 0 {
-		timer := time.NewTimer(after)
-		defer timer.Stop()
-		due = timer.C
+		due = time.After(after)
 	}
 	select {
 	case <-ctx.Done():

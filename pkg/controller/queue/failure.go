@@ -94,11 +94,13 @@ func (q *Queue) retry(ctx context.Context, i *item, f *failure, result Result) (
 	}
 	if f.result != metrics.Postponed || f.passing != "" {
 		last := i.last
-		if f.passesAfter(last) {
+		// Failures say nothing of how long errors last that pass.
+		if last != nil && f.passing != "" && f.result != metrics.Failed && last.result == metrics.Failed && last.passing == "" {
 			i.failures, last = 0, nil
 		}
-		i.failures++
-		f.follows(last, i.failures)
+		if i.failures++; last != nil && last.passing != "" && f.passing != "" && i.failures > maxPassing {
+			f.fail(f.passing)
+		}
 		after = backoff(i.failures, q.config.Random)
 		if f.wait != nil && f.wait.Done != nil {
 			q.await(ctx, i, f.wait)
@@ -221,20 +223,6 @@ type failure struct {
 
 // maxPassing is how many times in a row a sync ends with nothing but passing errors before they are reported.
 const maxPassing = 8
-
-// follows makes passing errors a failure when they do not pass. last is the error of the sync before, nil if that succeeded, and times how many
-// have failed in a row.
-func (f *failure) follows(last *failure, times uint32) {
-	if last != nil && last.passing != "" && f.passing != "" && times > maxPassing {
-		f.fail(f.passing)
-	}
-}
-
-// passesAfter reports whether the failures up to the last one say nothing of how long this one lasts: it has nothing but passing errors, and
-// that one was no such.
-func (f *failure) passesAfter(last *failure) bool {
-	return last != nil && f.passing != "" && f.result != metrics.Failed && last.result == metrics.Failed && last.passing == ""
-}
 
 // classify takes an error apart. What is to be waited for must not hide a failure beside it.
 func classify(err error) *failure {

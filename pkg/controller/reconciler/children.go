@@ -572,12 +572,10 @@ func (c *Controller) watchOutdated(ctx context.Context) {
 		}
 		for pending := c.outdatedChildren(); len(pending) > 0 && ctx.Err() == nil; {
 			if pending = c.retryChildren(ctx, pending); len(pending) > 0 {
-				timer := time.NewTimer(busyRetry)
 				select {
 				case <-ctx.Done():
-				case <-timer.C:
+				case <-time.After(busyRetry):
 				}
-				timer.Stop()
 			}
 		}
 	}
