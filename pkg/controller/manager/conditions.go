@@ -79,11 +79,11 @@ func (s state) ready() metav1.Condition {
 	is := func(reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	}
-	switch starting := s.starting(); {
+	switch reason, starting := s.starting(); {
 	case s.Paused:
 		return is(v1alpha1.ReasonPaused, s.pause())
 	case starting != "":
-		return is(v1alpha1.ReasonStarting, starting)
+		return is(reason, starting)
 	case s.Permission.Held:
 		permitted := s.permitted()
 		return is(permitted.Reason, permitted.Message)
@@ -109,21 +109,21 @@ func stalled(ready metav1.Condition) (metav1.Condition, bool) {
 	return condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, ready.Reason, ready.Message), is
 }
 
-// starting says why parents are not reconciled yet, empty if they are.
-func (s state) starting() string {
+// starting says why parents are not reconciled yet, nothing if they are.
+func (s state) starting() (reason, message string) {
 	switch {
 	case s.Problem != nil:
 		if apierrors.IsForbidden(s.Problem) {
-			return fmt.Sprintf("Cannot watch: %v. Allow the user get, list and watch of it by a ClusterRole; the controller starts by itself then.",
-				s.Problem)
+			return v1alpha1.ReasonRightMissing, fmt.Sprintf("Cannot watch: %v. Allow the user get, list and watch of it by a ClusterRole; "+
+				"the controller starts by itself then.", s.Problem)
 		}
-		return fmt.Sprintf("Cannot watch: %v", s.Problem)
+		return v1alpha1.ReasonStarting, fmt.Sprintf("Cannot watch: %v", s.Problem)
 	case !s.Started:
-		return "Reading the objects that the controller watches."
+		return v1alpha1.ReasonStarting, "Reading the objects that the controller watches."
 	case asking(&s.Permission):
-		return fmt.Sprintf("Asking the cluster what the service account %s may do.", s.Permission.Account)
+		return v1alpha1.ReasonStarting, fmt.Sprintf("Asking the cluster what the service account %s may do.", s.Permission.Account)
 	}
-	return ""
+	return "", ""
 }
 
 // reason is why hooks fail: credentials are not the reason unless they are for all.
@@ -150,9 +150,9 @@ func (s state) established() metav1.Condition {
 	is := func(reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionEstablished, metav1.ConditionFalse, reason, message)
 	}
-	switch starting := s.starting(); {
+	switch reason, starting := s.starting(); {
 	case starting != "":
-		return is(v1alpha1.ReasonStarting, starting)
+		return is(reason, starting)
 	case len(s.Missing) > 0:
 		return is(v1alpha1.ReasonResourceNotFound, lacking(s.Missing))
 	}

@@ -22,8 +22,10 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
@@ -65,6 +67,12 @@ func TestConditions(t *testing.T) {
 		"CannotWatch": {
 			"The message has the error, before and after the start.", func(s *reconciler.State) { s.Problem = errors.New("pods is forbidden") },
 			"False Starting Cannot watch: pods is forbidden", "False Starting Cannot watch: pods is forbidden", "True Responding", "False Settled",
+		},
+		"MayNotWatch": {
+			"It lasts until somebody grants it.", func(s *reconciler.State) {
+				s.Problem = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+			},
+			"False RightMissing Cannot watch: pods is forbidden", "False RightMissing Cannot watch: pods is forbidden", "True Responding", "False Settled",
 		},
 		"KindIsMissing": {
 			"The rest runs on, so Ready stays True although syncs say what they could not do.",

@@ -23,8 +23,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/access"
@@ -201,6 +203,19 @@ func TestWhatDoesNotGoAwayIsStalled(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAControllerThatMayNotWatchIsStalled(t *testing.T) {
+	forbidden := func(t *testing.T) *world {
+		t.Helper()
+		w := finalizing("services")(t)
+		w.problem = apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", errors.New("no"))
+		return w
+	}
+	play(t, forbidden, func(_ *testing.T, w *world) {
+		w.wantShows(v1alpha1.ConditionReady, "False RightMissing Cannot watch")
+		w.wantShows(v1alpha1.ConditionStalled, "True RightMissing Cannot watch")
+	})
 }
 
 func TestAControllerThatDoesNotRunIsStalledUnlessItWaits(t *testing.T) {

@@ -248,7 +248,8 @@ const (
 	ReasonPermitted = "Permitted"
 	// ReasonServerRights says that the controller has no service account, and acts with the rights of the server.
 	ReasonServerRights = "ServerRights"
-	// ReasonRightMissing says that the service account lacks a right, or that the server may not impersonate it. The message names it.
+	// ReasonRightMissing says that the service account lacks a right, or that the server may not impersonate it, or not watch what the controller
+	// needs. The message names it.
 	ReasonRightMissing = "RightMissing"
 	// ReasonServiceAccountNotFound says that the service account does not exist.
 	ReasonServiceAccountNotFound = "ServiceAccountNotFound"
