@@ -158,18 +158,14 @@ func TestWhatIsStoredIsEncryptedThroughARotationOfKeys(t *testing.T) {
 	s.readable("later")
 }
 
-func TestNothingOfANewStoreIsReadable(t *testing.T) {
+// TestMissingKeysAreToldInWords begins with a new store, in which nothing is readable without the key.
+func TestMissingKeysAreToldInWords(t *testing.T) {
 	s := newStore(t, provider("first"))
 	s.create("hidden")
 	s.readable("hidden")
 	if content := s.snapshot(); bytes.Contains(content, []byte(marker)) || !bytes.Contains(content, []byte("/compositecontrollers/hidden")) {
 		t.Error("what is stored shows the marker, or not the name of its key")
 	}
-}
-
-func TestMissingKeysAreToldInWords(t *testing.T) {
-	s := newStore(t, provider("first"))
-	s.create("hidden")
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
