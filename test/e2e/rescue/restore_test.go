@@ -115,16 +115,13 @@ func TestRestoringWhatWasSavedWhileItWasWritten(t *testing.T) {
 	restore(t, e, file)
 	running.AwaitReady()
 	f.Settle()
-	unharmed(t, f, before, seen)
+	unharmed(t, f, before, seen, names...)
 	f.show("p0", "going on")
 }
 
 // unharmed fails the test if an object is gone or another one.
 func unharmed(t *testing.T, f *fleet, before map[string]types.UID, seen *witness, names ...string) {
 	t.Helper()
-	if len(names) == 0 {
-		names = []string{"p0", "p1", "p2", "p3"}
-	}
 	if after := f.uids(names...); !maps.Equal(before, after) {
 		t.Errorf("the UIDs were %v, and are %v", before, after)
 	}
@@ -159,7 +156,7 @@ func TestRestoringAnOlderState(t *testing.T) {
 	restore(t, e, file)
 	running.AwaitReady()
 	f.Settle()
-	unharmed(t, f, ofBoth[0], seen)
+	unharmed(t, f, ofBoth[0], seen, names...)
 	for _, name := range names {
 		if o := later.Get(fixture.Things, name); !later.carries(o) {
 			t.Errorf("%s has the finalizers %v: who took that of a controller off that is not there?", name, o.GetFinalizers())
@@ -178,7 +175,7 @@ func TestRestoringAnOlderState(t *testing.T) {
 	added.Forget()
 	again := later.Run(later.definition)
 	later.Settle()
-	unharmed(t, later, ofBoth[1], seenLater)
+	unharmed(t, later, ofBoth[1], seenLater, names...)
 	later.show("p0", "going on")
 	again.Delete()
 	again.AwaitGone()
@@ -417,19 +414,13 @@ func newFleet(t *testing.T, e *fixture.Environment, kind fixture.Kind) *fleet {
 func (f *fleet) run(parents ...string) *controllers.Controller {
 	f.T.Helper()
 	running := f.Run(f.definition)
-	f.parents(parents...)
-	return running
-}
-
-// parents creates parents, and waits until they are done.
-func (f *fleet) parents(names ...string) {
-	f.T.Helper()
-	for _, name := range names {
+	for _, name := range parents {
 		f.Parent(name, map[string]any{"shown": "before"})
 	}
-	for _, name := range names {
+	for _, name := range parents {
 		f.await(name, "before")
 	}
+	return running
 }
 
 // show changes a parent, and waits until its child follows.
