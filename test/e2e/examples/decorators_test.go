@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,28 +44,28 @@ func configMonitor(t *testing.T, c *cluster.Cluster, manifest string) {
 		note := pod.Annotations[seen]
 		return note != "" && note != `{"flaskapp-config": ""}`
 	}
-	frontends := s.awaitPods(t, limit, "app=frontend", 3, noted)
-	bystanders := s.awaitPods(t, limit, "app=bystander", 2, func(*corev1.Pod) bool { return true })
+	frontends := s.awaitPods(t, "app=frontend", 3, noted)
+	bystanders := s.awaitPods(t, "app=bystander", 2, func(*corev1.Pod) bool { return true })
 
 	// What is changed first would show first.
 	s.Kubectl(t, "-n", s.namespace, "patch", "configmap", "unrelated", "-p", `{"data":{"a":"2"}}`)
 	s.Kubectl(t, "-n", s.namespace, "label", "configmap", "flaskapp-config", "its-data=unchanged")
 	s.Kubectl(t, "-n", s.namespace, "annotate", "pods", "--all", "hook=called")
-	s.awaitPods(t, limit, "app=frontend", 3, func(pod *corev1.Pod) bool { return slices.Contains(frontends, pod.UID) && noted(pod) })
+	s.awaitPods(t, "app=frontend", 3, func(pod *corev1.Pod) bool { return slices.Contains(frontends, pod.UID) && noted(pod) })
 
 	s.Kubectl(t, "-n", s.namespace, "patch", "configmap", "flaskapp-config", "-p", `{"data":{"config.cfg":"MSG=\"Welcome to Operators!\""}}`)
-	s.awaitPods(t, limit, "app=frontend", 3, func(pod *corev1.Pod) bool { return !slices.Contains(frontends, pod.UID) && noted(pod) })
-	s.awaitPods(t, limit, "app=bystander", 2, func(pod *corev1.Pod) bool {
+	s.awaitPods(t, "app=frontend", 3, func(pod *corev1.Pod) bool { return !slices.Contains(frontends, pod.UID) && noted(pod) })
+	s.awaitPods(t, "app=bystander", 2, func(pod *corev1.Pod) bool {
 		return slices.Contains(bystanders, pod.UID) && pod.Annotations[seen] == ""
 	})
 }
 
 // awaitPods waits until there are so many Pods with a label, all of them as wanted and none being deleted, and returns
 // their UIDs.
-func (s *scene) awaitPods(t *testing.T, within time.Duration, selector string, n int, want func(*corev1.Pod) bool) []types.UID {
+func (s *scene) awaitPods(t *testing.T, selector string, n int, want func(*corev1.Pod) bool) []types.UID {
 	t.Helper()
 	var uids []types.UID
-	cluster.Eventually(t, within, fmt.Sprintf("%d Pods with %s", n, selector), func(ctx context.Context) (bool, string) {
+	cluster.Eventually(t, limit, fmt.Sprintf("%d Pods with %s", n, selector), func(ctx context.Context) (bool, string) {
 		list, err := s.clients.Kube.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
 			return false, err.Error()
