@@ -59,6 +59,10 @@ func TestTwoControlPlanesDoNotMeet(t *testing.T) {
 		t.Errorf("a namespace of one is in the other: %s", found)
 	}
 
+	// What stands in for a kubelet. All else that users of the control plane rely on is Kubernetes' own, which the product's suites use.
+	t.Run("a Pod that is to stay runs and is ready", func(t *testing.T) { podStays(t, one) })
+	t.Run("a Pod with a grace period is gone when it is deleted", func(t *testing.T) { podIsDeleted(t, one) })
+
 	// One ends with its starter, the other by Ctrl-C.
 	if err := one.stdin.Close(); err != nil {
 		t.Fatal(err)
@@ -129,13 +133,6 @@ func TestUse(t *testing.T) {
 	if !exists(t, filepath.Join(occupied, "precious")) {
 		t.Error("a folder that was refused was emptied")
 	}
-}
-
-// TestPods is what stands in for a kubelet. All else that users of the control plane rely on is Kubernetes' own, which the product's suites use.
-func TestPods(t *testing.T) {
-	c := startControlPlane(t, "--with-stdin")
-	t.Run("one that is to stay runs and is ready", func(t *testing.T) { podStays(t, c) })
-	t.Run("one with a grace period is gone when it is deleted", func(t *testing.T) { podIsDeleted(t, c) })
 }
 
 func TestAPodRunsBeforeTheControllersAreBuilt(t *testing.T) {
@@ -214,12 +211,14 @@ func podStays(t *testing.T, c *controlPlane) {
 
 func podIsDeleted(t *testing.T, c *controlPlane) {
 	namespace := c.namespace(t, "pod-deleted")
-	c.apply(t, `
+	if _, err := c.tryKubectl(t.Context(), `
 apiVersion: v1
 kind: Pod
 metadata: {name: pod, namespace: pod-deleted}
 spec: {terminationGracePeriodSeconds: 3600, containers: [{name: main, image: example.com/none}]}
-`)
+`, "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
 	c.kubectl(t, "-n", namespace, "wait", "--for=condition=Ready", "--timeout=90s", "pod/pod")
 	c.kubectl(t, "-n", namespace, "delete", "pod", "pod", "--timeout=90s")
 }
@@ -324,14 +323,6 @@ func (c *controlPlane) kubectl(t *testing.T, args ...string) string {
 		t.Fatal(err)
 	}
 	return output
-}
-
-// apply applies a manifest.
-func (c *controlPlane) apply(t *testing.T, manifest string) {
-	t.Helper()
-	if _, err := c.tryKubectl(t.Context(), manifest, "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (c *controlPlane) tryKubectl(ctx context.Context, input string, args ...string) (string, error) {
