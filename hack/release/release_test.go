@@ -114,16 +114,6 @@ func entries(t *testing.T, archive string) []entry {
 	return untar(t, archive, compressed)
 }
 
-// tarEntries reads an archive that is not compressed.
-func tarEntries(t *testing.T, archive string) []entry {
-	t.Helper()
-	data, err := os.ReadFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return untar(t, archive, bytes.NewReader(data))
-}
-
 func untar(t *testing.T, archive string, data io.Reader) []entry {
 	t.Helper()
 	var all []entry
@@ -226,6 +216,8 @@ func TestARelease(t *testing.T) {
 			t.Errorf("%s is another one the second time: %v, %v", name, firstErr, secondErr)
 		}
 	}
+	t.Run("Manifests", func(t *testing.T) { manifestsOf(t, folder) })
+	t.Run("Krew", func(t *testing.T) { krewManifestOf(t, folder) })
 }
 
 // checkArchive checks what is in the archive of a program.
@@ -249,13 +241,14 @@ func checkArchive(t *testing.T, folder, name string) {
 }
 
 // The manifests of a release run the image of the release, and no other.
-func TestTheManifestsOfARelease(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "release")
-	if err := simple(t, folder).writeArtifacts(t.Context()); err != nil {
+func manifestsOf(t *testing.T, folder string) {
+	const archive = "metacontroller-apiserver_v1.2.3-rc.1_image.oci.tar"
+	data, err := os.ReadFile(filepath.Join(folder, archive))
+	if err != nil {
 		t.Fatal(err)
 	}
 	layout := filepath.Join(t.TempDir(), "oci")
-	for _, f := range tarEntries(t, filepath.Join(folder, "metacontroller-apiserver_v1.2.3-rc.1_image.oci.tar")) {
+	for _, f := range untar(t, archive, bytes.NewReader(data)) {
 		path := filepath.Join(layout, f.name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(f.text), 0o600)); err != nil {
 			t.Fatal(err)
@@ -318,11 +311,7 @@ func TestMakeImage(t *testing.T) {
 }
 
 // The rules are those of krew's own validation, and that every platform is selected once.
-func TestTheManifestForKrew(t *testing.T) {
-	folder := filepath.Join(t.TempDir(), "release")
-	if err := simple(t, folder).writeArtifacts(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+func krewManifestOf(t *testing.T, folder string) {
 	text, err := os.ReadFile(filepath.Join(folder, krewName+".yaml"))
 	if err != nil {
 		t.Fatal(err)

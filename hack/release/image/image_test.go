@@ -117,8 +117,15 @@ func content(t *testing.T, image v1.Image) map[string]entry {
 	}
 }
 
-func TestWhatIsInAnImage(t *testing.T) {
-	_, images := newIndex(t)
+func TestAnImage(t *testing.T) {
+	index, images := newIndex(t)
+	t.Run("WhatIsInIt", func(t *testing.T) { whatIsIn(t, images) })
+	t.Run("HowItIsRun", func(t *testing.T) { howItIsRun(t, index, images) })
+	t.Run("TheSameProgramGivesTheSame", func(t *testing.T) { theSameAgain(t, index) })
+	t.Run("ItsFormsAreOne", func(t *testing.T) { formsAreOne(t, index, images) })
+}
+
+func whatIsIn(t *testing.T, images []v1.Image) {
 	for i, platform := range platforms() {
 		got := content(t, images[i])
 		for name, want := range map[string]entry{
@@ -183,8 +190,7 @@ func checkAuthorities(t *testing.T, data []byte) {
 	}
 }
 
-func TestHowAnImageIsRun(t *testing.T) {
-	index, images := newIndex(t)
+func howItIsRun(t *testing.T, index v1.ImageIndex, images []v1.Image) {
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
@@ -230,8 +236,7 @@ func TestHowAnImageIsRun(t *testing.T) {
 	}
 }
 
-func TestTheSameProgramGivesTheSameImage(t *testing.T) {
-	first, _ := newIndex(t)
+func theSameAgain(t *testing.T, first v1.ImageIndex) {
 	want, err := first.Digest()
 	if err != nil {
 		t.Fatal(err)
@@ -247,8 +252,7 @@ func TestTheSameProgramGivesTheSameImage(t *testing.T) {
 }
 
 // The layout, the archives of platforms and what is pushed are one image. The command that pushes is the one of docs/operations/release.md.
-func TestTheFormsOfAnImageAreOne(t *testing.T) {
-	index, images := newIndex(t)
+func formsAreOne(t *testing.T, index v1.ImageIndex, images []v1.Image) {
 	want, err := index.Digest()
 	if err != nil {
 		t.Fatal(err)
