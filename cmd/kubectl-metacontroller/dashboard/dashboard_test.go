@@ -269,40 +269,27 @@ func TestHostileTextsAreTexts(t *testing.T) {
 		maps.Copy(more, parent)
 		return more
 	}
-	for name, show := range map[string]func() string{
-		"controllers":  func() string { _, body, _ := get(t, browser, "http://"+s.hosts[0]+"/"); return body },
-		"a controller": func() string { _, body, _ := get(t, browser, "http://"+s.hosts[0]+"/controller?c=cc/web"); return body },
-		"a search": func() string {
-			_, body, _ := get(t, browser, "http://"+s.hosts[0]+link("/controller", "c", "cc/web", "q", hostile, "ns", hostile, "state", hostile))
-			return body
-		},
-		"a parent": func() string {
-			_, body, _ := get(t, browser, "http://"+s.hosts[0]+"/parent?"+parent.Encode())
-			return body
-		},
-		"requests": func() string {
-			_, body, _ := get(t, browser, "http://"+s.hosts[0]+"/hooks?"+parent.Encode())
-			return body
-		},
-		"a plan": func() string {
-			_, body, _ := get(t, browser, "http://"+s.hosts[0]+"/plan?"+parent.Encode())
-			return body
-		},
-		"an edited plan": func() string {
-			_, body, _ := post(t, browser, s, "/plan", with("definition", hostile))
-			return body
-		},
-		"a rollback": func() string {
-			_, body, _ := get(t, browser, "http://"+s.hosts[0]+"/confirm?"+with("action", "rollback").Encode())
-			return body
-		},
-		"an unknown action": func() string {
-			_, body, _ := get(t, browser, "http://"+s.hosts[0]+"/confirm?"+with("action", hostile).Encode())
-			return body
-		},
+	for name, tc := range map[string]struct {
+		path string
+		form url.Values // It is posted.
+	}{
+		"controllers":       {"/", nil},
+		"a controller":      {"/controller?c=cc/web", nil},
+		"a search":          {link("/controller", "c", "cc/web", "q", hostile, "ns", hostile, "state", hostile), nil},
+		"a parent":          {"/parent?" + parent.Encode(), nil},
+		"requests":          {"/hooks?" + parent.Encode(), nil},
+		"a plan":            {"/plan?" + parent.Encode(), nil},
+		"an edited plan":    {"/plan", with("definition", hostile)},
+		"a rollback":        {"/confirm?" + with("action", "rollback").Encode(), nil},
+		"an unknown action": {"/confirm?" + with("action", hostile).Encode(), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := show()
+			var body string
+			if tc.form != nil {
+				_, body, _ = post(t, browser, s, tc.path, tc.form)
+			} else {
+				_, body, _ = get(t, browser, "http://"+s.hosts[0]+tc.path)
+			}
 			for _, forbidden := range []string{"<script>alert", "<img src=x", "\u202e", "\u0007", "cannot be shown"} {
 				if strings.Contains(body, forbidden) {
 					t.Errorf("there is %q in\n%s", forbidden, body)

@@ -100,30 +100,24 @@ func TestNamespacesOfControllersAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestOtherObjectsAreRefused(t *testing.T) {
-	for name, text := range map[string]string{
-		"AnotherKind":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n",
-		"OfKubernetes":  "apiVersion: apps/v1\nkind: ControllerRevision\nmetadata: {name: web}\n",
-		"NoObject":      "- a\n- b\n",
-		"NoYAML":        "a: b: c\n",
-		"TwoInOne":      stored + strings.TrimPrefix(stored, "\n"),
-		"WithinAList":   "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: web}}]\n",
-		"SecondOfAFile": stored + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web}\n",
+// A document that holds something else is named. What a script gave that had nothing to give is no success.
+func TestOtherFilesAreRefused(t *testing.T) {
+	const document, nothing = "document ", "it holds no controller and no ControllerRevision"
+	for name, tc := range map[string]struct{ text, want string }{
+		"AnotherKind":   {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n", document},
+		"OfKubernetes":  {"apiVersion: apps/v1\nkind: ControllerRevision\nmetadata: {name: web}\n", document},
+		"NoObject":      {"- a\n- b\n", document},
+		"NoYAML":        {"a: b: c\n", document},
+		"TwoInOne":      {stored + strings.TrimPrefix(stored, "\n"), document},
+		"WithinAList":   {"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: web}}]\n", document},
+		"SecondOfAFile": {stored + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web}\n", document},
+		"Empty":         {"", nothing},
+		"Comments":      {"---\n# nothing\n", nothing},
+		"AnEmptyList":   {"apiVersion: v1\nkind: List\nitems: []\n", nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if objects, err := read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), "document ") {
-				t.Errorf("read %v with error %v, want an error that names the document", objects, err)
-			}
-		})
-	}
-}
-
-// What a script gave that had nothing to give is no success.
-func TestFilesWithoutControllersAreRefused(t *testing.T) {
-	for name, text := range map[string]string{"Empty": "", "Comments": "---\n# nothing\n", "AnEmptyList": "apiVersion: v1\nkind: List\nitems: []\n"} {
-		t.Run(name, func(t *testing.T) {
-			if objects, err := read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), "it holds no controller and no ControllerRevision") {
-				t.Errorf("read %v with error %v", objects, err)
+			if objects, err := read(strings.NewReader(tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("read %v with error %v, want %q in it", objects, err, tc.want)
 			}
 		})
 	}
