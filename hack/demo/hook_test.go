@@ -41,8 +41,6 @@ socketserver.TCPServer(("127.0.0.1", int(os.environ["PORT"])), socketserver.Base
 
 // Metacontroller's hooks listen at a port of their own.
 func TestAHookWithAPortOfItsOwnIsFound(t *testing.T) {
-	folder := t.TempDir()
-	hook := filepath.Join(folder, "hook.py")
 	port, err := choosePort(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -51,11 +49,9 @@ func TestAHookWithAPortOfItsOwnIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(hook, []byte(strings.ReplaceAll(listener, `int(os.environ["PORT"])`, strconv.Itoa(other))), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	folder := folderWith(t, map[string]string{"hook.py": strings.ReplaceAll(listener, `int(os.environ["PORT"])`, strconv.Itoa(other))})
 	var printed bytes.Buffer
-	h, err := newHookRunner(hook, port, filepath.Join(t.TempDir(), "hook.log"), &lines{out: &printed}, nil)
+	h, err := newHookRunner(filepath.Join(folder, "hook.py"), port, filepath.Join(t.TempDir(), "hook.log"), &lines{out: &printed}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +71,7 @@ func TestAHookWithAPortOfItsOwnIsFound(t *testing.T) {
 
 // One that does not listen at all is told of before its author gives up, and with the cure.
 func TestAHookThatDoesNotListenIsToldOf(t *testing.T) {
-	hook := filepath.Join(t.TempDir(), "hook.py")
-	if err := os.WriteFile(hook, []byte("import time\ntime.sleep(600)\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	hook := filepath.Join(folderWith(t, map[string]string{"hook.py": "import time\ntime.sleep(600)\n"}), "hook.py")
 	told := make(chan string, 1)
 	port, err := choosePort(t.Context(), 0)
 	if err != nil {
@@ -108,15 +101,8 @@ func (w writer) Write(text []byte) (int, error) {
 // A folder in that of the hook needs no watch of its own, unless changes there are not told.
 func TestEveryFolderOfManifestsIsWatched(t *testing.T) {
 	for folder, want := range map[string]int{"manifests": 1, "config/base": 1, ".k8s": 2, ".k8s/base": 2, "config/vendor": 2} {
-		root := t.TempDir()
-		manifests, script := filepath.Join(root, folder), filepath.Join(root, "hook.py")
-		if err := os.MkdirAll(manifests, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(script, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		h, err := newHookRunner(script, 1, "", nil, []string{manifests})
+		root := folderWith(t, map[string]string{"hook.py": "", folder + "/controller.yaml": ""})
+		h, err := newHookRunner(filepath.Join(root, "hook.py"), 1, "", nil, []string{filepath.Join(root, folder)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,12 +142,7 @@ func TestManifestsOfInlineHooksAreWatchedWithoutAProgram(t *testing.T) {
 
 // A hook that builds its program beside it when it starts is not started again for ever.
 func TestWhatTheStartOfAHookBuildsIsNoEdit(t *testing.T) {
-	folder := t.TempDir()
-	for name, text := range map[string]string{"program": "\x7fELF\x00", "hook.go": "package main"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	folder := folderWith(t, map[string]string{"program": "\x7fELF\x00", "hook.go": "package main"})
 	both, now := []string{"program", "hook.go"}, time.Now()
 	for what, tc := range map[string]struct {
 		runner *hookRunner
@@ -183,12 +164,7 @@ func TestWhatTheStartOfAHookBuildsIsNoEdit(t *testing.T) {
 
 // An editor, or sed, writes a file beside the old one and renames it: the hook goes on if that is a manifest.
 func TestTheTemporaryFileOfAnEditorIsNoEdit(t *testing.T) {
-	folder := t.TempDir()
-	for _, name := range []string{"hook.py", "controller.yaml"} {
-		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	folder := folderWith(t, map[string]string{"hook.py": "", "controller.yaml": ""})
 	for _, tc := range []struct{ names, want []string }{
 		{[]string{"controller.yaml", "sedK2x9aQ"}, []string{"controller.yaml"}},
 		{[]string{"4913", "hook.py", "hook.py~"}, []string{"hook.py"}},

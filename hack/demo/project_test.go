@@ -38,6 +38,19 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/freeport"
 )
 
+// folderWith returns a new folder with files.
+func folderWith(t *testing.T, files map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(folder, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
 // Every folder of examples can be run, and has what is run.
 func TestEveryExampleIsThere(t *testing.T) {
 	t.Chdir("../..")
@@ -224,15 +237,10 @@ func own(folder string) *project {
 
 // The folder of a hook in JavaScript has files of its package manager beside the manifests.
 func TestAFolderMayHaveFilesOfOthers(t *testing.T) {
-	folder := t.TempDir()
-	for name, text := range map[string]string{
+	folder := folderWith(t, map[string]string{
 		"package.json":    `{"name": "website", "type": "module"}`,
 		"controller.yaml": "{apiVersion: metacontroller.k8s.io/v1alpha1, kind: CompositeController, metadata: {name: website}}",
-	} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	var printed bytes.Buffer
 	s := &stage{out: &printed, project: own(folder), hooks: []*hookRunner{{}}}
 	if err := s.read(t.Context()); err != nil {
@@ -248,11 +256,8 @@ func TestAFolderMayHaveFilesOfOthers(t *testing.T) {
 
 // A first mistake costs no new control plane.
 func TestAnAuthorWhoStaysCorrectsHisManifests(t *testing.T) {
-	folder, dir := t.TempDir(), t.TempDir()
-	manifest := "{apiVersion: metacontroller.k8s.io/v1alpha1, kind: CompositeController, metadata: {name: website}}"
-	if err := os.WriteFile(filepath.Join(folder, "controller.yaml"), []byte(manifest), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	const manifest = "{apiVersion: metacontroller.k8s.io/v1alpha1, kind: CompositeController, metadata: {name: website}}"
+	folder, dir := folderWith(t, map[string]string{"controller.yaml": manifest}), t.TempDir()
 	refused, kubectl := filepath.Join(dir, "refused"), filepath.Join(dir, "kubectl")
 	script := "#!/bin/sh\ncase \"$*\" in *--raw*) echo '{}';; esac\nif [ -e '" + refused + "' ]; then echo 'unknown field' >&2; exit 1; fi\n"
 	if err := errors.Join(os.WriteFile(refused, nil, 0o600), os.WriteFile(kubectl, []byte(script), 0o700)); err != nil {
@@ -378,11 +383,7 @@ func TestTheTreeOfAnAuthorsSampleIsSuggested(t *testing.T) {
 		definition + controller + settings + "{apiVersion: example.com/v1, kind: Site, metadata: {name: example}}":       {"kubectl metacontroller tree Site.example.com/example", syncs},
 		definition + controller + "{apiVersion: example.com/v1, kind: Site, metadata: {name: example, namespace: shop}}": {"kubectl metacontroller tree Site.example.com/example -n shop", syncs},
 	} {
-		folder := t.TempDir()
-		if err := os.WriteFile(filepath.Join(folder, "all.yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s := &stage{project: own(folder), out: io.Discard, hooks: []*hookRunner{{}}}
+		s := &stage{project: own(folderWith(t, map[string]string{"all.yaml": text})), out: io.Discard, hooks: []*hookRunner{{}}}
 		if err := s.read(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -394,17 +395,11 @@ func TestTheTreeOfAnAuthorsSampleIsSuggested(t *testing.T) {
 
 // A file that a hook reads is none that is applied, though it is YAML beside the manifests.
 func TestWhatIsAppliedIsNotTheHooks(t *testing.T) {
-	folder := t.TempDir()
-	for name, text := range map[string]string{
+	folder := folderWith(t, map[string]string{
 		"controller.yaml": "{apiVersion: metacontroller.k8s.io/v1alpha1, kind: CompositeController, metadata: {name: website}}",
 		"settings.yaml":   "{colour: blue}", "hook.py": "", "manifests/base/kustomization.yaml": "resources: [crd.yaml]",
 		"manifests/base/crd.yaml": "", "manifests/local/kustomization.yaml": "",
-	} {
-		path := filepath.Join(folder, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	s := &stage{project: own(folder)}
 	for name, want := range map[string]bool{
 		"controller.yaml": true, "settings.yaml": false, "hook.py": false, "manifests/base/crd.yaml": true, "manifests/local/kustomization.yaml": true,
