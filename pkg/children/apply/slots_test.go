@@ -18,7 +18,6 @@ package apply
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -40,37 +39,6 @@ func asks(t *testing.T, s *fairqueue.Budget, controller string, order chan<- str
 		releases <- func() { s.Release(controller, 1) }
 	}()
 	synctest.Wait() // So that they wait in this order.
-}
-
-func TestAControllerWithOneWriteDoesNotWaitForAllOfAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(2, nil)
-		order, releases := make(chan string, 100), make(chan func(), 100)
-		for range 20 {
-			asks(t, s, "noisy", order, releases)
-		}
-		asks(t, s, "quiet", order, releases)
-		asks(t, s, "third", order, releases)
-		var got []string
-		for range 22 {
-			synctest.Wait()
-			got = append(got, <-order)
-			(<-releases)()
-		}
-		at := map[string]int{}
-		for n, controller := range got {
-			if controller != "noisy" {
-				at[controller] = n + 1
-			}
-		}
-		// Two of the noisy controller's had the slots, and one more was the next.
-		if at["quiet"] > 4 || at["third"] > 5 {
-			t.Errorf("the order is %v", got)
-		}
-		if used, _ := s.Used(); used != 0 {
-			t.Errorf("%d slots are used in the end", used)
-		}
-	})
 }
 
 func TestFewerWritesAreMadeWhileTheCachesAreBehind(t *testing.T) {
@@ -121,33 +89,6 @@ func TestWritesThatHangLeaveSlotsForOtherControllers(t *testing.T) {
 			synctest.Wait()
 			(<-held)()
 		}
-		if used, _ := s.Used(); used != 0 {
-			t.Errorf("%d slots are used in the end", used)
-		}
-	})
-}
-
-func TestAWriteThatIsGivenUpTakesNoSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(1, nil)
-		if err := s.Acquire(t.Context(), "a", 1); err != nil {
-			t.Fatal(err)
-		}
-		ctx, giveUp := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- s.Acquire(ctx, "b", 1) }()
-		synctest.Wait()
-		giveUp()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("a write that is given up ends with %v", err)
-		}
-		order, releases := make(chan string, 2), make(chan func(), 2)
-		asks(t, s, "b", order, releases)
-		if len(order) != 0 {
-			t.Errorf("%s has the slot of another one", <-order)
-		}
-		s.Release("a", 1)
-		(<-releases)()
 		if used, _ := s.Used(); used != 0 {
 			t.Errorf("%d slots are used in the end", used)
 		}
