@@ -23,6 +23,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -93,21 +94,21 @@ func testConflict(t *testing.T, w *world) {
 
 // testElements has the hook drop elements of a list whose elements are applied as wholes, so that managedFields say the keys alone.
 func testElements(t *testing.T, w *world) {
-	deployments := kinds()["Deployment"]
-	c := newCell(t, w, deployments.resource)
+	c := newCell(t, w, schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"})
 	with := func(names ...string) map[string]any {
-		child := deployments.manifest(1)
-		if len(names) == 0 {
-			return child
+		pod := map[string]any{"containers": []any{map[string]any{"name": "main", "image": "busybox"}}}
+		var secrets []any
+		for _, name := range names {
+			secrets = append(secrets, map[string]any{"name": name})
 		}
-		secrets := make([]any, len(names))
-		for i, name := range names {
-			secrets[i] = map[string]any{"name": name}
+		if len(secrets) > 0 {
+			pod["imagePullSecrets"] = secrets
 		}
-		if err := unstructured.SetNestedSlice(child, secrets, "spec", "template", "spec", "imagePullSecrets"); err != nil {
-			t.Fatal(err)
-		}
-		return child
+		labels := map[string]any{"app": "x"}
+		return map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "child"}, "spec": map[string]any{
+			"replicas": int64(0), "selector": map[string]any{"matchLabels": labels},
+			"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": pod},
+		}}
 	}
 	has := func(want string) func(*unstructured.Unstructured) bool {
 		return func(o *unstructured.Unstructured) bool {
