@@ -45,7 +45,6 @@ func requestsAndPlans(t *testing.T, e *fixture.Environment) {
 		"given responses are taken":                  given,
 		"a candidate":                                candidate,
 		"a candidate of a user who may not write it": candidateOfOthers,
-		"one namespace":                              planOfOneNamespace,
 		"what the API server refuses":                dryRun,
 		"deletions that are held":                    held,
 		"related objects":                            relatedObjects,
@@ -291,43 +290,6 @@ func candidateOfOthers(s *stage) {
 	}
 	if calls := len(s.Requests("/other")); calls != 0 {
 		s.T.Errorf("its hook was called %d times", calls)
-	}
-}
-
-// planOfOneNamespace lets a user see what he may see.
-func planOfOneNamespace(s *stage) {
-	other := s.Environment.Namespace(s.T)
-	s.run()
-	s.Parent("a", map[string]any{"names": "one", "data": "x"})
-	s.CreateIn(other, fixture.Things, "b", map[string]any{"spec": map[string]any{"names": "one", "data": "x"}}, map[string]string{fixture.Label: s.Name})
-	s.In(other).Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
-	s.Await(fixture.ConfigMaps, "one", "to be there", cluster.Exists)
-	role := s.role("reader", []string{"get"}, fixture.Things, fixture.ConfigMaps)
-	jane := s.as("jane-"+s.Name, role)
-	s.Idle(s.controller)
-	calls := s.script.Calls("b")
-	plan, err := s.plan(jane, v1alpha1.ControllerPlanSpec{})
-	if err != nil || len(plan.Status.Parents) != 1 || plan.Status.Parents[0].Name != "a" || plan.Status.Hidden != 1 {
-		s.T.Errorf("she sees %+v, error %v", plan, err)
-	}
-	if _, err := s.requests(jane, v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"}); err != nil {
-		s.T.Errorf("the request in her namespace: %v", err)
-	}
-	if _, err := s.requests(jane, v1alpha1.HookRequestOptions{Namespace: other, Name: "b"}); !apierrors.IsForbidden(err) {
-		s.T.Errorf("the request in the other namespace: %v", err)
-	}
-	if now := s.script.Calls("b"); now != calls {
-		s.T.Errorf("the hook was called %d times for what she may not see", now-calls)
-	}
-	// Who may see the parents and not the children sees no plan.
-	poor := s.role("poor", []string{"get"}, fixture.Things)
-	plan, err = s.plan(s.as("joe-"+s.Name, poor), v1alpha1.ControllerPlanSpec{})
-	if err != nil || len(plan.Status.Parents) != 0 || plan.Status.Hidden != 2 {
-		s.T.Errorf("he sees %+v, error %v", plan, err)
-	}
-	named := v1alpha1.ControllerPlanSpec{Parents: &v1alpha1.ParentSelection{Namespace: other, Name: "b"}}
-	if plan, err = s.plan(jane, named); !apierrors.IsForbidden(err) {
-		s.T.Errorf("of the parent in the other namespace she sees %+v, error %v", plan, err)
 	}
 }
 

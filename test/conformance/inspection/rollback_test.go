@@ -37,7 +37,6 @@ import (
 func rollbacks(t *testing.T, e *fixture.Environment) {
 	t.Run("a rollout half-way", func(t *testing.T) { rollback(newStage(t, e, fixture.Composite)) })
 	t.Run("without revisions", func(t *testing.T) { withoutRevisions(newStage(t, e, fixture.Composite)) })
-	t.Run("of a decorator", func(t *testing.T) { decoratorsHaveNone(newStage(t, e, fixture.Decorator)) })
 }
 
 // rollback asks for rollbacks of the parent a.
@@ -194,16 +193,6 @@ func withoutRevisions(s *stage) {
 	s.Parent("a", map[string]any{"names": "one", "data": "x"})
 	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
 	if _, err := s.rollback(s.admin(), v1alpha1.ControllerRollbackSpec{}); !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "rolling method") {
-		s.T.Errorf("the rollback: %v", err)
-	}
-}
-
-// decoratorsHaveNone asks for a subresource that is not there.
-func decoratorsHaveNone(s *stage) {
-	s.run()
-	err := s.admin().RESTClient().Post().Resource(s.resource()).Name(s.controller.Name).SubResource("rollback").
-		Body(&v1alpha1.ControllerRollback{}).Do(s.T.Context()).Error()
-	if !apierrors.IsNotFound(err) {
 		s.T.Errorf("the rollback: %v", err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,6 +63,8 @@ type engine struct {
 	rolledBack []inspection.RollbackOptions
 	// block, if it is not nil, is waited for by plans.
 	block chan struct{}
+	// planned counts the plans.
+	planned atomic.Int32
 	// object is that of a child that plans create.
 	object []byte
 }
@@ -135,6 +138,7 @@ func (e *engine) Requests(
 }
 
 func (e *engine) Plan(ctx context.Context, p v1alpha1.ParentReference, _ inspection.PlanOptions) (v1alpha1.ParentPlan, []inspection.Place) {
+	e.planned.Add(1)
 	if e.block != nil {
 		select {
 		case <-e.block:
@@ -210,7 +214,8 @@ func TestCallersSeeWhatTheyMayGet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &reviews{allowed: tc.allowed}
-			s, ctx := scene(t, &engine{parents: all}, r)
+			e := &engine{parents: all}
+			s, ctx := scene(t, e, r)
 			o, err := (&ParentsREST{s}).Get(ctx, "c", &v1alpha1.ControllerParentOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -231,6 +236,9 @@ func TestCallersSeeWhatTheyMayGet(t *testing.T) {
 			got = namesOf(plan.Status.Parents, func(p v1alpha1.ParentPlan) v1alpha1.ParentReference { return p.ParentReference })
 			if !ok || got != tc.plans || int(plan.Status.Hidden)+len(plan.Status.Parents) != len(all) {
 				t.Errorf("plans are %q and %d hidden, want %q", got, plan.Status.Hidden, tc.plans)
+			}
+			if planned := int(e.planned.Load()); planned != len(plan.Status.Parents) {
+				t.Errorf("%d parents were planned, which calls their hooks, and %d are shown", planned, len(plan.Status.Parents))
 			}
 			told := 0
 			for next := ""; ; {
