@@ -165,11 +165,14 @@ func cluster() world {
 }
 
 // warningsIn returns what the author of an object is told; of an object that is deleted if there is only an old one.
-func warningsIn(t *testing.T, w world, object, old runtime.Object) []string {
+func warningsIn(t *testing.T, w world, object, old runtime.Object, subresource ...string) []string {
 	t.Helper()
 	operation := admission.Create
-	if object == nil {
+	switch {
+	case object == nil:
 		operation = admission.Delete
+	case old != nil:
+		operation = admission.Update
 	}
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
@@ -184,12 +187,18 @@ func warningsIn(t *testing.T, w world, object, old runtime.Object) []string {
 		t.Fatal(err)
 	}
 	p := clusterwarnings.New()
+	if err := p.ValidateInitialization(); err == nil {
+		t.Error("it does not miss its client")
+	}
 	p.SetExternalKubeClientSet(client)
+	if err := p.ValidateInitialization(); err != nil {
+		t.Fatal(err)
+	}
 	service := types.NamespacedName{Namespace: "platform", Name: "hooks-apiserver"} // As of a chart with another name in another namespace.
 	clusterwarnings.Initializer{Own: own, Port: 8443, Service: service}.Initialize(p)
 	var got recorder
 	a := admission.NewAttributesRecord(object, old, metacontroller.SchemeGroupVersion.WithKind("Any"), "", "mine",
-		metacontroller.SchemeGroupVersion.WithResource("any"), "", operation, &metav1.CreateOptions{}, false, nil)
+		metacontroller.SchemeGroupVersion.WithResource("any"), strings.Join(subresource, "/"), operation, &metav1.CreateOptions{}, false, nil)
 	if err := p.Validate(warning.WithWarningRecorder(t.Context(), &got), a, nil); err != nil {
 		t.Fatalf("a warning became an error: %v", err)
 	}
