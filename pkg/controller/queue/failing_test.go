@@ -237,26 +237,3 @@ func TestNothingIsToldOfAParentThatLeft(t *testing.T) {
 		}
 	})
 }
-
-// TestNothingIsRememberedOfAParentThatLeavesDuringItsSync has the event come after the sync has looked whether its parent is still there.
-func TestNothingIsRememberedOfAParentThatLeavesDuringItsSync(t *testing.T) {
-	for name, err := range map[string]error{
-		"AConflict": apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed")),
-		"AFailure":  errors.New("boom"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var p *queue.Queue
-				p, _ = run(t, queue.Config{Sync: func(_ context.Context, key parent.Key, _ history.Begun) (queue.Result, error) {
-					p.Forget(key)
-					return queue.Result{}, err
-				}})
-				p.Add(key("a"), queue.Live)
-				synctest.Wait()
-				if p.Conflicts(key("a")) != 0 || p.Failing() != 0 || len(p.Errors()) != 0 {
-					t.Errorf("%d conflicts, %d parents fail, errors %v; want none", p.Conflicts(key("a")), p.Failing(), p.Errors())
-				}
-			})
-		})
-	}
-}

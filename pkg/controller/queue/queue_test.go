@@ -502,6 +502,9 @@ func TestWhatAWorkerAsksForAForgottenKeyDoesNotCount(t *testing.T) {
 		"AddAfter":   func(q byName) { q.AddAfter("a", time.Hour) },
 		"RetryAfter": func(q byName) { q.Fail("a", later{time.Hour}) },
 		"Fail":       func(q byName) { q.Fail("a", errBroken) },
+		"Conflict": func(q byName) {
+			q.Fail("a", apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed")))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := newTestQueue(t)
@@ -510,8 +513,8 @@ func TestWhatAWorkerAsksForAForgottenKeyDoesNotCount(t *testing.T) {
 			q.Forget("a")
 			ask(q)
 			q.Done(key)
-			if got := q.Len(); got != (Lengths{}) || len(q.items) != 0 {
-				t.Errorf("after Done: %+v and %d items; want nothing", got, len(q.items))
+			if got := q.Len(); got != (Lengths{}) || len(q.items) != 0 || q.Failing() != 0 {
+				t.Errorf("after Done: %+v, %d items and %d parents that fail; want nothing", got, len(q.items), q.Failing())
 			}
 			q.Add("a", Live)
 			key, _ = q.Get()

@@ -247,20 +247,6 @@ func TestAKeyIsHeldBackUntilItIsReleased(t *testing.T) {
 	<-synced
 }
 
-func TestResyncAfterSyncsAgain(t *testing.T) {
-	var calls atomic.Int32
-	again := make(chan struct{})
-	p, _ := run(t, queue.Config{Sync: func(context.Context, parent.Key, history.Begun) (queue.Result, error) {
-		if calls.Add(1) == 2 {
-			close(again)
-			return queue.Result{}, nil
-		}
-		return queue.Result{ResyncAfter: time.Millisecond}, nil
-	}})
-	p.Add(key("a"), queue.Live)
-	<-again
-}
-
 func TestASyncUnderWayIsGivenTimeAtTheEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		takes time.Duration
