@@ -17,10 +17,7 @@ limitations under the License.
 package expectations_test
 
 import (
-	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"testing"
 	"time"
@@ -365,31 +362,14 @@ func TestAControllerWaitsForItsOwnWritesOnly(t *testing.T) {
 
 // TestAWriteShownBeforeItIsNotedIsNotExpected goes the whole way: the watch may be faster than the answer to the write.
 func TestAWriteShownBeforeItIsNotedIsNotExpected(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.URL.Query().Get("watch") == "" {
-			_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"20"},"items":[]}`))
-			return
-		}
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-	}))
-	defer server.Close()
-	c, err := cache.New(cache.Options{Config: &rest.Config{Host: server.URL, QPS: -1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { c.Run(ctx); close(ended) }()
-	defer func() { stop(); <-ended }()
-	informer := c.Acquire(cache.Query{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}})
+	_, c := run(t)
+	informer := c.Acquire(pods)
 	defer informer.Release()
 	released := make(chan struct{}, 1)
 	e := expectations.New(func(parent.Key) { released <- struct{}{} }, nil)
 	defer e.Close()
 	defer e.Observe(informer)()
-	e.WroteVersion(key, informer, "20")
+	e.WroteVersion(key, informer, "5")
 	if !e.Satisfied(key) {
 		<-released
 	}
