@@ -14,14 +14,9 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package parent_test
+package parent
 
-import (
-	"testing"
-
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
-)
+import "testing"
 
 func TestUnsettled(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -35,11 +30,8 @@ func TestUnsettled(t *testing.T) {
 		"NoGeneration": {"Nothing tells.", `"name":"a"`, ``, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, err := object.Parse([]byte(`{"apiVersion":"v1","kind":"A","metadata":{`+test.metadata+`}`+test.rest+`}`), object.ParseOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := parent.Unsettled(o); got != test.want {
+			o := parse(t, `{"apiVersion":"v1","kind":"A","metadata":{`+test.metadata+`}`+test.rest+`}`)
+			if got := Unsettled(o); got != test.want {
 				t.Errorf("%s\ngot %v", test.reason, got)
 			}
 		})

@@ -14,7 +14,7 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package parent_test
+package parent
 
 import (
 	"bytes"
@@ -24,22 +24,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
-func decode(t *testing.T, text string) (value map[string]any) {
-	t.Helper()
-	if err := utiljson.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatal(err)
-	}
-	return value
-}
-
 func TestApplyCondition(t *testing.T) {
-	updated := parent.Condition{Type: "Updated", Status: metav1.ConditionTrue, Reason: "OnLatestRevision", Message: "latest ControllerRevision: r"}
+	updated := Condition{Type: "Updated", Status: metav1.ConditionTrue, Reason: "OnLatestRevision", Message: "latest ControllerRevision: r"}
 	now := time.Date(2026, 2, 3, 4, 5, 6, 7, time.FixedZone("", 3600))
 	const (
 		fresh = `{"type":"Updated","status":"True","reason":"OnLatestRevision","message":"latest ControllerRevision: r","lastTransitionTime":"2026-02-03T03:05:06Z"}`
@@ -76,7 +64,7 @@ func TestApplyCondition(t *testing.T) {
 }
 
 func TestAppliedConditionsAreAboutAGeneration(t *testing.T) {
-	synced := parent.Condition{Type: "Synced", Status: metav1.ConditionTrue, Reason: "Synced", ObservedGeneration: 3}
+	synced := Condition{Type: "Synced", Status: metav1.ConditionTrue, Reason: "Synced", ObservedGeneration: 3}
 	const others = `"type":"Synced","status":"True","reason":"Synced","message":""`
 	for name, tc := range map[string]struct{ observed, want string }{
 		"the first one":                 {`{}`, `{` + others + `,"lastTransitionTime":"2026-02-03T04:05:06Z","observedGeneration":3}`},
@@ -88,7 +76,7 @@ func TestAppliedConditionsAreAboutAGeneration(t *testing.T) {
 			if diff := cmp.Diff(decode(t, `{"conditions":[`+tc.want+`]}`), got); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}
-			read, ok := parent.ConditionOf(got, "Synced")
+			read, ok := ConditionOf(got, "Synced")
 			if read.ObservedGeneration = 3; !ok || read != synced {
 				t.Errorf("it reads as %+v, want %+v", read, synced)
 			}
@@ -109,26 +97,23 @@ func TestAHiddenConditionLeavesNoTrace(t *testing.T) {
 		"no list":              {`{"kind":"Thing","status":{"conditions":{"Synced":1}}}`, `{"kind":"Thing","status":{"conditions":{"Synced":1}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, err := object.Parse([]byte(tc.with), object.ParseOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			hidden := parent.HideCondition(o, "Synced")
+			o := parse(t, tc.with)
+			hidden := HideCondition(o, "Synced")
 			if got := string(hidden.JSON()); got != tc.without {
 				t.Errorf("got %s, want %s", got, tc.without)
 			}
 			if (hidden == o) != (tc.with == tc.without) {
 				t.Error("an object is the same if and only if nothing is hidden")
 			}
-			status, there, err := parent.StatusOf(o)
+			status, there, err := StatusOf(o)
 			if err != nil || !there {
 				return
 			}
-			want, _, err := parent.StatusOf(hidden)
+			want, _, err := StatusOf(hidden)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _ := json.Marshal(parent.WithoutCondition(status, "Synced"))
+			got, _ := json.Marshal(WithoutCondition(status, "Synced"))
 			if wanted, _ := json.Marshal(want); !bytes.Equal(got, wanted) && len(want) > 0 {
 				t.Errorf("the status without it is %s, want %s", got, wanted)
 			}

@@ -14,45 +14,38 @@ See the License for the specific language governing permissions and
 limitations under the License.
 */
 
-package parent_test
+package parent
 
 import (
 	"testing"
 	"unsafe"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/parent"
 )
 
 func TestKeysNameParents(t *testing.T) {
 	foos := schema.GroupResource{Group: "example.com", Resource: "foos"}
-	o, err := object.Parse([]byte(`{"apiVersion":"v1","kind":"Foo","metadata":{"namespace":"ns","name":"a"}}`), object.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := parent.KeyOf(foos, o)
-	if key != parent.NewKey(foos, "ns", "a") || key.Resource() != foos || key.Namespace != "ns" || key.Name != "a" {
+	key := KeyOf(foos, parse(t, `{"apiVersion":"v1","kind":"Foo","metadata":{"namespace":"ns","name":"a"}}`))
+	if key != NewKey(foos, "ns", "a") || key.Resource() != foos || key.Namespace != "ns" || key.Name != "a" {
 		t.Errorf("got %v", key)
 	}
 	if text := key.String(); text != "foos.example.com/ns/a" {
 		t.Errorf("as a text: %s", text)
 	}
-	for _, other := range []parent.Key{
-		parent.NewKey(schema.GroupResource{Resource: "foos"}, "ns", "a"), parent.NewKey(foos, "", "a"), parent.NewKey(foos, "ns", "b"), {},
+	for _, other := range []Key{
+		NewKey(schema.GroupResource{Resource: "foos"}, "ns", "a"), NewKey(foos, "", "a"), NewKey(foos, "ns", "b"), {},
 	} {
 		if key == other {
 			t.Errorf("%v is the same as %v", other, key)
 		}
 	}
-	if none := parent.NewKey(schema.GroupResource{}, "", "a"); none != (parent.Key{Name: "a"}) || none.Resource() != (schema.GroupResource{}) {
+	if none := NewKey(schema.GroupResource{}, "", "a"); none != (Key{Name: "a"}) || none.Resource() != (schema.GroupResource{}) {
 		t.Errorf("without a resource: %v", none)
 	}
 }
 
 func TestAKeyIsSmall(t *testing.T) {
-	if size := unsafe.Sizeof(parent.Key{}); size > 40 {
+	if size := unsafe.Sizeof(Key{}); size > 40 {
 		t.Errorf("a key has %d bytes; each mechanism has one for every parent of which it remembers something", size)
 	}
 }

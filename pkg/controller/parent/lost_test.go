@@ -19,10 +19,6 @@ package parent
 import (
 	"slices"
 	"testing"
-
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 func TestFieldsOfAStatusAreLostThatComeNotBack(t *testing.T) {
@@ -42,19 +38,11 @@ func TestFieldsOfAStatusAreLostThatComeNotBack(t *testing.T) {
 		"what others added, defaults": {`{"a":1}`, `{"a":1,"b":2}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var sent map[string]any
-			if err := utiljson.Unmarshal([]byte(tc.sent), &sent); err != nil {
-				t.Fatal(err)
-			}
 			text := `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a"}`
 			if tc.stored != "" {
 				text += `,"status":` + tc.stored
 			}
-			written, err := object.Parse([]byte(text+"}"), object.ParseOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := LostOfStatus(sent, written); !slices.Equal(got, tc.want) {
+			if got := LostOfStatus(decode(t, tc.sent), parse(t, text+"}")); !slices.Equal(got, tc.want) {
 				t.Errorf("lost %q, want %q", got, tc.want)
 			}
 		})

@@ -20,7 +20,27 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 // TestMain fails when a goroutine is left over after the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func parse(t *testing.T, text string) *object.Object {
+	t.Helper()
+	o, err := object.Parse([]byte(text), object.ParseOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func decode(t *testing.T, text string) (value map[string]any) {
+	t.Helper()
+	if err := utiljson.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}

@@ -84,11 +84,7 @@ func TestChangesAreTheLeastOperations(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			o, err := object.Parse([]byte(tc.object), object.ParseOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			operations, err := tc.changes.operations(o)
+			operations, err := tc.changes.operations(parse(t, tc.object))
 			if err != nil {
 				t.Fatalf("%s\nunexpected error: %v", tc.reason, err)
 			}
@@ -132,10 +128,7 @@ func TestAMapThatWasRemovedMeanwhileIsAConflict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := object.Parse([]byte(seen), object.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := parse(t, seen)
 	target := client.Target{Resource: schema.GroupVersionResource{Version: "v1", Resource: "things"}, Name: "a"}
 	status := map[string]any{"n": 1}
 	for name, write := range map[string]func() (*object.Object, error){

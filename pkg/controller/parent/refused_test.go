@@ -31,15 +31,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/client"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 func TestAnErrorSaysWhatOfTheParentWasWrittenAndWhatToDo(t *testing.T) {
-	o, err := object.Parse([]byte(`{"kind":"Thing","metadata":{"name":"t","namespace":"default","uid":"u","resourceVersion":"1","finalizers":["ours"]}}`),
-		object.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := parse(t, `{"kind":"Thing","metadata":{"name":"t","namespace":"default","uid":"u","resourceVersion":"1","finalizers":["ours"]}}`)
 	large := map[string]any{"log": strings.Repeat("z", 2_000_000)}
 	for name, tc := range map[string]struct {
 		changes Changes

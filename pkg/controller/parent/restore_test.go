@@ -21,8 +21,6 @@ import (
 	"testing"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
 func TestOnlyWhatARestorationMayWriteIsTakenOfWhatWasWritten(t *testing.T) {
@@ -33,14 +31,7 @@ func TestOnlyWhatARestorationMayWriteIsTakenOfWhatWasWritten(t *testing.T) {
 		true:  `{"apiVersion":"v1","kind":"Thing","metadata":{"annotations":{"c":"1"},"name":"a","resourceVersion":"7"},"spec":{"a":2},"status":{"b":1}}`,
 		false: `{"apiVersion":"v1","kind":"Thing","metadata":{"annotations":{"c":"1"},"name":"a","resourceVersion":"7"},"spec":{"a":2},"status":{"b":2}}`,
 	} {
-		var objects [2]*object.Object
-		for i, text := range []string{before, written} {
-			var err error
-			if objects[i], err = object.Parse([]byte(text), object.ParseOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		after, err := Restored(objects[0], objects[1], hasStatus)
+		after, err := Restored(parse(t, before), parse(t, written), hasStatus)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,15 +61,7 @@ func TestRestorationWritesTheFieldsOfARevision(t *testing.T) {
 		"a kind is no such case": {head + `}}`, strings.Replace(head, "Thing", "Other", 1) + `}}`, ``, "another kind"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, err := object.Parse([]byte(tc.before), object.ParseOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var former map[string]any
-			if err := utiljson.Unmarshal([]byte(tc.former), &former); err != nil {
-				t.Fatal(err)
-			}
-			got, err := Restoration(o, former, true)
+			got, err := Restoration(parse(t, tc.before), decode(t, tc.former), true)
 			if (err != nil) != (tc.err != "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Fatalf("the error is %v, want %q", err, tc.err)
 			}
@@ -101,20 +84,12 @@ func TestObjectsEndWithTheirLastFinalizer(t *testing.T) {
 		`"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["example.com/other"]`: false,
 		`"labels":{"a":"b"}`: false,
 	} {
-		o, err := object.Parse([]byte(`{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a",`+metadata+`}}`), object.ParseOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := Ended(o); got != want {
+		if got := Ended(parse(t, `{"apiVersion":"v1","kind":"Thing","metadata":{"name":"a",`+metadata+`}}`)); got != want {
 			t.Errorf("with %s it has ended: %t, want %t", metadata, got, want)
 		}
 	}
 	for spec, want := range map[string]bool{``: true, `,"spec":{}`: true, `,"spec":{"finalizers":[]}`: true, `,"spec":{"finalizers":["kubernetes"]}`: false} {
-		o, err := object.Parse([]byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}`+spec+`}`),
-			object.ParseOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := parse(t, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}`+spec+`}`)
 		if got := Ended(o); got != want {
 			t.Errorf("a Namespace with %s has ended: %t, want %t", spec, got, want)
 		}
