@@ -225,25 +225,15 @@ func (s *Server) wanted(r Request) (int64, error) {
 
 // Watch is a watch that the server accepted. Its events wait until they are taken.
 type Watch struct {
-	server  *Server
-	queue   *store.Watch
-	form    form
-	request Request
-	number  int
+	server *Server
+	queue  *store.Watch
+	form   form
+	number int
 	// failed is an ERROR event that comes before all others.
 	failed []byte
 	// bookmarks says that the client wants them.
 	bookmarks bool
 }
-
-// Request returns the request that began the watch.
-func (w *Watch) Request() Request { return w.request }
-
-// Group names the group of what is watched, empty for the core group.
-func (w *Watch) Group() string { return w.form.version.Kind.Group }
-
-// Resource names the resource that is watched.
-func (w *Watch) Resource() string { return w.form.version.Kind.Plural }
 
 // Pending returns the number of events that wait.
 func (w *Watch) Pending() int {
@@ -344,7 +334,7 @@ func (s *Server) watch(r Request, t target) Response {
 	if err != nil {
 		return failure(badRevision(given))
 	}
-	w := &Watch{server: s, form: formOf(r, t.version), request: r, number: s.opened, bookmarks: r.Query.Get("allowWatchBookmarks") == "true"}
+	w := &Watch{server: s, form: formOf(r, t.version), number: s.opened, bookmarks: r.Query.Get("allowWatchBookmarks") == "true"}
 	w.queue = s.table(t.kind()).Watch(chosen.matches())
 	s.opened++
 	s.watches[w] = struct{}{}
@@ -371,15 +361,6 @@ func (s *Server) Watches() []*Watch {
 	return all
 }
 
-// EndWatches ends the watches of a resource, of all if group and resource are empty.
-func (s *Server) EndWatches(group, resource string) {
-	for _, w := range s.Watches() {
-		if group == "" && resource == "" || w.Group() == group && w.Resource() == resource {
-			w.End()
-		}
-	}
-}
-
 // Bookmark queues a bookmark for every watch that wants them.
 func (s *Server) Bookmark() {
 	for _, w := range s.Watches() {
@@ -390,6 +371,10 @@ func (s *Server) Bookmark() {
 // endWatchesOf ends the watches of a kind, whose definition has changed: its objects may have another form under the same version, so that who
 // watches on has to list them.
 func (s *Server) endWatchesOf(k *kinds.Kind) {
-	s.EndWatches(k.Group, k.Plural)
+	for _, w := range s.Watches() {
+		if w.form.version.Kind.GroupResource() == k.GroupResource() {
+			w.End()
+		}
+	}
 	s.table(k).Restart()
 }

@@ -73,8 +73,6 @@ type Admission struct {
 	Attributes
 	// Operation is CREATE, UPDATE or DELETE.
 	Operation string
-	// DryRun says that the write changes nothing.
-	DryRun bool
 	// Object is what is to be written, in the version of the request, nil for a deletion, and Old the object that exists, nil for a
 	// creation. They must not be modified. Sets of fields in managedFields are [value.Encoded].
 	Object, Old value.Object

@@ -207,7 +207,7 @@ func (w *write) alreadyExists(o value.Object, present *store.Object) error {
 
 // admit asks about a write; old is nil for a creation, o for a deletion.
 func (w *write) admit(o, old value.Object) (value.Object, error) {
-	a := Admission{Attributes: w.target.attributes(w.request.User), Operation: "UPDATE", DryRun: w.dry}
+	a := Admission{Attributes: w.target.attributes(w.request.User), Operation: "UPDATE"}
 	switch {
 	case o == nil:
 		a.Operation = "DELETE"

@@ -58,8 +58,6 @@ const (
 	// Hang lets nothing happen to a Request, Response, Call or CallResponse any more. Its sender waits until its deadline, or until the
 	// connection is given up after 45 s.
 	Hang
-	// Late breaks the connection of a Request or Call, which stays pending, abandoned, and arrives when it is released again.
-	Late
 	// Delay makes anything but an Event pending again, but not before the Duration.
 	Delay
 	// Break ends a watch; the events that wait are lost.
@@ -80,7 +78,7 @@ const (
 func (f Fault) String() string {
 	text := [...]string{
 		"", "refused with 429", "refused with 500", "refused with 503", "expired", "connection broken before", "connection broken after", "hangs",
-		"arrives late", "delayed", "broken", "delivered at once", "refused with 403", "refused with 409",
+		"delayed", "broken", "delivered at once", "refused with 403", "refused with 409",
 		"failed with 503 after", "its sender panics",
 	}[f.Kind]
 	switch f.Kind {
@@ -248,11 +246,6 @@ func (w *World) releaseRequest(i *item, f Fault) string {
 		x.failure = errDisconnected
 		w.again(i, i.Kind+1, hangs)
 		return ""
-	case Late:
-		x.fail(errDisconnected)
-		i.Abandoned = true
-		w.again(i, i.Kind, 0)
-		return ""
 	case Delay:
 		w.again(i, i.Kind, f.Duration)
 		return ""
@@ -282,7 +275,7 @@ func (w *World) releaseRequest(i *item, f Fault) string {
 		x.respond(r)
 		return outcome
 	}
-	w.again(i, i.Kind+1, x.latency)
+	w.again(i, i.Kind+1, 0)
 	return outcome
 }
 
@@ -328,7 +321,7 @@ func (w *World) again(i *item, kind Kind, after time.Duration) {
 		i.Kind = kind
 		i.identify(detail)
 	}
-	i.Since, i.due = w.Now(), w.Now()+after
+	i.due = w.Now() + after
 	w.items.insert(i)
 }
 

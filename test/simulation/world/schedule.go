@@ -33,6 +33,10 @@ import (
 // is retried within five minutes, so that the pauses between resyncs are not quiet.
 const retryPace = 50
 
+// quiet is how long nothing may become pending until the world is at rest, see [World.Settle]: longer than every period of an engine but those of
+// resyncs.
+const quiet = 90 * time.Second
+
 // ErrRestless says that a world does not come to rest.
 var ErrRestless = errors.New("it does not come to rest")
 
@@ -79,7 +83,7 @@ func (w *World) idle(limit time.Duration, stop bool) bool {
 }
 
 // Settle releases all that is pending, without faults, collects garbage, and lets time pass, until nothing has become pending for
-// [Options.Quiet], or until the limit if no more happens than retries of errors that last. The error, an [ErrRestless], says that this
+// 90 s, or until the limit if no more happens than retries of errors that last. The error, an [ErrRestless], says that this
 // took longer, or is [Options.Endless].
 func (w *World) Settle(limit time.Duration) error {
 	end, requests := w.Now()+limit, w.requests
@@ -95,7 +99,7 @@ func (w *World) Settle(limit time.Duration) error {
 			}
 			continue
 		}
-		if !w.Idle(w.options.Quiet) {
+		if !w.Idle(quiet) {
 			return nil
 		}
 		if w.Now() > end {
@@ -144,7 +148,7 @@ type Pending struct {
 	Kind Kind
 	// Engine is the number of the engine that it comes from or goes to.
 	Engine int
-	// Abandoned says of a request that its sender does not wait for it any more, see [Late].
+	// Abandoned says of a request that its sender does not wait for it any more, see [World.KillLate].
 	Abandoned bool
 	// Verb is that of RBAC, such as list and patch, apply for a server-side apply, and get for what is not a resource. Empty for hooks.
 	Verb string
@@ -159,8 +163,6 @@ type Pending struct {
 	DryRun bool
 	// Events is how many events of a watch wait. None wait when it is to end.
 	Events int
-	// Since is when it became pending, from the start of the world.
-	Since time.Duration
 
 	item *item
 }

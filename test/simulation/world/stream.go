@@ -27,7 +27,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/webhook"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
@@ -201,8 +200,6 @@ type exchange struct {
 	// evaluate evaluates an inline hook, and evaluated is what it returned. Nil: the call is that of a webhook.
 	evaluate  func() (webhook.Response, error)
 	evaluated webhook.Response
-	// latency is how long a hook takes.
-	latency time.Duration
 	// done gets the outcome. It has room for it.
 	done chan outcome
 }
@@ -262,7 +259,7 @@ func (t hookTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		controller, hook = path[:at], path[at+1:]
 	}
 	x := &exchange{engine: t.engine, http: r, done: make(chan outcome, 1)}
-	x.call = HookCall{Engine: t.engine.number, Controller: controller, Hook: hook, Header: r.Header, Request: body}
+	x.call = HookCall{Engine: t.engine.number, Controller: controller, Hook: hook, Request: body}
 	i := &item{Pending: Pending{Kind: Call, Engine: t.engine.number, Controller: controller, Hook: hook}, exchange: x}
 	return i.wait(digest(body))
 }
@@ -330,7 +327,7 @@ func (w *World) add(i *item) error {
 		return errDisconnected
 	}
 	w.orders++
-	i.order, i.item, i.Since = w.orders, i, w.Now()
+	i.order, i.item = w.orders, i
 	i.exchange.call.ID = i.order
 	w.items.insert(i)
 	w.wake()
@@ -399,7 +396,6 @@ func (x *exchange) arrive(w *World) {
 
 // arriveAtHook calls the hook.
 func (x *exchange) arriveAtHook(w *World) {
-	x.call.At = w.Now()
 	w.calls++
 	if w.options.Hook == nil {
 		x.failure = errors.New("the world has no hook")
@@ -429,5 +425,4 @@ func (x *exchange) arriveAtHook(w *World) {
 		header.Set("Content-Type", "application/json")
 	}
 	x.response = httpResponse(x.http, r.Code, header, r.Body) //nolint:bodyclose // As above.
-	x.latency = r.Latency
 }

@@ -81,15 +81,14 @@ func hashOf(text string) uint64 {
 	return h.Sum64()
 }
 
-// LogEntry is an error that an engine logged.
+// LogEntry is a panic that an engine logged.
 type LogEntry struct {
 	// At is the time since the world began.
 	At time.Duration
 	// Engine is the number of the engine.
 	Engine int
-	// Text is the message with its values, Err the error, which may be nil.
+	// Text is the message with its values.
 	Text string
-	Err  error
 }
 
 // recovered is the message with which package recovery logs a panic.
@@ -102,7 +101,7 @@ var silence = sync.OnceFunc(func() {
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // It is made for that.
 })
 
-// sink keeps the errors that an engine logs. It is safe for concurrent use.
+// sink keeps the panics that an engine logs. It is safe for concurrent use.
 type sink struct {
 	engine *engine
 	values string
@@ -120,8 +119,10 @@ func (s sink) Enabled(int) bool { return false }
 func (s sink) Info(int, string, ...any) {}
 
 // Error implements logr.LogSink.
-func (s sink) Error(err error, message string, values ...any) {
-	s.engine.log(LogEntry{Text: message + s.values + text(values), Err: err})
+func (s sink) Error(_ error, message string, values ...any) {
+	if strings.HasPrefix(message, recovered) {
+		s.engine.panicked(message + s.values + text(values))
+	}
 }
 
 // WithValues implements logr.LogSink.
@@ -141,23 +142,11 @@ func text(values []any) string {
 	return b.String()
 }
 
-// log keeps an entry. What an engine logs after it was killed nobody would have seen.
-func (e *engine) log(l LogEntry) {
+// panicked keeps what an engine logged.
+func (e *engine) panicked(text string) {
 	e.world.mu.Lock()
 	defer e.world.mu.Unlock()
-	l.At, l.Engine = e.world.Now(), e.number
-	if strings.HasPrefix(l.Text, recovered) {
-		e.world.panics = append(e.world.panics, l)
-	} else if !e.dead {
-		e.world.logs = append(e.world.logs, l)
-	}
-}
-
-// Logs returns the errors that engines have logged, oldest first.
-func (w *World) Logs() []LogEntry {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.logs
+	e.world.panics = append(e.world.panics, LogEntry{At: e.world.Now(), Engine: e.number, Text: text})
 }
 
 // Panics returns the panics from which engines have recovered, those of killed engines among them.

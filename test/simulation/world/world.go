@@ -72,7 +72,6 @@ type World struct {
 	orders  uint64
 	// unheard are the writes of [World.Unheard].
 	unheard []int
-	logs    []LogEntry
 	panics  []LogEntry
 }
 
@@ -232,19 +231,6 @@ func (w *World) Ended(number int) bool {
 	}
 }
 
-// Running returns the numbers of the engines that were neither killed nor stopped.
-func (w *World) Running() []int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var numbers []int
-	for _, e := range w.engines {
-		if !e.dead {
-			numbers = append(numbers, e.number)
-		}
-	}
-	return numbers
-}
-
 // Close kills the engines that run and waits until everything of them has ended. The error has the panics from which engines have
 // recovered, and the engines that did not end. What else is left in the bubble makes synctest fail.
 func (w *World) Close() error {
@@ -302,9 +288,6 @@ type Options struct {
 	Collect func() bool
 	// Trace keeps the entries that [World.Trace] returns.
 	Trace bool
-	// Quiet is how long nothing may become pending until the world is at rest, see [World.Settle]. Default 90 s, which is longer than
-	// every period of an engine but those of resyncs.
-	Quiet time.Duration
 	// Endless reports whether so many requests and hook calls of one [World.Settle] are a loop without end. Nil: more than 20,000 are.
 	Endless func(requests int) bool
 }
@@ -312,9 +295,6 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	if o.API.Now == nil {
 		o.API.Now = time.Now
-	}
-	if o.Quiet == 0 {
-		o.Quiet = 90 * time.Second
 	}
 	if o.Endless == nil {
 		o.Endless = func(requests int) bool { return requests > 20000 }
@@ -326,8 +306,6 @@ func (o Options) withDefaults() Options {
 type HookCall struct {
 	// ID is the number of the call, as [Pending.ID] says.
 	ID uint64
-	// At is the time since the world began.
-	At time.Duration
 	// Engine is the number of the engine that calls.
 	Engine int
 	// Controller is the path of the URL without its last segment and slashes at its ends, which by convention is kind/name, as in
@@ -337,8 +315,6 @@ type HookCall struct {
 	Inline bool
 	Body   []byte
 	Err    error
-	// Header has the headers of the request.
-	Header http.Header
 	// Request is the body. It must not be modified.
 	Request []byte
 }
@@ -353,8 +329,6 @@ type HookResponse struct {
 	Body []byte
 	// Err, if not nil, is a failure of the connection in place of a response.
 	Err error
-	// Latency is how long the response takes at least.
-	Latency time.Duration
 }
 
 // Repeatable reports whether the runtime is that of hack/repeatable-runtime, where each bubble has the same random numbers.

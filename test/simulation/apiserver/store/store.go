@@ -110,7 +110,7 @@ func (s *Store) Next() int64 {
 func (s *Store) Table(r schema.GroupResource) *Table {
 	t := s.tables[r]
 	if t == nil {
-		t = &Table{store: s, resource: r, objects: map[Key]*Object{}, since: s.revision}
+		t = &Table{store: s, objects: map[Key]*Object{}, since: s.revision}
 		s.tables[r] = t
 	}
 	return t
@@ -137,10 +137,9 @@ func (s *Store) Compact() {
 
 // Table has the objects of a resource and their history.
 type Table struct {
-	store    *Store
-	resource schema.GroupResource
-	objects  map[Key]*Object
-	sorted   []*Object
+	store   *Store
+	objects map[Key]*Object
+	sorted  []*Object
 	// events are the changes after the revision since.
 	events []Event
 	since  int64
