@@ -180,32 +180,6 @@ func TestKeptHistories(t *testing.T) {
 	}
 }
 
-// TestOpenHistories runs the histories that violate an invariant at present. One that does not any more is to be moved to testdata.
-func TestOpenHistories(t *testing.T) {
-	if *asWorker != "" || *replay != "" {
-		t.Skip("another test is meant")
-	}
-	files, err := filepath.Glob("history/testdata/open/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
-			h, err := history.Read(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			v := run(t, h, false).Violation
-			if v == nil {
-				t.Fatalf("%s holds now: move %s to history/testdata", h.Invariant, file)
-			}
-			if v.Invariant != h.Invariant {
-				t.Errorf("violates %v, want %s", v, h.Invariant)
-			}
-		})
-	}
-}
-
 // show prints what happened in a history.
 func show(t *testing.T, h history.History, r history.Result) {
 	t.Helper()

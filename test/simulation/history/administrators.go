@@ -422,10 +422,10 @@ func (r *runner) endure() {
 	if r.check() || r.engine == none {
 		return
 	}
-	r.result.Violation = r.reportable(r.tracker.EditsSeen(r.world.Now()))
+	r.result.Violation = r.tracker.EditsSeen(r.world.Now())
 	for _, p := range slices.SortedFunc(maps.Keys(r.refused), place.compare) {
 		if since := r.refused[p]; r.result.Violation == nil && r.world.Now()-since > told {
-			r.result.Violation = r.reportable(r.tracker.ErrorTold(r.world.Now(), since, p.kind, p.namespace, p.name))
+			r.result.Violation = r.tracker.ErrorTold(r.world.Now(), since, p.kind, p.namespace, p.name)
 		}
 	}
 }

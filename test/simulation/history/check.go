@@ -160,7 +160,7 @@ func (r *runner) fails() bool { return r.tracker.Failing() || r.tracker.Leaving(
 // holdsWanted checks that what controllers say they hold is wanted. What is confirmed then is held no more, whether it was wanted or not.
 func (r *runner) holdsWanted() bool {
 	if r.result.Violation == nil {
-		r.result.Violation = r.reportable(r.tracker.Held(r.cluster()))
+		r.result.Violation = r.tracker.Held(r.cluster())
 	}
 	return r.result.Violation == nil
 }
@@ -232,7 +232,7 @@ func (r *runner) cluster() invariant.Cluster {
 // upgraded checks what changes of kinds have led to.
 func (r *runner) upgraded() bool {
 	if r.result.Violation == nil {
-		r.result.Violation = r.reportable(r.tracker.Upgraded(r.cluster()))
+		r.result.Violation = r.tracker.Upgraded(r.cluster())
 	}
 	return r.result.Violation == nil
 }
@@ -271,17 +271,9 @@ func (r *runner) retried() bool {
 
 func (r *runner) atRest() bool {
 	if r.result.Violation == nil {
-		r.result.Violation = r.reportable(r.tracker.AtRest(r.cluster()))
+		r.result.Violation = r.tracker.AtRest(r.cluster())
 	}
 	return r.result.Violation == nil && r.remembers()
-}
-
-// reportable returns a violation unless it is one of an invariant that is known not to hold.
-func (r *runner) reportable(v *invariant.Violation) *invariant.Violation {
-	if v != nil && invariant.Open[v.Invariant] && r.history.Invariant == "" {
-		return nil
-	}
-	return v
 }
 
 // quiet checks that something has nothing written but events and the status of controllers, which a resync does not change either but for

@@ -158,7 +158,7 @@ func newRunner(h History, logged bool) *runner {
 		calls: map[string]int{}, reads: map[string]int{}, dryRuns: map[string]int{},
 		served: make([]*hooks.Edition, len(hooks.Kinds)), editions: make([]hooks.Edition, len(hooks.Kinds)),
 	}
-	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported, All: h.Invariant != ""})
+	r.tracker = invariant.NewTracker(invariant.Options{Start: time.Now(), Engine: r.engineOf, Workers: workers, Reported: r.reported})
 	r.world = world.New(world.Options{
 		Seed: h.Seed, Hook: r.hook, Collect: r.collect, Trace: logged, Endless: r.endless, Arrived: r.arrived,
 		API:    apiserver.Options{Now: time.Now, Admit: r.admit, Authorize: r.authorize, Policies: h.Options.Admission},
@@ -247,7 +247,7 @@ func (r *runner) follow() {
 // violatedf notes a violation that the tracker does not see.
 func (r *runner) violatedf(name, format string, args ...any) {
 	if r.result.Violation == nil {
-		r.result.Violation = r.reportable(invariant.New(name, r.world.Now(), format, args...))
+		r.result.Violation = invariant.New(name, r.world.Now(), format, args...)
 	}
 }
 

@@ -273,7 +273,7 @@ func (r *runner) rest(Step) {
 	r.forgive()
 	r.endPauses()
 	if r.settle() && r.restful() {
-		if r.result.Violation = r.reportable(r.tracker.AtRest(r.cluster())); r.result.Violation == nil {
+		if r.result.Violation = r.tracker.AtRest(r.cluster()); r.result.Violation == nil {
 			r.upgraded()
 		}
 	}

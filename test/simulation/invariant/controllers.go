@@ -160,7 +160,7 @@ func (t *Tracker) pausedAtRest(c Cluster, d object) *Violation {
 func (t *Tracker) Held(c Cluster) *Violation {
 	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
 		if d := t.definition(name); d != nil && !d.deleting() && !pauses(d) {
-			if v := t.holdsAtRest(c, name, d); v != nil && t.reports(v) {
+			if v := t.holdsAtRest(c, name, d); v != nil {
 				return v
 			}
 		}

@@ -56,13 +56,13 @@ func (c Cluster) serves(kind int, version string) bool {
 func (t *Tracker) AtRest(c Cluster) *Violation {
 	for _, name := range slices.Sorted(maps.Keys(t.definitions)) {
 		if d := t.definition(name); d != nil {
-			if v := t.controllerAtRest(c, name, d); v != nil && t.reports(v) {
+			if v := t.controllerAtRest(c, name, d); v != nil {
 				return v
 			}
 		}
 	}
 	for _, uid := range slices.Sorted(maps.Keys(t.objects)) {
-		if v := t.finalizersAtRest(c, t.objects[uid]); v != nil && t.reports(v) {
+		if v := t.finalizersAtRest(c, t.objects[uid]); v != nil {
 			return v
 		}
 	}
@@ -543,7 +543,7 @@ func (t *Tracker) Upgraded(c Cluster) *Violation {
 		for _, rule := range c.runs(d) {
 			group, _ := split(text(rule["apiVersion"]))
 			for _, o := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
-				if v := t.upgradedAtRest(c, name, d, rule, o); v != nil && t.reports(v) {
+				if v := t.upgradedAtRest(c, name, d, rule, o); v != nil {
 					return v
 				}
 			}

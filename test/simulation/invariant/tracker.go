@@ -64,8 +64,6 @@ type Options struct {
 	Engine func(user string) (int, bool)
 	// Workers is the number of calls of a controller's hooks that may be under way where the controller does not say.
 	Workers int
-	// All reports the violations of Open invariants, too.
-	All bool
 	// Reported is called with every event, for the log: Normal or Warning, its object and its message. Nil: nobody is.
 	Reported func(kind, object, message string)
 }
@@ -187,12 +185,10 @@ func NewTracker(o Options) *Tracker {
 func (t *Tracker) Violation() *Violation { return t.violation }
 
 func (t *Tracker) violated(v *Violation) {
-	if t.violation == nil && t.reports(v) {
+	if t.violation == nil {
 		t.violation = v
 	}
 }
-
-func (t *Tracker) reports(v *Violation) bool { return t.options.All || !Open[v.Invariant] }
 
 // Written returns the number of writes that were followed.
 func (t *Tracker) Written() int { return t.writes }

@@ -158,7 +158,3 @@ var sources = map[string]string{
 func New(invariant string, at time.Duration, format string, args ...any) *Violation {
 	return &Violation{Invariant: invariant, Source: sources[invariant], At: at, Detail: fmt.Sprintf(format, args...)}
 }
-
-// Open are the invariants that are known not to hold at present: their histories are kept under testdata/open. They are not reported
-// unless Options.All is set.
-var Open = map[string]bool{}
