@@ -128,8 +128,7 @@ func (f *fleet) work(begin, stride uint64) {
 func (f *fleet) process(work string, take func(message)) (last uint64, ended bool, output string) {
 	args := []string{
 		"-test.run=^TestWorker$", "-test.timeout=0", "-simulation.worker=" + work, fmt.Sprintf("-simulation.seeds=%d", *seeds),
-		fmt.Sprintf("-simulation.first=%d", *first), fmt.Sprintf("-simulation.budget=%v", *budget-time.Since(f.began)),
-		"-simulation.keep=" + *keep, fmt.Sprintf("-simulation.shrink=%v", *shrinks), fmt.Sprintf("-simulation.attempts=%d", *attempts),
+		fmt.Sprintf("-simulation.first=%d", *first),
 	}
 	c := exec.CommandContext(f.t.Context(), os.Args[0], args...)
 	c.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=800")
@@ -252,7 +251,7 @@ func table(h history.History, r history.Result) string {
 	return b.String()
 }
 
-// shrink shrinks the history of a violation, keeps it if that was asked for, and returns what is to be printed of it. Each candidate runs in a process
+// shrink shrinks the history of a violation, keeps it, and returns what is to be printed of it. Each candidate runs in a process
 // of its own, so that it is replayed as it was found: what a process makes once, and what its pools hold, decide about a history, too.
 func (f *fleet) shrink(found message) string {
 	h := history.Generate(found.Seed)
@@ -276,8 +275,8 @@ func (f *fleet) shrink(found message) string {
 
 // shrinkInTime shrinks a history until the time for that is over.
 func shrinkInTime(h history.History, violates func(history.History) bool) history.History {
-	end := time.Now().Add(*shrinks)
-	return history.Shrink(h, *attempts, func(candidate history.History) bool { return time.Now().Before(end) && violates(candidate) })
+	end := time.Now().Add(shrinks)
+	return history.Shrink(h, func(candidate history.History) bool { return time.Now().Before(end) && violates(candidate) })
 }
 
 // runAlone runs a history, which it writes to a file, in a process of its own.
@@ -302,7 +301,7 @@ func (f *fleet) shrinkElsewhere(seed uint64) string {
 // again runs a history until it violates something. The history that is returned has the steps that were done until then.
 func again(t *testing.T, h history.History) (history.History, *invariant.Violation) {
 	t.Helper()
-	for range 5 * *attempts {
+	for range 5 {
 		if r := run(t, h, false); r.Violation != nil {
 			return h.Until(r.Steps), r.Violation
 		}
@@ -310,7 +309,7 @@ func again(t *testing.T, h history.History) (history.History, *invariant.Violati
 	return h, nil
 }
 
-// shrinkHere shrinks a history in this process, prints it, and keeps it if that was asked for.
+// shrinkHere shrinks a history in this process, prints it, and keeps it.
 func shrinkHere(t *testing.T, h history.History) {
 	t.Helper()
 	h, v := again(t, h)
@@ -333,11 +332,7 @@ func shrinkHere(t *testing.T, h history.History) {
 func kept(t *testing.T, small history.History, violated string, steps int) string {
 	t.Helper()
 	small.Invariant = violated
-	dir := *keep
-	if dir == "" {
-		dir = os.TempDir()
-	}
-	file := filepath.Join(dir, fmt.Sprintf("%s-%d.json", violated, small.Seed))
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("%s-%d.json", violated, small.Seed))
 	if err := small.Write(file); err != nil {
 		t.Fatal(err)
 	}

@@ -39,15 +39,11 @@ import (
 )
 
 var (
-	seeds = flag.Uint64("simulation.seeds", 0, "how many histories are run; 0: as many as fit into the budget")
-	first = flag.Uint64("simulation.first", 1, "the first seed")
+	seeds = flag.Uint64("simulation.seeds", 40, "how many histories are run")
 	// A fixed beginning makes a failure in continuous integration one that everybody has.
-	budget   = flag.Duration("simulation.budget", 90*time.Second, "how long histories are run where their number is not given")
+	first    = flag.Uint64("simulation.first", 1, "the first seed")
 	replay   = flag.String("simulation.replay", "", "a seed or a file of a history that is run alone, and printed")
 	trace    = flag.Bool("simulation.trace", false, "with -simulation.replay: print what the world did, too")
-	keep     = flag.String("simulation.keep", "", "a folder for the shrunk histories of violations")
-	shrinks  = flag.Duration("simulation.shrink", 3*time.Minute, "how long a history is shrunk")
-	attempts = flag.Int("simulation.attempts", 1, "how often each candidate is run while a history is shrunk: more where runs do not repeat exactly")
 	alone    = flag.Bool("simulation.alone", false, "run in this process, for profiles and coverage")
 	asWorker = flag.String("simulation.worker", "", "for the test itself: what this process does")
 )
@@ -62,6 +58,9 @@ func TestMain(m *testing.M) {
 	debug.SetMemoryLimit(memoryLimit)
 	os.Exit(m.Run())
 }
+
+// shrinks is how long a history is shrunk.
+const shrinks = 3 * time.Minute
 
 const (
 	// memoryLimit is the size of the heap at which garbage is collected within a history, and garbageLimit that at which it is before one.
@@ -192,15 +191,11 @@ func show(t *testing.T, h history.History, r history.Result) {
 	t.Log("\n" + text)
 }
 
-// work runs histories until their number or the budget is reached.
+// work runs histories.
 func work(t *testing.T, begin, stride uint64, tell func(message)) {
 	t.Helper()
-	end := time.Now().Add(*budget)
 	pairs, draws := history.Pairs{}, history.Draws{}
-	for seed := begin; *seeds == 0 || seed < *first+*seeds; seed += stride {
-		if *seeds == 0 && time.Now().After(end) {
-			break
-		}
+	for seed := begin; seed < *first+*seeds; seed += stride {
 		if tell != nil {
 			tell(message{Seed: seed, Begin: true})
 		}

@@ -112,7 +112,7 @@ func TestShrinkLeavesWhatIsNeeded(t *testing.T) {
 			}
 			return true
 		}
-		small := Shrink(h, 1, holds)
+		small := Shrink(h, holds)
 		if len(small.Steps) != len(tc.needs) || !holds(small) {
 			t.Errorf("%s: %d steps are left, want %d", name, len(small.Steps), len(tc.needs))
 		}
@@ -124,7 +124,7 @@ func TestShrinkLeavesWhatIsNeeded(t *testing.T) {
 
 func TestShrinkMakesNumbersSmaller(t *testing.T) {
 	h := History{Options: Options{Chain: true}, Steps: []Step{{Do: RunOn, Count: 64}, {Do: EditObject, On: 2}}}
-	small := Shrink(h, 1, func(candidate History) bool {
+	small := Shrink(h, func(candidate History) bool {
 		return len(candidate.Steps) == 2 && candidate.Steps[0].Do == RunOn && candidate.Steps[0].Count > 20
 	})
 	if want := (History{Steps: []Step{{Do: RunOn, Count: 32}, {Do: EditObject}}}); !reflect.DeepEqual(small, want) {

@@ -20,17 +20,9 @@ import (
 	"slices"
 )
 
-// Shrink returns a shorter history with which violates holds, too: it leaves out steps, in chunks first and one by one then, and makes
-// what is left smaller. A candidate is tried several times if attempts is more than one.
-func Shrink(h History, attempts int, violates func(History) bool) History {
-	holds := func(candidate History) bool {
-		for range attempts {
-			if violates(candidate) {
-				return true
-			}
-		}
-		return false
-	}
+// Shrink returns a shorter history that holds, too: it leaves out steps, in chunks first and one by one then, and makes
+// what is left smaller.
+func Shrink(h History, holds func(History) bool) History {
 	for {
 		before := len(h.Steps)
 		for size := max(1, len(h.Steps)/2); size >= 1; size /= 2 {
