@@ -17,7 +17,6 @@ limitations under the License.
 package history
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -205,23 +204,11 @@ func (r *runner) freeObjects() {
 	r.follow()
 	for kind := range hooks.Kinds {
 		for _, o := range r.tracker.Objects(kind) {
-			for _, f := range finalizersOf(o) {
-				if f == hold {
-					r.setHold(place{kind, hooks.Meta(o, "namespace"), hooks.Meta(o, "name")}.path(), false)
-				}
+			if slices.Contains(value.Strings(o, "metadata", "finalizers"), hold) {
+				r.setHold(placeOfObject(o).path(), false)
 			}
 		}
 	}
-}
-
-func finalizersOf(o map[string]any) []string {
-	var all []string
-	meta, _ := o["metadata"].(map[string]any) // Every object has it.
-	list, _ := meta["finalizers"].([]any)     // Absent: none.
-	for _, f := range list {
-		all = append(all, fmt.Sprint(f))
-	}
-	return all
 }
 
 // cluster is what the tracker has to know.

@@ -29,6 +29,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/invariant"
 )
@@ -51,13 +52,7 @@ func (p place) compare(q place) int { return strings.Compare(p.path(), q.path())
 
 // placeOfObject returns the place of an object of one of the kinds.
 func placeOfObject(o map[string]any) place {
-	apiVersion, _ := o["apiVersion"].(string) // The API server has made it.
-	kind, _ := o["kind"].(string)             // As above.
-	group, _, grouped := strings.Cut(apiVersion, "/")
-	if !grouped {
-		group = ""
-	}
-	return place{hooks.ByName(group, kind), hooks.Meta(o, "namespace"), hooks.Meta(o, "name")}
+	return place{hooks.KindOf(o), hooks.Meta(o, "namespace"), hooks.Meta(o, "name")}
 }
 
 // placeOf returns the place of object i of a kind.
@@ -290,8 +285,7 @@ func (r *runner) resumeObjects() {
 	r.follow()
 	for kind := range hooks.Kinds {
 		for _, o := range r.tracker.Objects(kind) {
-			meta, _ := o["metadata"].(map[string]any)
-			if annotations, _ := meta["annotations"].(map[string]any); annotations[invariant.PausedAnnotation] != nil {
+			if value.At(o, "metadata", "annotations", invariant.PausedAnnotation) != nil {
 				r.merge(placeOfObject(o).path(), "", metadata(map[string]any{"annotations": map[string]any{invariant.PausedAnnotation: nil}}))
 			}
 		}

@@ -21,6 +21,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
 // Rule is a declared kind of children or attachments.
@@ -40,14 +42,13 @@ type Rule struct {
 // rules returns the kinds that a controller declares in a field of its spec, each once: the last rule of a kind counts.
 func rules(controller map[string]any, field string) []Rule {
 	var all []Rule
-	declared, _ := within(controller, "spec")[field].([]any) // Absent: none.
-	for _, each := range declared {
+	for _, each := range value.List(controller, "spec", field) {
 		m, _ := each.(map[string]any) // The API server has validated it.
-		group, version := splitAPIVersion(text(m, "apiVersion"))
-		strategy := within(m, "updateStrategy")
+		group, version := Split(value.String(m, "apiVersion"))
+		strategy := value.Map(m, "updateStrategy")
 		rule := Rule{
-			Kind: ByResource(group, text(m, "resource")), Version: version, Method: text(strategy, "method"), Apply: text(strategy, "apply"),
-			Retain: text(m, "onParentDeletion") == "Retain",
+			Kind: ByResource(group, value.String(m, "resource")), Version: version, Method: value.String(strategy, "method"), Apply: value.String(strategy, "apply"),
+			Retain: value.String(m, "onParentDeletion") == "Retain",
 		}
 		if rule.Kind >= 0 {
 			all = append(all, rule)
@@ -59,15 +60,6 @@ func rules(controller map[string]any, field string) []Rule {
 // Rules returns the kinds of children or attachments that a controller declares.
 func Rules(controller map[string]any) []Rule {
 	return append(rules(controller, "childResources"), rules(controller, "attachments")...)
-}
-
-func splitAPIVersion(apiVersion string) (group, version string) {
-	for i := range len(apiVersion) {
-		if apiVersion[i] == '/' {
-			return apiVersion[:i], apiVersion[i+1:]
-		}
-	}
-	return "", apiVersion
 }
 
 // wanted returns the desired children of all declared kinds, each kind once.
@@ -97,7 +89,7 @@ func inTurn(r *Request, wish Wish, rule Rule, total int64) int64 {
 	}
 	there, leaving := int64(0), int64(0)
 	for _, o := range observedOnce(r) {
-		if text(o, "kind") != Kinds[rule.Kind].Name {
+		if value.String(o, "kind") != Kinds[rule.Kind].Name {
 			continue
 		}
 		there++
@@ -118,7 +110,7 @@ func child(r *Request, wish Wish, step int64, rule Rule, i int64) map[string]any
 	meta := map[string]any{"name": name}
 	labels := map[string]any{}
 	if !r.Decorator { // With these labels a composite would claim attachments as its children.
-		maps.Copy(labels, within(r.Parent, "spec", "selector", "matchLabels"))
+		maps.Copy(labels, value.Map(r.Parent, "spec", "selector", "matchLabels"))
 	}
 	if wish.has(WithLabels) {
 		labels["own-color"] = wish.Color
@@ -139,7 +131,7 @@ func child(r *Request, wish Wish, step int64, rule Rule, i int64) map[string]any
 	case Gadget:
 		o["spec"] = gadgetSpec(r, wish, step)
 		if wish.has(WithExtra) && !serverSide(r, rule) {
-			within(o, "spec")["extra"] = wish.Color
+			value.Map(o, "spec")["extra"] = wish.Color
 		}
 	case Deployment:
 		o["spec"] = deploymentSpec(r, wish, step, rule, name)
@@ -155,7 +147,7 @@ const ServerSide = Group + "/server-side"
 // serverSide reports whether children of a rule are written by server-side apply, which refuses fields that the schema does not declare.
 func serverSide(r *Request, rule Rule) bool {
 	if rule.Apply == "" {
-		return text(within(r.Controller, "metadata", "annotations"), ServerSide) != ""
+		return value.String(r.Controller, "metadata", "annotations", ServerSide) != ""
 	}
 	return rule.Apply == "ServerSide"
 }
@@ -388,7 +380,7 @@ func deploymentSpec(r *Request, wish Wish, step int64, rule Rule, name string) m
 func selectorOf(r *Request, wish Wish, rule Rule, name string) map[string]any {
 	if rule.Method != "Recreate" && rule.Method != "RollingRecreate" {
 		for _, o := range r.Children.All() {
-			if has := within(o, "spec", "selector", "matchLabels"); text(o, "kind") == Kinds[Deployment].Name && Meta(o, "name") == name && len(has) > 0 {
+			if has := value.Map(o, "spec", "selector", "matchLabels"); value.String(o, "kind") == Kinds[Deployment].Name && Meta(o, "name") == name && len(has) > 0 {
 				return has
 			}
 		}
@@ -407,13 +399,13 @@ func podLabels(name string) map[string]any {
 
 // Rollout returns the status of a Deployment whose Pods are as its spec says, or not yet.
 func Rollout(deployment map[string]any, done bool) map[string]any {
-	spec := within(deployment, "spec")
-	replicas, available, status := number(spec, "replicas"), int64(0), "False"
+	spec := value.Map(deployment, "spec")
+	replicas, available, status := value.Int(spec, "replicas"), int64(0), "False"
 	if done {
 		available, status = replicas, "True"
 	}
 	rollout := map[string]any{
-		"observedGeneration": number(within(deployment, "metadata"), "generation"),
+		"observedGeneration": value.Int(deployment, "metadata", "generation"),
 		"conditions":         []any{map[string]any{"type": Available, "status": status, "reason": "Simulated", "message": itoa(available) + " of " + itoa(replicas)}},
 	}
 	for name, n := range map[string]int64{"replicas": replicas, "updatedReplicas": available, "availableReplicas": available, "readyReplicas": available} {
@@ -426,15 +418,14 @@ func Rollout(deployment map[string]any, done bool) map[string]any {
 
 // RolledOut reports whether a Deployment says of its present generation that it is available.
 func RolledOut(deployment map[string]any) bool {
-	status := within(deployment, "status")
-	if number(status, "observedGeneration") != number(within(deployment, "metadata"), "generation") {
+	status := value.Map(deployment, "status")
+	if value.Int(status, "observedGeneration") != value.Int(deployment, "metadata", "generation") {
 		return false
 	}
-	conditions, _ := status["conditions"].([]any) // Absent: none.
-	for _, each := range conditions {
+	for _, each := range value.List(status, "conditions") {
 		condition, _ := each.(map[string]any) // The API server has validated it.
-		if text(condition, "type") == Available {
-			return text(condition, "status") == "True"
+		if value.String(condition, "type") == Available {
+			return value.String(condition, "status") == "True"
 		}
 	}
 	return false

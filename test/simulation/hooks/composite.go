@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
 const (
@@ -37,9 +38,9 @@ func compose(r *Request) *Response {
 	wish.InTurn = wish.InTurn && !r.Finalizing // The finalize hook has an order of its own.
 	step := int64(0)
 	// Without events of its status nobody would tell the hook that it can go on.
-	wish.Memory = wish.Memory && !flag(within(r.Controller, "spec", "parentResource"), "ignoreStatusChanges")
+	wish.Memory = wish.Memory && !value.Bool(r.Controller, "spec", "parentResource", "ignoreStatusChanges")
 	if wish.Memory {
-		step = min(number(within(r.Parent, "status"), "step")+1, wish.Level)
+		step = min(value.Int(r.Parent, "status", "step")+1, wish.Level)
 	}
 	children := wanted(r, wish, step, rules(r.Controller, "childResources"))
 	observed := observedOnce(r)
@@ -49,10 +50,10 @@ func compose(r *Request) *Response {
 	}
 	ready, extras := int64(0), int64(0)
 	for _, o := range observed {
-		if text(within(o, "spec"), "extra") != "" {
+		if value.String(o, "spec", "extra") != "" {
 			extras++
 		}
-		if (WishOf(o).Color == wish.Color || text(o, "kind") == Kinds[Deployment].Name && RolledOut(o)) && !Deleting(o) {
+		if (WishOf(o).Color == wish.Color || value.String(o, "kind") == Kinds[Deployment].Name && RolledOut(o)) && !Deleting(o) {
 			ready++
 		}
 	}
@@ -62,12 +63,12 @@ func compose(r *Request) *Response {
 	if wish.Memory {
 		response.Status["step"] = step
 	}
-	if wish.has(WithParts) && (!inlined(r) || text(r.Parent, "kind") != Kinds[Realm].Name) {
+	if wish.has(WithParts) && (!inlined(r) || value.String(r.Parent, "kind") != Kinds[Realm].Name) {
 		response.Status["note"] = "level " + itoa(wish.Level)
 	}
 	if wish.has(WithResync) && len(observed) < len(children) {
 		response.ResyncAfterSeconds = 150.5
-	} else if text(within(r.Controller, "metadata", "annotations"), Patient) != "" {
+	} else if value.String(r.Controller, "metadata", "annotations", Patient) != "" {
 		response.ResyncAfterSeconds = never
 	}
 	return response
@@ -166,8 +167,8 @@ func decorate(r *Request) *Response {
 	} else {
 		response.Annotations[annotation] = nil
 	}
-	marks := within(r.Controller, "metadata", "annotations")
-	if text(marks, MayStatus) != "" && !inlined(r) && text(r.Parent, "kind") == Kinds[Gadget].Name {
+	marks := value.Map(r.Controller, "metadata", "annotations")
+	if value.String(marks, MayStatus) != "" && !inlined(r) && value.String(r.Parent, "kind") == Kinds[Gadget].Name {
 		response.Status = map[string]any{"phase": wish.Color, "by": name, "attached": int64(len(observedOnce(r)))}
 	}
 	if strings.Count(Meta(r.Parent, "name"), "-d") < maxDepth {
@@ -179,7 +180,7 @@ func decorate(r *Request) *Response {
 	if r.Finalizing {
 		finalize(r, response, wish, len(observedOnce(r)))
 	}
-	response.Delete = wish.Expired && text(marks, MayDelete) != "" && !r.Finalizing
+	response.Delete = wish.Expired && value.String(marks, MayDelete) != "" && !r.Finalizing
 	return response
 }
 

@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 )
 
 // Inline says of which controller there are inline hooks, which return what the other hooks of this package do.
@@ -40,7 +41,9 @@ type Inline struct {
 }
 
 // inlined reports whether the hooks of a controller are inline. These leave out what depends on schemas that change.
-func inlined(r *Request) bool { return within(r.Controller, "spec", "hooks", "sync", "inline") != nil }
+func inlined(r *Request) bool {
+	return value.Map(r.Controller, "spec", "hooks", "sync", "inline") != nil
+}
 
 // Hook returns the declaration of an inline hook.
 func (i Inline) Hook(name hook.Name) map[string]any {

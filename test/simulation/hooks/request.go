@@ -22,6 +22,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -78,10 +79,10 @@ func Decode(body []byte) (*Request, error) {
 		parent, children = "object", "attachments"
 	}
 	r := &Request{
-		Controller: within(wire, "controller"), Parent: within(wire, parent), Children: objectsOf(wire[children]), Related: objectsOf(wire["related"]),
-		Finalizing: flag(wire, "finalizing"),
+		Controller: value.Map(wire, "controller"), Parent: value.Map(wire, parent), Children: objectsOf(wire[children]), Related: objectsOf(wire["related"]),
+		Finalizing: value.Bool(wire, "finalizing"),
 	}
-	r.Decorator = text(r.Controller, "kind") == "DecoratorController"
+	r.Decorator = value.String(r.Controller, "kind") == "DecoratorController"
 	return r, nil
 }
 
@@ -132,11 +133,11 @@ func (o Objects) All() []map[string]any {
 }
 
 // Meta returns a text of an object's metadata, such as its name.
-func Meta(o map[string]any, field string) string { return text(within(o, "metadata"), field) }
+func Meta(o map[string]any, field string) string { return value.String(o, "metadata", field) }
 
 // Label returns a label of an object, "" if it has none of that name.
 func Label(o map[string]any, name string) string {
-	return text(within(within(o, "metadata"), "labels"), name)
+	return value.String(o, "metadata", "labels", name)
 }
 
 // Deleting reports whether an object is being deleted.
@@ -216,6 +217,20 @@ func ByResource(group, resource string) int {
 	return -1
 }
 
+// KindOf returns the index of the kind of an object, -1 if there is none.
+func KindOf(o map[string]any) int {
+	group, _ := Split(value.String(o, "apiVersion"))
+	return ByName(group, value.String(o, "kind"))
+}
+
+// Split returns the group and the version in an apiVersion.
+func Split(apiVersion string) (group, version string) {
+	if group, version, ok := strings.Cut(apiVersion, "/"); ok {
+		return group, version
+	}
+	return "", apiVersion
+}
+
 // ByName returns the index of a kind of an API group, -1 if there is none.
 func ByName(group, name string) int {
 	for i, k := range Kinds {
@@ -283,19 +298,19 @@ const (
 // WishOf returns what an object wants.
 func WishOf(o map[string]any) Wish {
 	if data, ok := o["data"].(map[string]any); ok {
-		level, _ := strconv.ParseInt(text(data, "level"), 10, 64) // Whatever is no number counts as 0.
-		return Wish{Children: 1 + level%2, Color: text(data, "color"), Level: level, Shape: level % Shapes}
+		level, _ := strconv.ParseInt(value.String(data, "level"), 10, 64) // Whatever is no number counts as 0.
+		return Wish{Children: 1 + level%2, Color: value.String(data, "color"), Level: level, Shape: level % Shapes}
 	}
 	spec, ok := o["spec"].(map[string]any)
 	if !ok {
 		return Wish{}
 	}
 	w := Wish{
-		Children: number(spec, "children"), Color: text(spec, "color"), Level: number(spec, "level"), Shape: number(spec, "shape"),
-		Ordered: flag(spec, "ordered"), InTurn: flag(spec, "inTurn"), Memory: flag(spec, "memory"), Expired: flag(spec, "expired"), Related: text(spec, "related"),
+		Children: value.Int(spec, "children"), Color: value.String(spec, "color"), Level: value.Int(spec, "level"), Shape: value.Int(spec, "shape"),
+		Ordered: value.Bool(spec, "ordered"), InTurn: value.Bool(spec, "inTurn"), Memory: value.Bool(spec, "memory"), Expired: value.Bool(spec, "expired"), Related: value.String(spec, "related"),
 	}
-	if size, ok := spec["size"]; ok { // A Gadget.
-		w.Children, w.Shape = asNumber(size)%3, w.Level%Shapes
+	if _, ok := spec["size"]; ok { // A Gadget.
+		w.Children, w.Shape = value.Int(spec, "size")%3, w.Level%Shapes
 	}
 	return w
 }
@@ -315,32 +330,3 @@ func (w Wish) Spec() map[string]any {
 }
 
 func (w Wish) has(bit int64) bool { return w.Shape&bit != 0 }
-
-func text(m map[string]any, name string) string {
-	s, _ := m[name].(string) // Whatever else it is counts as nothing, as users write what they like.
-	return s
-}
-
-func number(m map[string]any, name string) int64 { return asNumber(m[name]) }
-
-func asNumber(v any) int64 {
-	switch n := v.(type) {
-	case int64:
-		return n
-	case float64:
-		return int64(n)
-	}
-	return 0
-}
-
-func flag(m map[string]any, name string) bool {
-	b, _ := m[name].(bool) // Whatever else it is counts as false.
-	return b
-}
-
-func within(o map[string]any, path ...string) map[string]any {
-	for _, name := range path {
-		o, _ = o[name].(map[string]any) // Reading a nil map is fine.
-	}
-	return o
-}

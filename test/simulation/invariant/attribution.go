@@ -170,8 +170,7 @@ func parentRules(controller object) []map[string]any {
 func parentKinds(controller object) []int {
 	var all []int
 	for _, rule := range parentRules(controller) {
-		group, _ := split(text(rule["apiVersion"]))
-		all = append(all, hooks.ByResource(group, text(rule["resource"])))
+		all = append(all, kindOf(rule))
 	}
 	return all
 }

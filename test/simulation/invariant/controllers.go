@@ -45,8 +45,8 @@ func (t *Tracker) EditsSeen(at time.Duration) *Violation {
 // runs reports whether a controller can run, and which of its rules for parents are served.
 func (c Cluster) runs(d object) (served []map[string]any) {
 	for _, rule := range parentRules(d) {
-		group, version := split(text(rule["apiVersion"]))
-		if c.serves(hooks.ByResource(group, text(rule["resource"])), version) {
+		_, version := hooks.Split(text(rule["apiVersion"]))
+		if c.serves(kindOf(rule), version) {
 			served = append(served, rule)
 		}
 	}
@@ -79,8 +79,7 @@ func (t *Tracker) controllerAtRest(c Cluster, name string, d object) *Violation 
 		return New(Ready, c.At, "%s is ready: %v, and %d of its kinds of parents are served (%s)", d, ready, len(served), why)
 	}
 	for _, rule := range served {
-		group, _ := split(text(rule["apiVersion"]))
-		for _, o := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
+		for _, o := range t.Objects(kindOf(rule)) {
 			if v := t.parentAtRest(c, name, d, rule, o); v != nil {
 				return v
 			}
@@ -174,8 +173,7 @@ func (t *Tracker) holdsAtRest(c Cluster, name string, d object) *Violation {
 		return nil
 	}
 	for _, rule := range parentRules(d) {
-		group, _ := split(text(rule["apiVersion"]))
-		for _, each := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
+		for _, each := range t.Objects(kindOf(rule)) {
 			if t.wantsDeletion(c, name, d, each) {
 				return nil
 			}

@@ -20,7 +20,6 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/apiserver/value"
 	"github.com/metacontroller/metacontroller-apiserver/test/simulation/hooks"
@@ -45,11 +44,7 @@ func decode(data []byte) object {
 }
 
 func (o object) at(path ...string) map[string]any {
-	m := map[string]any(o)
-	for _, name := range path {
-		m, _ = m[name].(map[string]any) // Reading a nil map is fine.
-	}
-	return m
+	return value.Map(o, path...)
 }
 
 func (o object) meta(field string) string { return hooks.Meta(o, field) }
@@ -65,16 +60,12 @@ func (o object) version() int64 {
 }
 
 // kind returns the index of the object's kind, -1 if histories do not know it.
-func (o object) kind() int {
-	group, _ := split(text(o["apiVersion"]))
-	return hooks.ByName(group, text(o["kind"]))
-}
+func (o object) kind() int { return hooks.KindOf(o) }
 
-func split(apiVersion string) (group, version string) {
-	if group, version, ok := strings.Cut(apiVersion, "/"); ok {
-		return group, version
-	}
-	return "", apiVersion
+// kindOf returns the index of the kind that a rule of a controller names, -1 if histories do not know it.
+func kindOf(rule map[string]any) int {
+	group, _ := hooks.Split(text(rule["apiVersion"]))
+	return hooks.ByResource(group, text(rule["resource"]))
 }
 
 func text(v any) string {
@@ -82,14 +73,7 @@ func text(v any) string {
 	return s
 }
 
-func (o object) finalizers() []string {
-	var all []string
-	list, _ := o.at("metadata")["finalizers"].([]any) // Absent: none.
-	for _, each := range list {
-		all = append(all, text(each))
-	}
-	return all
-}
+func (o object) finalizers() []string { return value.Strings(o, "metadata", "finalizers") }
 
 // owner is a controlling owner.
 type owner struct {
@@ -98,11 +82,10 @@ type owner struct {
 
 // controller returns the controlling owner, false if there is none.
 func (o object) controller() (owner, bool) {
-	list, _ := o.at("metadata")["ownerReferences"].([]any) // Absent: none.
-	for _, each := range list {
+	for _, each := range value.List(o, "metadata", "ownerReferences") {
 		ref, _ := each.(map[string]any) // The API server has validated it.
 		if controls, _ := ref["controller"].(bool); controls {
-			group, _ := split(text(ref["apiVersion"]))
+			group, _ := hooks.Split(text(ref["apiVersion"]))
 			return owner{group, text(ref["kind"]), text(ref["name"]), text(ref["uid"])}, true
 		}
 	}
@@ -111,8 +94,7 @@ func (o object) controller() (owner, bool) {
 
 // kept reports whether an object has a keeper: the namespace that it is in, or kube-system, owns it.
 func (o object) kept() bool {
-	list, _ := o.at("metadata")["ownerReferences"].([]any) // Absent: none.
-	return slices.ContainsFunc(list, func(each any) bool {
+	return slices.ContainsFunc(value.List(o, "metadata", "ownerReferences"), func(each any) bool {
 		ref, _ := each.(map[string]any) // The API server has validated it.
 		return ref["apiVersion"] == "v1" && ref["kind"] == "Namespace" && ref["name"] == cmp.Or(o.meta("namespace"), "kube-system")
 	})

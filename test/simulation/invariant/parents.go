@@ -61,8 +61,7 @@ func (t *Tracker) checkSelected(c *Call) {
 
 func selectsParent(controller, o object) bool {
 	return slices.ContainsFunc(parentRules(controller), func(rule map[string]any) bool {
-		group, _ := split(text(rule["apiVersion"]))
-		return hooks.ByResource(group, text(rule["resource"])) == o.kind() && selected(rule, o)
+		return kindOf(rule) == o.kind() && selected(rule, o)
 	})
 }
 
@@ -227,8 +226,7 @@ func (t *Tracker) finalizersAtRest(c Cluster, o object) *Violation {
 // finalizerOnParent checks that an object has the finalizer of a controller that finalizes its kind, if it is selected.
 func (t *Tracker) finalizerOnParent(c Cluster, d, o object) *Violation {
 	for _, rule := range c.runs(d) {
-		group, _ := split(text(rule["apiVersion"]))
-		if hooks.ByResource(group, text(rule["resource"])) != o.kind() {
+		if kindOf(rule) != o.kind() {
 			continue
 		}
 		carries, chosen := slices.Contains(o.finalizers(), finalizerOf(d)), selected(rule, o)

@@ -98,8 +98,7 @@ func outdated(edition *hooks.Edition, call *Call, o object) bool {
 func (t *Tracker) ignoresStatus(controller string, o object) bool {
 	d := t.definition(controller)
 	return d != nil && slices.ContainsFunc(parentRules(d), func(rule map[string]any) bool {
-		group, _ := split(text(rule["apiVersion"]))
-		return rule["ignoreStatusChanges"] == true && hooks.ByResource(group, text(rule["resource"])) == o.kind()
+		return rule["ignoreStatusChanges"] == true && kindOf(rule) == o.kind()
 	})
 }
 
@@ -491,7 +490,7 @@ func (t *Tracker) relatedAtRest(c Cluster, call *Call, d, o object) *Violation {
 
 // selectsRelated reports whether a rule selects an object for a parent, and the hook is shown it (docs/reference/contract.md#s16.2).
 func selectsRelated(d, o, related object, r hook.RelatedResourceRule) bool {
-	if group, _ := split(r.APIVersion); hooks.ByResource(group, r.Resource) != related.kind() {
+	if group, _ := hooks.Split(r.APIVersion); hooks.ByResource(group, r.Resource) != related.kind() {
 		return false
 	}
 	namespace, customize := r.Namespace, d.at("spec", "hooks", "customize")
@@ -541,8 +540,7 @@ func (t *Tracker) Upgraded(c Cluster) *Violation {
 			continue
 		}
 		for _, rule := range c.runs(d) {
-			group, _ := split(text(rule["apiVersion"]))
-			for _, o := range t.Objects(hooks.ByResource(group, text(rule["resource"]))) {
+			for _, o := range t.Objects(kindOf(rule)) {
 				if v := t.upgradedAtRest(c, name, d, rule, o); v != nil {
 					return v
 				}
