@@ -35,7 +35,6 @@ type malformed struct {
 
 const (
 	asJSON  = "application/json"
-	asYAML  = "application/yaml"
 	asMerge = "application/merge-patch+json"
 	asPatch = "application/json-patch+json"
 	asApply = "application/apply-patch+yaml"

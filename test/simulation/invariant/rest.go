@@ -132,13 +132,7 @@ func (t *Tracker) Objects(kind int) []map[string]any {
 
 // selected reports whether a rule selects an object.
 func selected(rule map[string]any, o object) bool {
-	labels := o.at("metadata", "labels")
-	for name, value := range object(rule).at("labelSelector", "matchLabels") {
-		if labels[name] != value {
-			return false
-		}
-	}
-	return true
+	return matches(object(rule).at("labelSelector", "matchLabels"), o.at("metadata", "labels"))
 }
 
 // parentAtRest checks one parent of a controller that runs.
@@ -247,12 +241,7 @@ func selects(d, o, child object) bool {
 	if d.at("spec")["generateSelector"] == true {
 		return labels["controller-uid"] == o.meta("uid")
 	}
-	for name, value := range o.at("spec", "selector", "matchLabels") {
-		if labels[name] != value {
-			return false
-		}
-	}
-	return true
+	return matches(o.at("spec", "selector", "matchLabels"), labels)
 }
 
 // listedErrors is how many parents whose last sync failed the status of a controller names at most.

@@ -133,7 +133,12 @@ func (t *Tracker) selects(uid string, child object) bool {
 	if parent == nil || labels["controller-uid"] == uid {
 		return true
 	}
-	for name, value := range parent.at("spec", "selector", "matchLabels") {
+	return matches(parent.at("spec", "selector", "matchLabels"), labels)
+}
+
+// matches reports whether all labels of a selector are there.
+func matches(selector, labels map[string]any) bool {
+	for name, value := range selector {
 		if labels[name] != value {
 			return false
 		}
