@@ -182,13 +182,12 @@ func TestKeptHistories(t *testing.T) {
 // show prints what happened in a history.
 func show(t *testing.T, h history.History, r history.Result) {
 	t.Helper()
-	text := table(h, r)
+	var b strings.Builder
+	history.Table(&b, h, r)
 	if *trace {
-		var b strings.Builder
-		history.PrintTrace(&b, r)
-		text += b.String()
+		world.PrintTrace(&b, r.Trace)
 	}
-	t.Log("\n" + text)
+	t.Log("\n" + b.String())
 }
 
 // work runs histories.

@@ -26,8 +26,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"github.com/metacontroller/metacontroller-apiserver/test/simulation/world"
 )
 
 // History is a sequence of steps. The same history has the same effect whenever it is run.
@@ -323,9 +321,6 @@ func Table(out io.Writer, h History, r Result) {
 		_, _ = fmt.Fprintf(out, "VIOLATED %v\n", r.Violation)
 	}
 }
-
-// PrintTrace prints what the world did.
-func PrintTrace(out io.Writer, r Result) { world.PrintTrace(out, r.Trace) }
 
 // Pairs counts which action followed which.
 type Pairs map[string]int

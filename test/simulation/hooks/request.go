@@ -17,7 +17,6 @@ limitations under the License.
 package hooks
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -64,9 +63,6 @@ type Response struct {
 func (r *Response) Wanted() []map[string]any {
 	return append(slices.Clip(r.Children), r.Attachments...)
 }
-
-// Encode returns the body of the response.
-func (r *Response) Encode() ([]byte, error) { return json.Marshal(r) }
 
 // Decode decodes the body of a request to a sync, finalize or customize hook.
 func Decode(body []byte) (*Request, error) {
