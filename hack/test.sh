@@ -79,8 +79,8 @@ END
 # The race detector is for the engine, and takes more processor time than the server itself. The suites in which much happens at the
 # same moment have it in the server; the others have the server as it is shipped. The tests' own programs, whose parts are tested with
 # it above, do without. With RACE=programs, as in continuous integration, these have it too, and with RACE=all all servers. Suites wait more than
-# they compute: more of them run at a time than there are processors. One go test runs all of them: with two, processors are idle at the end of
-# the first one. They use the same few control planes one after the other (test/cluster), which end when nobody holds the pipe any more.
+# they compute: one more of them runs at a time than there are processors. With two more, an etcd on a slow machine did not respond within 10 s. One
+# go test runs all of them: with two, processors are idle at the end of the first one. They use the same few control planes one after the other (test/cluster), which end when nobody holds the pipe any more.
 suites() {
     local raced=(churn conformance/{brakes,deferred,finalizers,pairs,rollout}) all programs=("${plain[@]}") planes="${work}/planes" held
     mapfile -t all < <(
@@ -95,7 +95,7 @@ suites() {
     mkdir "${planes}"
     mkfifo "${planes}/held"
     exec {held}<>"${planes}/held"
-    RACED_SUITES="${raced[*]}" METACONTROLLER_CONTROL_PLANES="${planes}" kept go test "${programs[@]}" "${control_plane[@]}" -p "$(($(nproc) + 2))" \
+    RACED_SUITES="${raced[*]}" METACONTROLLER_CONTROL_PLANES="${planes}" kept go test "${programs[@]}" "${control_plane[@]}" -p "$(($(nproc) + 1))" \
         "${all[@]}" {held}>&- || complain "tests under test/ failed"
     exec {held}>&-
 }
@@ -148,7 +148,7 @@ other_modules() {
 declare -A beside=()
 
 # aside NICENESS FUNCTION: runs it beside what follows; awaited waits for those named, or for all, and shows what they printed. With niceness 5 it
-# has a third of what the others have: with much more it would hardly get on beside other work of the machine.
+# has a third of what the others have, and with 10 a tenth: with much more it would hardly get on beside other work of the machine.
 aside() {
     (
         renice -n "$1" -p "${BASHPID}" >/dev/null 2>&1 || true # It only says who goes first.
@@ -198,13 +198,13 @@ unit)
     ;;
 coverage) covered ;;
 all)
-    aside 5 fuzz_and_histories
+    aside 10 fuzz_and_histories
     aside 0 image
     units "${race[@]}"
     parts "${race[@]}"
     awaited image
-    aside 0 other_modules
-    aside 5 gitops
+    aside 5 other_modules
+    aside 10 gitops
     suites
     awaited
     ;;
