@@ -17,6 +17,7 @@ limitations under the License.
 package hooks
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,34 +80,40 @@ func testBackoff(t *testing.T, s *shared, kind fixture.Kind) {
 // testTags is about docs/reference/contract.md#s2.6.
 func testTags(t *testing.T, s *shared, kind fixture.Kind) {
 	const tag = `"one"`
+	tagged := func(st *stage) *v1alpha1.Hook {
+		hook := st.at("/sync", v1)
+		hook.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: new(true)}
+		return hook
+	}
 	sent := func(r hooktest.Request) string { return r.Header.Get("If-None-Match") }
-	// Package webhook has both codes mean the same.
-	code := map[fixture.Kind]int{fixture.Composite: http.StatusNotModified, fixture.Decorator: http.StatusPreconditionFailed}[kind]
-	st := newStage(t, s, kind)
-	st.Handle("/sync", hooktest.Tagged(tag, code, map[string]any{"status": map[string]any{"done": "yes"}}))
-	tagged := st.at("/sync", v1)
-	tagged.Webhook.Etag = &v1alpha1.WebhookEtagConfig{Enabled: new(true)}
-	st.run(definition{sync: tagged})
-	st.Parent("p", nil)
-	st.awaitStatus("p", "done", "yes")
-	// The tag stands for the former response, so the status is put back.
-	st.Patch(fixture.Things, "p", `{"status":{"done":"no"}}`, "status")
-	st.awaitStatus("p", "done", "yes")
-	st.Parent("q", nil)
-	st.awaitStatus("q", "done", "yes")
-	requests := st.Requests("/sync")
-	if first, last := sent(requests[0]), sent(requests[1]); first != "" || last != tag {
-		t.Errorf("the first request has the tag %q, the second %q; want none and %s", first, last, tag)
+	for _, code := range []int{http.StatusNotModified, http.StatusPreconditionFailed} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			t.Parallel()
+			st := newStage(t, s, kind)
+			st.Handle("/sync", hooktest.Tagged(tag, code, map[string]any{"status": map[string]any{"done": "yes"}}))
+			st.run(definition{sync: tagged(st)})
+			st.Parent("p", nil)
+			st.awaitStatus("p", "done", "yes")
+			// The tag stands for the former response, so the status is put back.
+			st.Patch(fixture.Things, "p", `{"status":{"done":"no"}}`, "status")
+			st.awaitStatus("p", "done", "yes")
+			st.Parent("q", nil)
+			st.awaitStatus("q", "done", "yes")
+			requests := st.Requests("/sync")
+			if first, last := sent(requests[0]), sent(requests[1]); first != "" || last != tag {
+				t.Errorf("the first request has the tag %q, the second %q; want none and %s", first, last, tag)
+			}
+			// A parent of the same name is another one.
+			st.Delete(fixture.Things, "p")
+			other := st.Parent("p", nil)
+			st.awaitStatus("p", "done", "yes")
+			first := slices.IndexFunc(st.calls("/sync", ""), func(q question) bool { return q.parent().GetUID() == other.GetUID() })
+			if got := sent(st.Requests("/sync")[first]); got != "" {
+				t.Errorf("the tag %s of a parent that is gone was sent for another one of its name", got)
+			}
+			st.calm("p")
+		})
 	}
-	// A parent of the same name is another one.
-	st.Delete(fixture.Things, "p")
-	other := st.Parent("p", nil)
-	st.awaitStatus("p", "done", "yes")
-	first := slices.IndexFunc(st.calls("/sync", ""), func(q question) bool { return q.parent().GetUID() == other.GetUID() })
-	if got := sent(st.Requests("/sync")[first]); got != "" {
-		t.Errorf("the tag %s of a parent that is gone was sent for another one of its name", got)
-	}
-	st.calm("p")
 }
 
 // testModes is about responseUnMarshallMode (docs/reference/contract.md#s1.5, docs/reference/contract.md#s2.5).
@@ -152,25 +160,48 @@ func testModes(t *testing.T, s *shared, kind fixture.Kind) {
 	}
 }
 
-// testMisbehaving is about what users read when a hook misbehaves: one Warning event, in the words that package webhook has for the fault. That
-// such hooks harm nobody else is tested in package hostile.
+// testMisbehaving is about what users read when a hook misbehaves: one Warning event that says what to do, in the words that package webhook
+// has for each fault. That such hooks
+// harm nobody else is tested in package hostile.
 func testMisbehaving(t *testing.T, s *shared, kind fixture.Kind) {
-	st := newStage(t, s, kind)
-	st.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if body, err := io.ReadAll(r.Body); err == nil && about(body, "healthy") {
-			fine().ServeHTTP(w, r)
-			return
-		}
-		hooktest.Status(http.StatusInternalServerError, "KeyError: 'spec'").ServeHTTP(w, r)
-	}))
-	st.run(definition{sync: st.at("/sync", v2)})
-	st.Parent("p", nil)
-	st.syncError("p", "sync hook failed (version=v2): unsupported status code: 500 body: KeyError: 'spec'")
-	// Another parent of the same controller goes on as usual.
-	st.Parent("healthy", nil)
-	st.awaitStatus("healthy", "done", "yes")
-	st.calm("healthy")
-	st.onlyOneWarning("p")
+	for name, tc := range map[string]struct {
+		handler http.Handler
+		text    string
+	}{
+		"Hang": {hooktest.Hang(), "http error: calling ENDPOINT: connected, but no response within 6s; make the hook faster, or raise its timeout"},
+		"HTML": {
+			hooktest.HTML(), `the response must be a JSON object, is not JSON (Content-Type "text/html; charset=utf-8"): it begins with ` +
+				`"<!DOCTYPE html> <html><head><title>Sign in</title></head><bo"`,
+		},
+		"Crash": {hooktest.Status(http.StatusInternalServerError, "KeyError: 'spec'"), "unsupported status code: 500 body: KeyError: 'spec'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := newStage(t, s, kind)
+			st.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				// A redirected request has its body again.
+				if body, err := io.ReadAll(r.Body); err == nil && about(body, "healthy") {
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					fine().ServeHTTP(w, r)
+					return
+				}
+				tc.handler.ServeHTTP(w, r)
+			}))
+			hook := st.at("/sync", v2)
+			if name == "Hang" {
+				// Time enough for a connection on a busy machine: without one the text is another.
+				hook.Webhook.Timeout = &metav1.Duration{Duration: 6 * time.Second}
+			}
+			st.run(definition{sync: hook})
+			st.Parent("p", nil)
+			st.syncError("p", "sync hook failed (version=v2): "+strings.ReplaceAll(tc.text, "ENDPOINT", st.Hook.URL("/sync")))
+			// Another parent of the same controller goes on as usual.
+			st.Parent("healthy", nil)
+			st.awaitStatus("healthy", "done", "yes")
+			st.calm("healthy")
+			st.onlyOneWarning("p")
+		})
+	}
 }
 
 // about tells whether a request is about a parent of that name.
