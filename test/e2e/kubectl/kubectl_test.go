@@ -21,6 +21,7 @@ package kubectl
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -56,8 +57,10 @@ func TestKubectl(t *testing.T) {
 func verbs(t *testing.T, c *cluster.Cluster) {
 	example := filepath.Join(cluster.Root(), "artifacts", "examples", "hello-world", "controller.yaml")
 
+	events := watch(t, c)
 	expect(t, c.Kubectl(t, "apply", "-f", example), "compositecontroller.metacontroller.k8s.io/hello-controller created")
 	expect(t, c.Kubectl(t, "apply", "-f", example), "unchanged")
+	events("ADDED")
 
 	t.Run("get prints a table", func(t *testing.T) {
 		for _, name := range []string{"compositecontrollers", "compositecontroller", "cc", "cctl", "metacontroller"} {
@@ -187,7 +190,9 @@ func verbs(t *testing.T, c *cluster.Cluster) {
 			t.Errorf("a patch of the object wrote its status, which was %s", before)
 		}
 	})
+	events("MODIFIED")
 	expect(t, c.Kubectl(t, "delete", "cc", "hello-controller"), "deleted")
+	events("DELETED")
 }
 
 // twoTargets is a decorator of two kinds, which does nothing.
@@ -202,6 +207,56 @@ spec:
   - {apiVersion: apps/v1, resource: deployments}
   hooks: {sync: {webhook: {url: "http://127.0.0.1:1/sync"}}}
 `
+
+// watch runs kubectl get --watch, and returns a function that waits for an event of a type.
+func watch(t *testing.T, c *cluster.Cluster) func(event string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), c.KubectlPath, "--kubeconfig", c.Kubeconfig,
+		"get", "cc", "--watch", "--output-watch-events", "-o", "json")
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	types := make(chan string, 1000)
+	go func() {
+		defer close(types)
+		decoder := json.NewDecoder(bufio.NewReader(stdout))
+		for {
+			var event struct {
+				Type string `json:"type"`
+			}
+			if decoder.Decode(&event) != nil {
+				return
+			}
+			types <- event.Type
+		}
+	}()
+	t.Cleanup(func() {
+		// The test's context has ended, which killed it.
+		_ = command.Wait()
+	})
+	return func(wanted string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		for {
+			select {
+			case got, open := <-types:
+				if !open {
+					t.Fatalf("the watch ended before it showed %s", wanted)
+				}
+				if got == wanted {
+					return
+				}
+			case <-ctx.Done():
+				t.Fatalf("the watch did not show %s", wanted)
+			}
+		}
+	}
+}
 
 func field(t *testing.T, c *cluster.Cluster, path string) string {
 	t.Helper()

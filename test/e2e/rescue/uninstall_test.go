@@ -19,6 +19,8 @@ package rescue
 import (
 	"context"
 	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -130,11 +132,18 @@ func TestTheServerWentFirst(t *testing.T) {
 	}
 	e.Kubectl(t, "wait", "--for=condition=Available=False", "--timeout="+patience.String(), "apiservice/"+apiService)
 	e.Kubectl(t, "delete", "namespace", "shop", "--wait=false")
+	e.Kubectl(t, "create", "namespace", "bystander")
+	e.Kubectl(t, "delete", "namespace", "bystander", "--wait=false")
+	cluster.Eventually(t, patience, "another namespace to say why it stays", func(ctx context.Context) (bool, string) {
+		got, err := e.Field(ctx, "", "namespace/bystander", "{.status.conditions}")
+		return err == nil && strings.Contains(got, "NamespaceDeletionDiscoveryFailure"), fmt.Sprintf("%s %v", got, err)
+	})
 	// The namespace controller deletes what it can discover; that of the parent is not waited for by the page.
 	f.In("shop").Await(websites.Resource, "blog", "to be deleted", func(o *unstructured.Unstructured) bool {
 		return o != nil && o.GetDeletionTimestamp() != nil
 	})
 	s.PlaySection(t, "docs/operations/uninstall.md", "## When the server went first", 4, *update)
+	e.Kubectl(t, "wait", "--for=delete", "namespace/bystander", "--timeout="+patience.String())
 	if o := f.In("team").Get(websites.Resource, "wiki"); !f.released(o) || o.GetDeletionTimestamp() != nil {
 		t.Errorf("team/wiki is not there, or not released: %v", o)
 	}
@@ -235,7 +244,12 @@ func TestMovingToDefinitionsAndBack(t *testing.T) {
 	}
 	running.AwaitReady()
 	f.Settle()
-	unharmed(t, f, before, seen, names...)
+	if after := f.uids(names...); !maps.Equal(before, after) {
+		t.Errorf("the UIDs were %v, and are %v", before, after)
+	}
+	if deleted := seen.of(before); len(deleted) > 0 {
+		t.Errorf("deleted were %v", deleted)
+	}
 	f.show("p0", "going on")
 
 	// A revision whose parent is another object by now would be collected.

@@ -479,8 +479,7 @@ func TestTheServerEndsWhenAsked(t *testing.T) {
 	}
 }
 
-// TestAuthorsAreToldWhatTheClusterMisses prints what kubectl prints, and creates nothing but the neighbor. Package clusterwarnings tests the texts:
-// here is one of each kind of object that is looked up.
+// TestAuthorsAreToldWhatTheClusterMisses prints what kubectl prints, and creates nothing but the neighbor.
 func TestAuthorsAreToldWhatTheClusterMisses(t *testing.T) {
 	c := cluster.Shared(t)
 	server.Start(t, c, server.Options{})
@@ -512,10 +511,20 @@ func TestAuthorsAreToldWhatTheClusterMisses(t *testing.T) {
 				"spec.childResources[0]: the cluster does not serve configmap in v1; the controller goes without it until it does; did you mean configmaps?",
 			},
 		},
-		"service-unready":  {hook(`"service":{"name":"starting","namespace":"NAMESPACE"},"path":"/"`), []string{"Service " + namespace + "/starting has no ready endpoints"}},
-		"secret-key":       {hook(`"url":"https://127.0.0.1:1/","authorization":{"secretRef":{"name":"credentials","namespace":"NAMESPACE","key":"tokn"}}`), []string{`Secret ` + namespace + `/credentials has no key "tokn"`}},
-		"config-map":       {hook(`"url":"https://127.0.0.1:1/","caBundle":{"configMapRef":{"name":"authority","namespace":"NAMESPACE"}}`), []string{"ConfigMap " + namespace + "/authority does not exist"}},
-		"the-same-parents": {`"parentResource":{"apiVersion":"apps/v1","resource":"deployments"},` + reachable, []string{"spec.parentResource: CompositeController neighbor handles deployments.apps too"}},
+		"scope": {
+			`"parentResource":{"apiVersion":"v1","resource":"configmaps"},"childResources":[{"apiVersion":"v1","resource":"nodes"}],` + reachable,
+			[]string{
+				"spec.parentResource: configmaps have no status subresource",
+				"spec.childResources[0]: nodes are cluster-scoped and configmaps are namespaced",
+			},
+		},
+		"service-missing":   {hook(`"service":{"name":"hook","namespace":"NAMESPACE"},"path":"/"`), []string{"Service " + namespace + "/hook does not exist"}},
+		"service-unready":   {hook(`"service":{"name":"starting","namespace":"NAMESPACE"},"path":"/"`), []string{"Service " + namespace + "/starting has no ready endpoints"}},
+		"service-port":      {hook(`"url":"http://starting.NAMESPACE.svc:81/"`), []string{"spec.hooks.sync.webhook.url: Service " + namespace + "/starting has no port 81"}},
+		"secret-key":        {hook(`"url":"https://127.0.0.1:1/","authorization":{"secretRef":{"name":"credentials","namespace":"NAMESPACE","key":"tokn"}}`), []string{`Secret ` + namespace + `/credentials has no key "tokn"`}},
+		"config-map":        {hook(`"url":"https://127.0.0.1:1/","caBundle":{"configMapRef":{"name":"authority","namespace":"NAMESPACE"}}`), []string{"ConfigMap " + namespace + "/authority does not exist"}},
+		"the-same-parents":  {`"parentResource":{"apiVersion":"apps/v1","resource":"deployments"},` + reachable, []string{"spec.parentResource: CompositeController neighbor handles deployments.apps too"}},
+		"a-circle-over-two": {`"parentResource":{"apiVersion":"v1","resource":"pods"},"childResources":[{"apiVersion":"apps/v1","resource":"deployments"}],` + reachable, []string{"CompositeController neighbor makes pods of deployments.apps, which this controller handles"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// An answer has no warning whose lookup takes too long.

@@ -219,3 +219,14 @@ func (s *scene) isAccepted(t *testing.T, content map[string]any) {
 	}
 	t.Fatal("it is never accepted")
 }
+
+func TestDriftBeforeARestartIsSeenAfterIt(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, configMap, v1alpha1.ChildUpdateRecreate)
+	s.gets(t, plan.Create, content)
+	s.patchChild(t, content, `{"data":{"k":"theirs"}}`)
+	s.restart()
+	s.gets(t, plan.Recreate, content)
+	s.gets(t, plan.Create, content)
+	s.quiet(t, "after it was created anew", content)
+}

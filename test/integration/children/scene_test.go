@@ -68,6 +68,8 @@ type scene struct {
 	records   plan.Records
 	// writes is the number of requests that write, without dry runs and without conflicts, which other clients cause.
 	writes *atomic.Int64
+	// tried is the number of children that were tried by dry runs.
+	tried int
 	// noSchema has lists merged by guessing.
 	noSchema bool
 	// serverSide has children written by server-side apply, and manager is the field manager for it.
@@ -273,6 +275,7 @@ func (s *scene) input(t *testing.T, known []children.Key, contents ...map[string
 		in.Schemas[kind] = s.schema(t.Context(), kind)
 	}
 	in.OtherVersions = s.applier.Read(t.Context(), missing.Versions)
+	s.tried += len(plan.Missing(in).Doubts)
 	in.Trials = s.applier.Try(t.Context(), in)
 	return in
 }
@@ -431,6 +434,18 @@ func (s *scene) prints(t *testing.T, target client.Target, path string) string {
 	return printed.String()
 }
 
+func TestAVersionThatIsNotServedIsAnError(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {maxReplicas: 2,
+		scaleTargetRef: {kind: Deployment, name: a, apiVersion: apps/v1}}}`, v1alpha1.ChildUpdateInPlace)
+	s.does(t, plan.Create, content)
+	content["apiVersion"] = "autoscaling/v9"
+	content["metadata"].(map[string]any)["name"] = "b"
+	if _, err := s.sync(t, s.input(t, nil, content)); err == nil || !strings.Contains(err.Error(), "/b: ") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestAChildIsAppliedInTheVersionThatTheHookReturned(t *testing.T) {
 	t.Parallel()
 	s, content := declared(t, `{apiVersion: autoscaling/v1, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {maxReplicas: 2,
@@ -483,4 +498,34 @@ func TestHooksMayReturnWhatTheyWereSent(t *testing.T) {
 	returned := observe()
 	returned["spec"].(map[string]any)["replicas"] = int64(1)
 	s.does(t, plan.Update, returned)
+}
+
+func TestSecretsAreNotRecordedInClear(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, `{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {password: hunter2, second: x}}`,
+		v1alpha1.ChildUpdateInPlace)
+	s.does(t, plan.Create, content)
+	record := s.prints(t, s.first(), "{.metadata.annotations}")
+	if strings.Contains(record, "hunter2") || !strings.Contains(record, "password") {
+		t.Errorf("record %s", record)
+	}
+	content["stringData"] = map[string]any{"password": "hunter3"}
+	s.does(t, plan.Update, content)
+	if data := s.prints(t, s.first(), "{.data}"); data != `{"password":"aHVudGVyMw=="}` {
+		t.Errorf("data %s", data)
+	}
+	s.quiet(t, "after a change", content)
+}
+
+func TestFieldsUnknownToTheServerAreTriedOnceAfterARestart(t *testing.T) {
+	t.Parallel()
+	s, content := declared(t, `{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {slector: {app: web}, ports: [{port: 80, protcol: UDP}]}}`,
+		v1alpha1.ChildUpdateInPlace)
+	s.does(t, plan.Create, content)
+	s.quiet(t, "after the create", content)
+	s.restart()
+	s.quiet(t, "after the restart", content)
+	if s.tried != 1 {
+		t.Errorf("%d dry runs, want 1", s.tried)
+	}
 }
