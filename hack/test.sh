@@ -88,7 +88,8 @@ END
 # same moment have it in the server; the others have the server as it is shipped. The tests' own programs, whose parts are tested with
 # it above, do without. With RACE=programs, as in continuous integration, these have it too, and with RACE=all all servers. Suites wait more than
 # they compute: one more of them runs at a time than there are processors. With two more, creations took over 34 s on a slow machine. One
-# go test runs all of them: with two, processors are idle at the end of the first one. They use the same few control planes one after the other (test/cluster), which end when nobody holds the pipe any more.
+# go test runs all of them: with two, processors are idle at the end of the first one. They use the same few control planes one after the other
+# (test/cluster), which end when nobody holds the pipe any more.
 suites() {
     local raced=(churn conformance/{brakes,deferred,finalizers,pairs,rollout}) all programs=("${plain[@]}") planes="${work}/planes" held
     mapfile -t all < <(

@@ -88,10 +88,12 @@ func (p *Published) find(apiVersion, resource string) (*Kind, error) {
 		if !isOf(encoded, apiVersion, name) {
 			continue
 		}
-		if s := kind.Definition(id); s != nil {
-			if _, ok := s.Properties["metadata"]; ok {
-				kind.Schema = s
-			}
+		s := kind.Definition(id)
+		if s == nil {
+			continue
+		}
+		if _, ok := s.Properties["metadata"]; ok {
+			kind.Schema = s
 		}
 	}
 	return kind, nil
@@ -190,12 +192,12 @@ func (d *openAPI) schema(name string) (*spec.Schema, error) {
 		return known, nil
 	}
 	known = new(spec.Schema)
-	if err := json.Unmarshal(encoded, known); err != nil {
-		d.decoded[name] = nil
-		return nil, fmt.Errorf("reading the schema %s: %w", name, err)
+	err := json.Unmarshal(encoded, known)
+	if err != nil {
+		known, err = nil, fmt.Errorf("reading the schema %s: %w", name, err)
 	}
 	d.decoded[name] = known
-	return known, nil
+	return known, err
 }
 
 // isOf reports whether a schema says that it is that of a kind.
