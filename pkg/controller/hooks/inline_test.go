@@ -32,6 +32,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
@@ -44,15 +46,19 @@ import (
 // schemas is a cluster with things, whose replicas have a type, and with no widgets.
 type schemas struct {
 	replicas atomic.Pointer[string]
-	// fails says that no schema can be read.
-	fails atomic.Bool
+	// fails says that no schema can be read, and widgets that there are widgets.
+	fails, widgets atomic.Bool
 }
 
 func (s *schemas) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	switch {
 	case r.URL.Path == "/apis/example.com/v1":
-		fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[{"name":"things","kind":"Thing","namespaced":true}]}`)
+		widgets := ""
+		if s.widgets.Load() {
+			widgets = `,{"name":"widgets","kind":"Widget","namespaced":true}`
+		}
+		fmt.Fprintf(w, `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[{"name":"things","kind":"Thing","namespaced":true}%s]}`, widgets)
 	case r.URL.Path == "/openapi/v3/apis/example.com/v1" && !s.fails.Load():
 		fmt.Fprintf(w, `{"components":{"schemas":{"com.example.v1.Thing":{"type":"object",
 			"x-kubernetes-group-version-kind":[{"group":"example.com","version":"v1","kind":"Thing"}],
@@ -204,7 +210,7 @@ func awaitFailing(t *testing.T, set *hooks.Set, text string) {
 	}
 }
 
-// TestInlineHooksWhileKindsChange has a child kind that is not served, so that each check compiles.
+// TestInlineHooksWhileKindsChange has a child kind that is not served, so that each check reads the kinds. It compiles where they are others.
 func TestInlineHooksWhileKindsChange(t *testing.T) {
 	s := &schemas{}
 	set := inlined(t, s, status(`{"twice": "${parent.spec.replicas * 2}"}`), v1alpha1.ResourceRule{APIVersion: "example.com/v1", Resource: "widgets"})
@@ -220,18 +226,27 @@ func TestInlineHooksWhileKindsChange(t *testing.T) {
 		change func()
 		// failing is what the hook is said to fail with, empty if all is well. It is called all the same.
 		failing string
+		// compiled says that the hook is compiled again.
+		compiled bool
 	}{
-		{"a kind that fits", func() {}, ""},
+		{"a kind that fits", func() {}, "", true},
+		{"a kind that is as it was", func() {}, "", false},
 		{
 			"a kind that does not fit any more", func() { s.replicas.Store(new("string")) },
-			"spec.hooks.sync.inline.status.twice: Invalid value: \"parent.spec.replicas * 2\": ",
+			"spec.hooks.sync.inline.status.twice: Invalid value: \"parent.spec.replicas * 2\": ", true,
 		},
-		{"the same kind", func() {}, "the hook goes on as it was compiled before"},
-		{"schemas that cannot be read", func() { s.fails.Store(true) }, "reading the schemas of example.com/v1"},
-		{"the kind as it was", func() { s.fails.Store(false); s.replicas.Store(new("integer")) }, ""},
+		{"the same kind", func() {}, "the hook goes on as it was compiled before", false},
+		{"schemas that cannot be read", func() { s.fails.Store(true) }, "reading the schemas of example.com/v1", true},
+		{"the kind as it was", func() { s.fails.Store(false); s.replicas.Store(new("integer")) }, "", true},
+		{"a kind that appears", func() { s.widgets.Store(true) }, "", true},
 	} {
 		step.change()
-		if usable := set.Check(t.Context()); usable != (step.failing == "") {
+		logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(2)))
+		usable := set.Check(klog.NewContext(t.Context(), logger))
+		if log := logger.GetSink().(ktesting.Underlier).GetBuffer().String(); strings.Contains(log, "Compiled the inline hooks") != step.compiled {
+			t.Errorf("%s: whether the hook was compiled should be %t; the log is %q", step.name, step.compiled, log)
+		}
+		if usable != (step.failing == "") {
 			t.Errorf("%s: the hook counts as usable: %t", step.name, usable)
 		}
 		if err := call(); err != nil {

@@ -18,6 +18,7 @@ package inline
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,10 +45,59 @@ type Published struct {
 
 	kinds     map[string]*Kind
 	documents map[string]*openAPI
+	answers   Answers
 	err       error
 }
 
+// Answers are what Kind and Document of a [Published] returned: the kinds by "apiVersion resource", and sums of the documents by "apiVersion".
+type Answers map[string]string
+
 var _ Schemas = (*Published)(nil)
+
+// Answers returns all that was read until now, nil if something could not be read. It must not be changed.
+func (p *Published) Answers() Answers {
+	if p.err != nil {
+		return nil
+	}
+	return p.answers
+}
+
+// Repeats asks once more for all that was read, and reports whether the answers are the same: hooks that were compiled with them need not be
+// compiled again. It does not ask Definition, and keeps nothing.
+func (p *Published) Repeats(answers Answers) bool {
+	for question, answer := range answers {
+		apiVersion, resource, isKind := strings.Cut(question, " ")
+		ask := func() (string, error) { return p.Kind(apiVersion, resource) }
+		if !isKind {
+			ask = func() (string, error) {
+				_, sum, err := p.document(apiVersion)
+				return sum, err
+			}
+		}
+		if now, err := ask(); err != nil || now != answer {
+			return false
+		}
+	}
+	return len(answers) > 0
+}
+
+// answered keeps an answer.
+func (p *Published) answered(question, answer string) {
+	if p.answers == nil {
+		p.answers = Answers{}
+	}
+	p.answers[question] = answer
+}
+
+// document returns a document and its sum.
+func (p *Published) document(apiVersion string) (data []byte, sum string, err error) {
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err == nil {
+		data, err = p.Document(version)
+	}
+	of := sha256.Sum256(data)
+	return data, string(of[:]), err
+}
 
 // Err returns the errors of reading. What could not be read counted as not served, or as without a schema.
 func (p *Published) Err() error { return p.err }
@@ -73,6 +123,7 @@ func (p *Published) find(apiVersion, resource string) (*Kind, error) {
 		}
 	}
 	name, err := p.Kind(apiVersion, resource)
+	p.answered(apiVersion+" "+resource, name)
 	if err != nil || name == "" {
 		return nil, err
 	}
@@ -166,11 +217,8 @@ func (p *Published) read(apiVersion string) *openAPI {
 		return known
 	}
 	d := &openAPI{decoded: map[string]*spec.Schema{}}
-	var data []byte
-	version, err := schema.ParseGroupVersion(apiVersion)
-	if err == nil {
-		data, err = p.Document(version)
-	}
+	data, sum, err := p.document(apiVersion)
+	p.answered(apiVersion, sum)
 	if err == nil && len(data) > 0 {
 		err = json.Unmarshal(data, d)
 	}
