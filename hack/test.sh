@@ -87,9 +87,9 @@ END
 # The race detector is for the engine, and takes more processor time than the server itself. The suites in which much happens at the
 # same moment have it in the server; the others have the server as it is shipped. The tests' own programs, whose parts are tested with
 # it above, do without. With RACE=programs, as in continuous integration, these have it too, and with RACE=all all servers. Suites wait more than
-# they compute: one more of them runs at a time than there are processors. With two more, creations took over 34 s on a slow machine. One
-# go test runs all of them: with two, processors are idle at the end of the first one. They use the same few control planes one after the other
-# (test/cluster), which end when nobody holds the pipe any more.
+# they compute: as many of them run at a time as there are processors, and the other modules beside them. With two more, creations took over 34 s on
+# a slow machine. One go test runs all of them: with two, processors are idle at the end of the first one. They use the same few control planes one
+# after the other (test/cluster), which end when nobody holds the pipe any more.
 suites() {
     local raced=(churn conformance/{brakes,deferred,finalizers,pairs,rollout}) all programs=("${plain[@]}") planes="${work}/planes" held
     mapfile -t all < <(
@@ -104,8 +104,8 @@ suites() {
     mkdir "${planes}"
     mkfifo "${planes}/held"
     exec {held}<>"${planes}/held"
-    RACED_SUITES="${raced[*]}" METACONTROLLER_CONTROL_PLANES="${planes}" kept go test "${programs[@]}" "${control_plane[@]}" -p "$(($(nproc) + 1))" \
-        "${all[@]}" {held}>&- || complain "tests under test/ failed"
+    RACED_SUITES="${raced[*]}" METACONTROLLER_CONTROL_PLANES="${planes}" kept go test "${programs[@]}" "${control_plane[@]}" -p "$(nproc)" "${all[@]}" \
+        {held}>&- || complain "tests under test/ failed"
     exec {held}>&-
 }
 
@@ -121,7 +121,7 @@ mutants() {
     GOGC=800 go run ./test/simulation/mutants -quick -first 2 -histories 100 || complain "the simulation does not find a fault"
 }
 
-# Histories go on when all else is done: they use every processor that is free, and one module after the other would not.
+# They compute and wait for nobody, so that they take what others leave, and go on when all else is done.
 fuzz_and_histories() {
     fuzz
     histories
@@ -140,8 +140,9 @@ gitops() {
     METACONTROLLER_APISERVER="${root}/bin/metacontroller-apiserver" kept hack/gitops.sh -short || complain "tests of test/gitops failed"
 }
 
-# test/gitops is above.
+# Each waits for servers of its own, as the suites do, so that one runs at a time.
 other_modules() {
+    gitops
     while IFS= read -r module; do
         case "${module}" in . | hack/tools | test/gitops) continue ;; esac
         if [[ "${module}" == test/browser && -z "$(command -v chromium chromium-browser google-chrome)" ]]; then
@@ -149,15 +150,15 @@ other_modules() {
             continue
         fi
         echo "go test: ${module}"
-        (cd "${module}" && kept go test "${plain[@]}" -count=1 -timeout 30m -o "${root}/bin/tests/${module}/" ./...) || complain "tests of ${module} failed"
+        (cd "${module}" && kept go test "${plain[@]}" -short -count=1 -timeout 30m -o "${root}/bin/tests/${module}/" ./...) || complain "tests of ${module} failed"
     done < <(modules)
 }
 
 # The processes that run beside the suites, by the name of what they run.
 declare -A beside=()
 
-# aside NICENESS FUNCTION: runs it beside what follows; awaited waits for those named, or for all, and shows what they printed. With niceness 5 it
-# has a third of what the others have, and with 10 a tenth: with much more it would hardly get on beside other work of the machine.
+# aside NICENESS FUNCTION: runs it beside what follows; awaited waits for those named, or for all, and shows what they printed. What has servers
+# needs niceness 0: with 10 it had a tenth of what the suites have, in which Argo CD's clients gave up and Leases were lost.
 aside() {
     (
         renice -n "$1" -p "${BASHPID}" >/dev/null 2>&1 || true # It only says who goes first.
@@ -212,8 +213,7 @@ all)
     units "${race[@]}"
     parts "${race[@]}"
     awaited image
-    aside 5 other_modules
-    aside 10 gitops
+    aside 0 other_modules
     suites
     awaited
     ;;

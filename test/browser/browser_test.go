@@ -53,7 +53,7 @@ import (
 var (
 	pictures = flag.String("pictures", "", "folder for a picture of each page, in each width and color scheme")
 	update   = flag.Bool("update", false, "write the pictures of docs/how-to/dashboard.md")
-	crowd    = flag.Int("crowd", 10_000, "how many parents the largest controller has")
+	crowd    = flag.Int("crowd", 10_000, "how many parents the largest controller has; with -short at most 1,000")
 )
 
 // patience is how long a test waits for the browser.
@@ -413,6 +413,9 @@ func action(t *testing.T, s *dashboard.Stage, b *browser) {
 
 // manyParents filters and searches among many parents, page by page.
 func manyParents(t *testing.T, s *dashboard.Stage, b *browser, axe string) {
+	if testing.Short() {
+		*crowd = min(*crowd, 1000)
+	}
 	s.Crowd(*crowd)
 	began := time.Now()
 	b.look(t, "crowd", "/controller?c=cc/stock", axe)
