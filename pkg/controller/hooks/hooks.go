@@ -143,6 +143,12 @@ func (s *Set) Reads(r webhook.Reference) bool {
 // Inline reports whether there are inline hooks.
 func (s *Set) Inline() bool { return s.compiled != nil }
 
+// ReadStatus reports whether the status of a parent may decide what a hook returns. Of webhooks nobody knows, and of inline hooks as long as they are
+// not compiled.
+func (s *Set) ReadStatus() bool {
+	return slices.ContainsFunc(s.declared(), func(h *Hook) bool { return h.client.ReadsStatus() })
+}
+
 // Close ends the connections to the hooks.
 func (s *Set) Close() {
 	for _, h := range s.declared() {
@@ -183,6 +189,8 @@ type client interface {
 	Check(ctx context.Context) (known bool, err error)
 	// References are the Secrets and ConfigMaps that each call reads.
 	References() []webhook.Reference
+	// ReadsStatus reports whether the status of the parent may decide what the hook returns.
+	ReadsStatus() bool
 	// Forget drops what is remembered of a parent, and Remembered counts that.
 	Forget(parent webhook.RootKey)
 	Remembered() int
@@ -208,6 +216,8 @@ func (c called) Check(ctx context.Context) (known bool, err error) {
 	}
 	return true, c.Client.Check(ctx)
 }
+
+func (called) ReadsStatus() bool { return true }
 
 // Response is the response of a sync or finalize hook of either kind of controller. It is not safe for concurrent use.
 type Response struct {

@@ -71,6 +71,13 @@ func (e *evaluated) Check(ctx context.Context) (known bool, err error) {
 	return true, e.compiled.problem(e.name)
 }
 
+func (e *evaluated) ReadsStatus() bool {
+	e.compiled.mu.Lock()
+	defer e.compiled.mu.Unlock()
+	program := e.compiled.programs[e.name]
+	return program == nil || program.ReadsStatus()
+}
+
 func (*evaluated) References() []webhook.Reference { return nil }
 
 func (*evaluated) Forget(webhook.RootKey) {}

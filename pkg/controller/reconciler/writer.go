@@ -148,15 +148,18 @@ func (w acting) RemoveFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// WriteParent implements Writer. Hooks were shown the status that was left to this sync, so that its event enqueues nothing. What was left and has
-// become unnecessary is a change for them, of which no event comes.
+// WriteParent implements Writer. Hooks were shown the status that was left to this sync, or do not look at it, so that its event enqueues nothing.
+// What was left and has become unnecessary is a change for them, of which no event comes.
 func (w acting) WriteParent(ctx context.Context, changes parent.Changes) error {
 	s, c, over := w.s, w.s.controller, w.s.stored
 	shown := false
-	if (s.Parent != s.stored || s.Source.KeepsSynced) && changes.Status != nil && !changes.OfMetadata(s.stored) {
-		var err error
-		if shown, err = s.wasShown(changes.Status); err != nil {
-			return err
+	if changes.Status != nil && !changes.OfMetadata(s.stored) {
+		shown = !s.hooks.ReadStatus()
+		if !shown && (s.Parent != s.stored || s.Source.KeepsSynced) {
+			var err error
+			if shown, err = s.wasShown(changes.Status); err != nil {
+				return err
+			}
 		}
 	}
 	written, err := w.own(shown, func() (*object.Object, error) {

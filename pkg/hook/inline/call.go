@@ -39,6 +39,8 @@ type Program struct {
 	openRelated bool
 	// children and related are the keys of the protocol for the fields that expressions use. They are empty for kinds that are not known.
 	children, related map[string]string
+	// readsStatus is what ReadsStatus returns.
+	readsStatus bool
 
 	variables           []variable
 	templates, rules    []template
@@ -64,6 +66,10 @@ type iterator struct {
 	name string
 	in   *expression
 }
+
+// ReadsStatus reports whether what the hook returns may depend on the status of the parent, or on a field of its metadata that each write of the
+// parent changes.
+func (p *Program) ReadsStatus() bool { return p.readsStatus }
 
 // Call evaluates the hook, and returns the body of its response. The request is that of a webhook; for a customize hook it has a
 // controller and a parent. The error says where in the controller object it arose. A context that has ended ends the call before its next expression.

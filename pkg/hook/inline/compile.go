@@ -88,6 +88,7 @@ func compileHook(k *kinds, name hook.Name, inline *v1alpha1.InlineHook) (*Progra
 	if name != hook.Customize {
 		h.rest()
 	}
+	h.program.readsStatus = h.readsStatus
 	h.registry.objects = nil // Schemas are large, and programs do not need them.
 	return h.program, h.errs[:min(len(h.errs), maxErrors)]
 }
@@ -122,6 +123,7 @@ func (h *hookCompiler) environment() error {
 	controller := shapeOf(someObject)
 	controller.path = "controller"
 	parentName, childrenName := variableNames(h.Decorator)
+	h.parentName = parentName
 	h.sizes = &sizes{roots: map[string]shape{parentName: h.parent}, groups: map[string]map[string]shape{}}
 	variables := map[string]*cel.Type{
 		parentName:   h.registry.celType(h.parent),

@@ -51,6 +51,9 @@ type compiler struct {
 	expressions, nodes, sources, states int
 	// later are the names of variables that are not declared yet.
 	later map[string]bool
+	// parentName is the variable that has the parent, and readsStatus says that an expression may read its status.
+	parentName  string
+	readsStatus bool
 }
 
 // fail adds an error of a value.
@@ -89,6 +92,7 @@ func (c *compiler) compile(env *cel.Env, path *field.Path, source string) *expre
 	if !c.findPatterns(path, e) || !c.checkZones(path, e) {
 		return nil
 	}
+	c.readsStatus = c.readsStatus || mayReadStatus(e.ast.Expr(), c.parentName)
 	return e
 }
 

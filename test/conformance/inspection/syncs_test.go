@@ -27,6 +27,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -43,6 +44,8 @@ func syncsNameTheirTriggers(t *testing.T, e *fixture.Environment) {
 		"a timer and resyncs":   timers,
 		"a table":               syncsTable,
 		"two controllers fight": fight,
+		"the status is read":    statusRead,
+		"the status is unread":  statusUnread,
 	})
 }
 
@@ -204,6 +207,53 @@ func timers(s *stage) {
 	s.Parent("resynced", map[string]any{"names": "two", "data": "x"})
 	s.awaitSync("timer", "timed", func(c *v1alpha1.ControllerSync) bool { return triggered(c, v1alpha1.SyncTimer, "", "") })
 	s.awaitSync("resync period", "resynced", func(c *v1alpha1.ControllerSync) bool { return triggered(c, v1alpha1.SyncResyncPeriod, "", "") })
+}
+
+// statusRead has an inline hook whose response depends on the status that it has returned before: it is asked again when that is written.
+func statusRead(s *stage) {
+	s.definition.Sync = fixture.Inline(s.T, s.kind, `status: {data: "${parent.?status.?data.orValue('') == '' ? 'first' : parent.spec.data}"}`)
+	s.run()
+	s.Parent("a", map[string]any{"data": "x"})
+	s.awaitSync("own write", "a", func(c *v1alpha1.ControllerSync) bool {
+		return triggered(c, v1alpha1.SyncOwnWrite, "Thing/a", "status.data") && slices.Contains(c.Fields, "status.data")
+	})
+	s.awaitStatus("x")
+}
+
+// statusUnread has an inline hook that does not look at the status: it is asked when another client has written that, and not when its own response
+// was written.
+func statusUnread(s *stage) {
+	s.definition.Sync = fixture.Inline(s.T, s.kind, `status: {data: "${parent.spec.data}"}`)
+	s.run()
+	s.Parent("a", map[string]any{"data": "x"})
+	s.awaitStatus("x")
+	s.Idle(s.controller)
+	s.Patch(fixture.Things, "a", `{"spec":{"data":"y"}}`)
+	s.awaitSync("spec", "a", func(c *v1alpha1.ControllerSync) bool {
+		return triggered(c, v1alpha1.SyncSpecChanged, "Thing/a", "spec.data") && slices.Contains(c.Fields, "status.data")
+	})
+	s.awaitStatus("y")
+	s.Idle(s.controller)
+	s.Patch(fixture.Things, "a", `{"status":{"data":"foreign"}}`, "status")
+	s.awaitSync("the status of another client", "a", func(c *v1alpha1.ControllerSync) bool {
+		return triggered(c, v1alpha1.SyncStatusChanged, "Thing/a", "status.data") && slices.Contains(c.Fields, "status.data")
+	})
+	s.awaitStatus("y")
+	s.Idle(s.controller)
+	list, err := s.syncs(s.admin(), s.kind, s.controller.Name, v1alpha1.ControllerSyncOptions{Namespace: s.Name, Name: "a"})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	for i := range list.Items {
+		if triggered(&list.Items[i], v1alpha1.SyncOwnWrite, "", "") {
+			s.T.Errorf("the hook was asked again about its own status: %+v", list.Items[i])
+		}
+	}
+}
+
+func (s *stage) awaitStatus(data string) {
+	s.T.Helper()
+	s.Await(fixture.Things, "a", "to have the status "+data, func(o *unstructured.Unstructured) bool { return fixture.Value(o, "status", "data") == data })
 }
 
 // syncsTable is what kubectl and the server's printing show. Values are in neither.

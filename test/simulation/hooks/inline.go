@@ -45,6 +45,20 @@ func inlined(r *Request) bool {
 	return value.Map(r.Controller, "spec", "hooks", "sync", "inline") != nil
 }
 
+// IsBlind reports whether the hooks of a controller are inline and do not look at the status of the parent.
+func IsBlind(controller map[string]any) bool {
+	hook := value.Map(controller, "spec", "hooks", "sync", "inline")
+	if hook == nil {
+		return false
+	}
+	variables, _ := hook["variables"].([]any)
+	return !slices.ContainsFunc(variables, func(each any) bool {
+		v, _ := each.(map[string]any)
+		text, _ := v["expression"].(string)
+		return strings.HasPrefix(text, "parent.?status") || text == "dyn(object)"
+	})
+}
+
 // Hook returns the declaration of an inline hook.
 func (i Inline) Hook(name hook.Name) map[string]any {
 	if name == hook.Customize {

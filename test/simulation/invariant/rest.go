@@ -186,10 +186,11 @@ func (t *Tracker) latest(c Cluster, call *Call, d object, rule map[string]any, o
 	ignored := rule["ignoreStatusChanges"] == true && generation(parent) == generation(o) &&
 		reflect.DeepEqual(parent.at("metadata", "labels"), o.at("metadata", "labels")) &&
 		reflect.DeepEqual(parent.at("metadata", "annotations"), o.at("metadata", "annotations"))
-	// A status that was deferred is shown to the hook before it is written, which changes the version and nothing else
-	// (docs/reference/compatibility.md#d6).
+	// A status that was deferred is shown to the hook before it is written, which changes the version and nothing else, and inline hooks that do not
+	// look at it are not asked again (docs/reference/compatibility.md#d6).
+	blind := hooks.IsBlind(call.Request.Controller)
 	same := generation(parent) == generation(o) && !slices.ContainsFunc(changed(parent, o), func(field string) bool {
-		return field != "apiVersion" && (field != ofStatus || !reflect.DeepEqual(parent.at(field), withoutSynced(rule, o.at(field))))
+		return field != "apiVersion" && (field != ofStatus || !blind && !reflect.DeepEqual(parent.at(field), withoutSynced(rule, o.at(field))))
 	})
 	if parent.version() != o.version() && !same && !ignored {
 		return New(LatestSeen, c.At, "the hook of %s saw %s in version %d last, and it is in version %d", call.Controller, o, parent.version(), o.version())
