@@ -125,9 +125,9 @@ type compiled struct {
 	compiling chan struct{}
 
 	mu sync.Mutex
-	// epochs are those of the kinds for which there are programs and problems, nil if these kinds could not be read, and answers are what was read.
-	epochs  []int64
-	answers inline.Answers
+	// epochs are those of the kinds for which there are programs and problems, nil if these kinds could not be read, and read stands for what was read.
+	epochs []int64
+	read   string
 	// unsure says that a kind was not served, or had no schema, so that compiling again may find something else.
 	unsure bool
 	// programs are the last ones that were checked, and problems say why there are no later ones, nil before the first attempt.
@@ -178,7 +178,7 @@ func (c *compiled) check(ctx context.Context) {
 	defer func() { <-c.compiling }()
 	now, settled := c.now()
 	c.mu.Lock()
-	current, answers := !c.unsure && settled && slices.Equal(now, c.epochs), c.answers
+	current, before := !c.unsure && settled && slices.Equal(now, c.epochs), c.read
 	c.mu.Unlock()
 	if current {
 		return
@@ -194,7 +194,8 @@ func (c *compiled) check(ctx context.Context) {
 		Document: func(version schema.GroupVersion) ([]byte, error) { return c.discovery.OpenAPI(ctx, version) },
 	}
 	// Most of what counts as a change of a kind, such as a webhook that mutates its objects, leaves its schema as it was.
-	if kinds.Repeats(answers) {
+	read := kinds.Read(c.definition.Resources())
+	if read != "" && read == before {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.epochs = now
@@ -207,9 +208,9 @@ func (c *compiled) check(ctx context.Context) {
 	klog.FromContext(ctx).V(2).Info("Compiled the inline hooks", "errors", errs, "warnings", warnings, "problem", kinds.Err())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.epochs, c.answers, c.unsure, c.problems = nil, kinds.Answers(), false, map[hook.Name]error{}
+	c.epochs, c.read, c.unsure, c.problems = nil, "", false, map[hook.Name]error{}
 	if kinds.Err() == nil { // What is compiled against half of the schemas is checked by half.
-		c.epochs, c.unsure = now, len(warnings) > 0
+		c.epochs, c.read, c.unsure = now, read, len(warnings) > 0
 		maps.Copy(c.programs, programs)
 	}
 	for _, name := range []hook.Name{hook.Sync, hook.Finalize, hook.Customize} {

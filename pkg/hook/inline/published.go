@@ -30,6 +30,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 )
 
 // Published are the schemas that a cluster publishes. It reads each document once, and is not safe for concurrent use. The documents stay in
@@ -45,62 +47,29 @@ type Published struct {
 
 	kinds     map[string]*Kind
 	documents map[string]*openAPI
-	answers   Answers
 	err       error
 }
 
-// Answers are what Kind and Document of a [Published] returned: the kinds by "apiVersion resource", and sums of the documents by "apiVersion".
-type Answers map[string]string
-
 var _ Schemas = (*Published)(nil)
-
-// Answers returns all that was read until now, nil if something could not be read. It must not be changed.
-func (p *Published) Answers() Answers {
-	if p.err != nil {
-		return nil
-	}
-	return p.answers
-}
-
-// Repeats asks once more for all that was read, and reports whether the answers are the same: hooks that were compiled with them need not be
-// compiled again. It does not ask Definition, and keeps nothing.
-func (p *Published) Repeats(answers Answers) bool {
-	for question, answer := range answers {
-		apiVersion, resource, isKind := strings.Cut(question, " ")
-		ask := func() (string, error) { return p.Kind(apiVersion, resource) }
-		if !isKind {
-			ask = func() (string, error) {
-				_, sum, err := p.document(apiVersion)
-				return sum, err
-			}
-		}
-		if now, err := ask(); err != nil || now != answer {
-			return false
-		}
-	}
-	return len(answers) > 0
-}
-
-// answered keeps an answer.
-func (p *Published) answered(question, answer string) {
-	if p.answers == nil {
-		p.answers = Answers{}
-	}
-	p.answers[question] = answer
-}
-
-// document returns a document and its sum.
-func (p *Published) document(apiVersion string) (data []byte, sum string, err error) {
-	version, err := schema.ParseGroupVersion(apiVersion)
-	if err == nil {
-		data, err = p.Document(version)
-	}
-	of := sha256.Sum256(data)
-	return data, string(of[:]), err
-}
 
 // Err returns the errors of reading. What could not be read counted as not served, or as without a schema.
 func (p *Published) Err() error { return p.err }
+
+// Read reads the kinds of some resources, and returns a sum of what the cluster says of them, empty if something cannot be read. Hooks that name no
+// others compile with the same sum as before.
+func (p *Published) Read(resources []v1alpha1.ResourceRule) string {
+	all := sha256.New()
+	for _, r := range resources {
+		if kind, served := p.Resource(r.APIVersion, r.Resource); served {
+			fmt.Fprintln(all, kind.Name, p.read(r.APIVersion).sum)
+		}
+		fmt.Fprintln(all)
+	}
+	if p.err != nil {
+		return ""
+	}
+	return string(all.Sum(nil))
+}
 
 // Resource implements [Schemas].
 func (p *Published) Resource(apiVersion, resource string) (*Kind, bool) {
@@ -123,7 +92,6 @@ func (p *Published) find(apiVersion, resource string) (*Kind, error) {
 		}
 	}
 	name, err := p.Kind(apiVersion, resource)
-	p.answered(apiVersion+" "+resource, name)
 	if err != nil || name == "" {
 		return nil, err
 	}
@@ -209,6 +177,7 @@ type openAPI struct {
 		Schemas map[string]json.RawMessage `json:"schemas"`
 	} `json:"components"`
 	decoded map[string]*spec.Schema
+	sum     [sha256.Size]byte
 }
 
 // read returns the document of a group-version, an empty one if there is none.
@@ -217,9 +186,12 @@ func (p *Published) read(apiVersion string) *openAPI {
 		return known
 	}
 	d := &openAPI{decoded: map[string]*spec.Schema{}}
-	data, sum, err := p.document(apiVersion)
-	p.answered(apiVersion, sum)
-	if err == nil && len(data) > 0 {
+	var data []byte
+	version, err := schema.ParseGroupVersion(apiVersion)
+	if err == nil {
+		data, err = p.Document(version)
+	}
+	if d.sum = sha256.Sum256(data); err == nil && len(data) > 0 {
 		err = json.Unmarshal(data, d)
 	}
 	if err != nil {
