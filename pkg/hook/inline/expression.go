@@ -19,6 +19,7 @@ package inline
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -301,4 +302,34 @@ func (e *expression) failed(err error) error {
 		message += "; read what may be missing with .? or [?…]"
 	}
 	return &expressionError{path: e.path, err: errors.New(message + where)}
+}
+
+// versioned are the fields of an object's metadata that any write of it changes.
+var versioned = []string{"resourceVersion", "managedFields", "generation"}
+
+// mayReadStatus reports whether the value of an expression may depend on the status of the parent, or on what a write of the status changes
+// besides. It may wherever the expression uses the parent otherwise than for a field of another name. It is asked before the expression is planned.
+func mayReadStatus(e ast.Expr, parent string) bool {
+	uses, elsewhere := 0, 0
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(node ast.Expr) {
+		if isParent(node, parent) {
+			uses++
+			return
+		}
+		of, name := lookedInto(node)
+		switch {
+		case of == nil || name == "":
+		case isParent(of, parent) && name != "status" && name != "metadata":
+			elsewhere++
+		case !slices.Contains(versioned, name):
+			if root, group := lookedInto(of); root != nil && group == "metadata" && isParent(root, parent) {
+				elsewhere++
+			}
+		}
+	}))
+	return uses != elsewhere
+}
+
+func isParent(e ast.Expr, parent string) bool {
+	return e.Kind() == ast.IdentKind && (e.AsIdent() == parent || e.AsIdent() == "."+parent)
 }

@@ -35,8 +35,8 @@ func declareValueFunction() cel.EnvOption {
 func lookIntoOptionals(checked *ast.AST) {
 	factory, last := ast.NewExprFactory(), ast.MaxID(checked)
 	ast.PostOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		from, ok := lookedInto(e)
-		if !ok || !holdsOptional(checked, from) {
+		from, _ := lookedInto(e)
+		if from == nil || !holdsOptional(checked, from) {
 			return
 		}
 		last++
@@ -51,24 +51,27 @@ func lookIntoOptionals(checked *ast.AST) {
 	}))
 }
 
-// lookedInto returns the value of which an expression takes a field or an element.
-func lookedInto(e ast.Expr) (ast.Expr, bool) {
+// lookedInto returns the value of which an expression takes a field or an element, nil if it takes none, and the name of the field, if it is literal.
+func lookedInto(e ast.Expr) (from ast.Expr, field string) {
 	switch e.Kind() {
 	case ast.SelectKind:
-		return e.AsSelect().Operand(), true
+		return e.AsSelect().Operand(), e.AsSelect().FieldName()
 	case ast.CallKind:
 		switch call := e.AsCall(); call.FunctionName() {
 		case operators.Index, operators.OptIndex, operators.OptSelect:
-			return call.Args()[0], true
+			if of := call.Args()[1]; of.Kind() == ast.LiteralKind {
+				field, _ = of.AsLiteral().Value().(string)
+			}
+			return call.Args()[0], field
 		}
 	default:
 	}
-	return nil, false
+	return nil, ""
 }
 
 // holdsOptional reports whether an expression takes an optional out of a value that is none.
 func holdsOptional(checked *ast.AST, e ast.Expr) bool {
-	from, ok := lookedInto(e)
-	return ok && isOptional(checked.GetType(e.ID())) && !isOptional(checked.GetType(from.ID())) &&
+	from, _ := lookedInto(e)
+	return from != nil && isOptional(checked.GetType(e.ID())) && !isOptional(checked.GetType(from.ID())) &&
 		(e.Kind() == ast.SelectKind || e.AsCall().FunctionName() == operators.Index)
 }
