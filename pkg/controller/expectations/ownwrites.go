@@ -17,9 +17,10 @@ limitations under the License.
 package expectations
 
 import (
-	"strconv"
 	"strings"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controller/queue"
@@ -94,19 +95,14 @@ func (e *OwnWrites) begin(quiet bool) *ownWrite {
 	return begun
 }
 
-// mayBe reports whether a state of the parent may have been made by a write that failed.
+// mayBe reports whether a state of the parent may have been made by a write that failed. Versions that are no numbers have no order, and are later
+// when they differ.
 func (w *ownWrite) mayBe(o *object.Object) bool {
-	return w != nil && w.doubtful != "" && later(o.ResourceVersion(), w.doubtful)
-}
-
-// later reports whether a version is later than another one. Versions that are no numbers have no order, and are later when they differ.
-func later(version, than string) bool {
-	a, errA := strconv.ParseUint(version, 10, 64)
-	b, errB := strconv.ParseUint(than, 10, 64)
-	if errA != nil || errB != nil {
-		return version != than
+	if w == nil || w.doubtful == "" {
+		return false
 	}
-	return a > b
+	order, err := resourceversion.CompareResourceVersion(o.ResourceVersion(), w.doubtful)
+	return order > 0 || err != nil && o.ResourceVersion() != w.doubtful
 }
 
 // InDoubt reports whether an event that shows the parent as given may be that of an own write that failed: the response was lost, for

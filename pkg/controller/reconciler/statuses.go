@@ -25,12 +25,13 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/discovery"
@@ -145,7 +146,10 @@ func (s *Sync) writeLeft(ctx context.Context) error {
 	if !ok || !c.relevant(s.Source, latest) {
 		return nil
 	}
-	s.show(later(s.stored, latest))
+	if order, _ := resourceversion.CompareResourceVersion(s.stored.ResourceVersion(), latest.ResourceVersion()); order > 0 && s.stored.UID() == latest.UID() {
+		latest = s.stored // The informer is behind. Without an order it counts as up to date.
+	}
+	s.show(latest)
 	counted := s.wroteParent // It was, by the sync that has left it.
 	defer func() { s.wroteParent = counted }()
 	for try := 1; s.unwritten != nil; try++ {
@@ -164,16 +168,6 @@ func (s *Sync) writeLeft(ctx context.Context) error {
 		}
 	}
 	return nil // Another client has written the status, whose event has the parent synced.
-}
-
-// later returns the later one of two states of a parent; the second one if that cannot be known.
-func later(a, b *object.Object) *object.Object {
-	first, errA := strconv.ParseUint(a.ResourceVersion(), 10, 64)
-	second, errB := strconv.ParseUint(b.ResourceVersion(), 10, 64)
-	if errA == nil && errB == nil && first > second && a.UID() == b.UID() {
-		return a
-	}
-	return b
 }
 
 // Complete adds what the engine reports in a status: the generation that the hook was shown, unless the kind has no such field.
@@ -301,27 +295,13 @@ func rawStatus(o *object.Object) []byte {
 // turnsFalse reports whether a condition is False in a status and had another value in the one before: that something went wrong is not left to a
 // call that may take long.
 func turnsFalse(before, after map[string]any) bool {
-	former := conditions(before)
-	for name, now := range conditions(after) {
-		if was, ok := former[name]; ok && was != "False" && now == "False" {
-			return true
-		}
-	}
-	return false
-}
-
-// conditions returns the values of the conditions in a status by their types.
-func conditions(status map[string]any) map[string]string {
-	list, _ := status["conditions"].([]any)
-	values := make(map[string]string, len(list))
-	for _, each := range list {
+	list, _ := after["conditions"].([]any)
+	return slices.ContainsFunc(list, func(each any) bool {
 		condition, _ := each.(map[string]any)
 		name, _ := condition["type"].(string)
-		if value, ok := condition["status"].(string); ok && name != "" {
-			values[name] = value
-		}
-	}
-	return values
+		was, ok := parent.ConditionOf(before, name)
+		return ok && was.Status != metav1.ConditionFalse && condition["status"] == string(metav1.ConditionFalse)
+	})
 }
 
 // The functions below say what is wrong with parents and their statuses. What to do about it depends on where the kind of the parents comes from.
