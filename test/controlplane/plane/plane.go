@@ -292,7 +292,8 @@ func (p *Plane) apiServer() component {
 		args = append(args, "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition")
 	}
 	if p.options.Audit {
-		args = append(args, "--audit-policy-file="+p.files.auditPolicy, "--audit-log-path="+filepath.Join(p.files.logs, "audit.log"))
+		// Whoever reads it reads one file, which would begin anew after 100 MiB.
+		args = append(args, "--audit-policy-file="+p.files.auditPolicy, "--audit-log-path="+filepath.Join(p.files.logs, "audit.log"), "--audit-log-maxsize=4096")
 	}
 	return component{apiServerName, args}
 }
