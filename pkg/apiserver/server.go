@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,6 +37,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
@@ -253,4 +255,18 @@ func (g gatherers) Gather() ([]*dto.MetricFamily, error) {
 	return slices.SortedFunc(maps.Values(families), func(a, b *dto.MetricFamily) int {
 		return strings.Compare(a.GetName(), b.GetName())
 	}), failed
+}
+
+var disabledParts = metrics.NewGaugeVec(&metrics.GaugeOpts{
+	Name:           "metacontroller_apiserver_disabled_part",
+	Help:           "1 for each admission plugin, and API priority and fairness, that is off because the cluster does not serve or forbids what it needs.",
+	StabilityLevel: metrics.ALPHA,
+}, []string{"part"})
+
+var registerDisabledParts = sync.OnceFunc(func() { legacyregistry.MustRegister(disabledParts) })
+
+// ReportDisabled shows a part in the metrics as switched off.
+func ReportDisabled(part string) {
+	registerDisabledParts()
+	disabledParts.WithLabelValues(part).Set(1)
 }

@@ -55,6 +55,11 @@ type Family struct {
 // families are all that are declared, in order of declaration.
 var families []*Family
 
+// simple declares a family of which nothing more is to be said.
+func simple(t Type, name, help string, labels ...string) *Family {
+	return declare(Family{Name: name, Type: t, Help: help, Labels: labels})
+}
+
 // declare is called for variables of this package alone.
 func declare(f Family) *Family {
 	f.desc = prometheus.NewDesc(f.Name, f.Help, f.Labels, nil)
@@ -193,13 +198,9 @@ const (
 
 // The families of workqueue_* are those of k8s.io/component-base/metrics/prometheus/workqueue, word by word.
 var (
-	queueBuckets = prometheus.ExponentialBuckets(10e-9, 10, 10)
-	queueDepth   = declare(Family{
-		Name: "workqueue_depth", Type: Gauge, Help: "[BETA] Current depth of workqueue", Labels: []string{labelName},
-	})
-	queueAdds = declare(Family{
-		Name: "workqueue_adds_total", Type: Counter, Help: "[BETA] Total number of adds handled by workqueue", Labels: []string{labelName},
-	})
+	queueBuckets  = prometheus.ExponentialBuckets(10e-9, 10, 10)
+	queueDepth    = simple(Gauge, "workqueue_depth", "[BETA] Current depth of workqueue", labelName)
+	queueAdds     = simple(Counter, "workqueue_adds_total", "[BETA] Total number of adds handled by workqueue", labelName)
 	queueDuration = declare(Family{
 		Name: "workqueue_queue_duration_seconds", Type: Histogram, Labels: []string{labelName}, Buckets: queueBuckets,
 		Help: "[BETA] How long in seconds an item stays in workqueue before being requested.",
@@ -208,18 +209,12 @@ var (
 		Name: "workqueue_work_duration_seconds", Type: Histogram, Labels: []string{labelName}, Buckets: queueBuckets,
 		Help: "[BETA] How long in seconds processing an item from workqueue takes.",
 	})
-	unfinishedWork = declare(Family{
-		Name: "workqueue_unfinished_work_seconds", Type: Gauge, Labels: []string{labelName},
-		Help: "[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large " +
-			"values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
-	})
-	longestRunning = declare(Family{
-		Name: "workqueue_longest_running_processor_seconds", Type: Gauge, Labels: []string{labelName},
-		Help: "[BETA] How many seconds has the longest running processor for workqueue been running.",
-	})
-	queueRetries = declare(Family{
-		Name: "workqueue_retries_total", Type: Counter, Help: "[BETA] Total number of retries handled by workqueue", Labels: []string{labelName},
-	})
+	unfinishedWork = simple(Gauge, "workqueue_unfinished_work_seconds",
+		"[BETA] How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large "+
+			"values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.", labelName)
+	longestRunning = simple(Gauge, "workqueue_longest_running_processor_seconds",
+		"[BETA] How many seconds has the longest running processor for workqueue been running.", labelName)
+	queueRetries = simple(Counter, "workqueue_retries_total", "[BETA] Total number of retries handled by workqueue", labelName)
 )
 
 // The families of controllers.
@@ -258,10 +253,8 @@ var (
 		Help:   "Parents of a controller by the result of their last sync; ready are those that neither fail nor wait.",
 		Values: map[string][]string{"state": {"ready", "failing", "waiting", "postponed"}},
 	})
-	expectationsPending = declare(Family{
-		Name: "metacontroller_expectations_pending", Type: Gauge, Labels: []string{labelController},
-		Help: "Parents whose last writes the controller's caches do not show yet.",
-	})
+	expectationsPending = simple(Gauge, "metacontroller_expectations_pending",
+		"Parents whose last writes the controller's caches do not show yet.", labelController)
 	remembered = declare(Family{
 		Name: "metacontroller_remembered", Type: Gauge, Labels: []string{labelController, "what"},
 		Help: "What a controller remembers between syncs: parents with records of children (parents), these records (children), " +
@@ -290,50 +283,28 @@ var (
 			"outcome": {"written", "unchanged", "conflict", "rejected", "error"},
 		},
 	})
-	cacheObjects = declare(Family{
-		Name: "metacontroller_cache_objects", Type: Gauge, Labels: []string{"resource"},
-		Help: "Objects in the caches of the engine by resource.",
-	})
-	cacheBytes = declare(Family{
-		Name: "metacontroller_cache_bytes", Type: Gauge, Labels: []string{"resource"},
-		Help: "Size of the JSON of the objects in the caches of the engine by resource.",
-	})
-	requestBytes = declare(Family{
-		Name: "metacontroller_hook_request_bytes", Type: Gauge,
-		Help: "Bytes of requests that are being sent to hooks now, over all controllers.",
-	})
-	requestLimit = declare(Family{
-		Name: "metacontroller_hook_request_limit_bytes", Type: Gauge,
-		Help: "Bytes of requests that may be sent to hooks at once; hook calls wait above it.",
-	})
-	responseBytes = declare(Family{
-		Name: "metacontroller_hook_response_bytes", Type: Gauge,
-		Help: "Bytes of hook responses that are held now, over all controllers.",
-	})
-	responseLimit = declare(Family{
-		Name: "metacontroller_hook_response_limit_bytes", Type: Gauge,
-		Help: "Bytes of hook responses that may be held at once; hook calls wait above it.",
-	})
-	engineRunning = declare(Family{
-		Name: "metacontroller_engine_running", Type: Gauge,
-		Help: "1 while this process runs controllers, 0 while it waits to be elected or only serves the API.",
-	})
-	registrationMissing = declare(Family{
-		Name: "metacontroller_registration_missing", Type: Gauge,
-		Help: "1 while this process is to be registered at the cluster as its API server and is not, 0 otherwise.",
-	})
-	hiddenDefinitions = declare(Family{
-		Name: "metacontroller_hidden_definitions", Type: Gauge,
-		Help: "CustomResourceDefinitions of the API group that the cluster has while this process is registered in their place.",
-	})
-	servingCertificateEnd = declare(Family{
-		Name: "metacontroller_serving_certificate_expiration_timestamp_seconds", Type: Gauge,
-		Help: "When the certificate that this server serves expires, in seconds since 1970.",
-	})
-	panics = declare(Family{
-		Name: "metacontroller_panics_total", Type: Counter,
-		Help: "Panics of the engine that were recovered. Each is a bug; the log has its stack.",
-	})
+	cacheObjects = simple(Gauge, "metacontroller_cache_objects",
+		"Objects in the caches of the engine by resource.", "resource")
+	cacheBytes = simple(Gauge, "metacontroller_cache_bytes",
+		"Size of the JSON of the objects in the caches of the engine by resource.", "resource")
+	requestBytes = simple(Gauge, "metacontroller_hook_request_bytes",
+		"Bytes of requests that are being sent to hooks now, over all controllers.")
+	requestLimit = simple(Gauge, "metacontroller_hook_request_limit_bytes",
+		"Bytes of requests that may be sent to hooks at once; hook calls wait above it.")
+	responseBytes = simple(Gauge, "metacontroller_hook_response_bytes",
+		"Bytes of hook responses that are held now, over all controllers.")
+	responseLimit = simple(Gauge, "metacontroller_hook_response_limit_bytes",
+		"Bytes of hook responses that may be held at once; hook calls wait above it.")
+	engineRunning = simple(Gauge, "metacontroller_engine_running",
+		"1 while this process runs controllers, 0 while it waits to be elected or only serves the API.")
+	registrationMissing = simple(Gauge, "metacontroller_registration_missing",
+		"1 while this process is to be registered at the cluster as its API server and is not, 0 otherwise.")
+	hiddenDefinitions = simple(Gauge, "metacontroller_hidden_definitions",
+		"CustomResourceDefinitions of the API group that the cluster has while this process is registered in their place.")
+	servingCertificateEnd = simple(Gauge, "metacontroller_serving_certificate_expiration_timestamp_seconds",
+		"When the certificate that this server serves expires, in seconds since 1970.")
+	panics = simple(Counter, "metacontroller_panics_total",
+		"Panics of the engine that were recovered. Each is a bug; the log has its stack.")
 	eventsDropped = declare(Family{
 		Name: "metacontroller_events_dropped_total", Type: Counter, Labels: []string{"reason"},
 		Help: "Events that were not recorded: Normal ones above the budget of the process (budget), those above the limit for " +

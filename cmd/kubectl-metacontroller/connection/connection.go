@@ -18,12 +18,15 @@ package connection
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -31,6 +34,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/controllerobject"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned"
 )
@@ -157,4 +161,30 @@ func (c *Connection) CompleteName(cmd *cobra.Command, args []string, prefix stri
 // Starting returns the words that begin with a prefix, in the same array.
 func Starting(words []string, prefix string) []cobra.Completion {
 	return slices.DeleteFunc(words, func(word string) bool { return !strings.HasPrefix(word, prefix) })
+}
+
+// Explain adds to an error of a request to the API group what to look at next. Other errors, and nil, are returned as they are.
+func Explain(err error) error { return ExplainOf(v1alpha1.GroupName, err) }
+
+// ExplainOf is Explain for requests to any API group.
+func ExplainOf(group string, err error) error {
+	var network net.Error
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsServiceUnavailable(err) && group != v1alpha1.GroupName:
+		return fmt.Errorf("%w: see 'kubectl get apiservices' and 'kubectl get --raw /readyz?verbose'", err)
+	case apierrors.IsServiceUnavailable(err):
+		return fmt.Errorf("%w: the server of metacontroller.k8s.io is not available; "+
+			"see 'kubectl describe apiservice v1alpha1.metacontroller.k8s.io'", err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: see what you may do with 'kubectl auth can-i --list'", err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%w: the cluster does not know you; see 'kubectl auth whoami'", err)
+	case errors.Is(err, context.Canceled):
+		return err // It says nothing of the cluster, though it comes as an error of the network.
+	case errors.As(err, &network):
+		return fmt.Errorf("%w: the cluster cannot be reached; see 'kubectl cluster-info' and 'kubectl config get-contexts'", err)
+	}
+	return err
 }

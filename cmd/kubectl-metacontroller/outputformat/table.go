@@ -22,9 +22,11 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/util/duration"
 )
 
 const (
@@ -126,4 +128,15 @@ func Middle(text string, most int) string {
 func WantsColor(out io.Writer) bool {
 	file, ok := out.(interface{ Fd() uintptr })
 	return ok && os.Getenv("NO_COLOR") == "" && term.IsTerminal(int(file.Fd()))
+}
+
+// Duration returns a duration as kubectl prints it. One below zero, which there is where the clock of the server is ahead, is printed as none.
+func Duration(d time.Duration) string { return duration.HumanDuration(max(0, d)) }
+
+// Count returns a number with the word for what it counts, such as 1 sync or 2 syncs.
+func Count[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
