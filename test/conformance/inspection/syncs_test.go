@@ -215,7 +215,7 @@ func statusRead(s *stage) {
 	s.run()
 	s.Parent("a", map[string]any{"data": "x"})
 	s.awaitSync("own write", "a", func(c *v1alpha1.ControllerSync) bool {
-		return triggered(c, v1alpha1.SyncOwnWrite, "Thing/a", "status.data") && slices.Contains(c.Fields, "status.data")
+		return triggered(c, v1alpha1.SyncOwnWrite, "Thing/a", "") && slices.Contains(c.Fields, "status.data")
 	})
 	s.awaitStatus("x")
 }
