@@ -73,7 +73,7 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 		c.queue.Add(key, queue.Resync, c.parentChanged(e, false))
 	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e) && !r.own.InDoubt(e.New):
 	case r.own.Quiet(e.New):
-	case s.KeepsSynced && onlySynced(e):
+	case s.KeepsSynced && onlySynced(e) && !r.own.InDoubt(e.New):
 	default:
 		urgency, own := r.own.Urgency(e.New)
 		if urgency == queue.Live && !e.New.Deleting() && c.stripped(e) {

@@ -61,6 +61,8 @@ type keeping struct {
 	// version is the latest one of the child. Others say that it and the status are changed back a moment after each write.
 	version atomic.Int64
 	others  atomic.Bool
+	// loses says that the response to the next write of the status is lost, and that its event is late.
+	loses atomic.Bool
 }
 
 // writeChild is a write of the child.
@@ -144,6 +146,9 @@ func newKeepingWith(
 		}
 		code, body := k.server.serve(r)
 		if r.Method == http.MethodPatch && code == http.StatusOK {
+			if k.loses.Swap(false) {
+				return http.StatusInternalServerError, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}`
+			}
 			k.server.mu.Lock()
 			k.update(k.things, k.server.object())
 			k.server.mu.Unlock()
@@ -275,6 +280,31 @@ func TestAConditionThatIsTakenOffIsPutOnAgain(t *testing.T) {
 	if got := k.syncs.Load() - before; got != 1 {
 		t.Errorf("%d syncs, want that of the label alone", got)
 	}
+}
+
+// TestAConditionOfWhichTheResponseWasLostIsCorrected has the event of the condition of a failure come after the next sync, which ended well and saw the
+// condition of before.
+func TestAConditionOfWhichTheResponseWasLostIsCorrected(t *testing.T) {
+	var fails atomic.Bool
+	var well atomic.Int64
+	k := newKeeping(t, "example.com", []string{"replicas", "conditions"}, func(*reconciler.Sync) error {
+		if fails.Swap(false) {
+			return errors.New("the hook is away")
+		}
+		well.Add(1)
+		return nil
+	})
+	const synced = "True Synced: the last sync ended well"
+	k.eventually("the condition", func() bool { return k.condition() == synced })
+	before := well.Load()
+	fails.Store(true)
+	k.loses.Store(true)
+	k.server.change(nil)
+	k.eventually("the sync after the failure", func() bool { return well.Load() > before && k.condition() == "False Failing: the hook is away" })
+	k.server.mu.Lock()
+	k.update(k.things, k.server.object())
+	k.server.mu.Unlock()
+	k.eventually("the condition again", func() bool { return k.condition() == synced })
 }
 
 func TestKindsThatCannotHaveTheConditionAreLeftAlone(t *testing.T) {
