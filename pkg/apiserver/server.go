@@ -257,13 +257,13 @@ func (g gatherers) Gather() ([]*dto.MetricFamily, error) {
 	}), failed
 }
 
-var disabledParts = metrics.NewGaugeVec(&metrics.GaugeOpts{
+var disabledParts = metrics.NewGaugeVec(&metrics.GaugeOpts{ //nolint:gochecknoglobals // A metric of the process.
 	Name:           "metacontroller_apiserver_disabled_part",
 	Help:           "1 for each admission plugin, and API priority and fairness, that is off because the cluster does not serve or forbids what it needs.",
 	StabilityLevel: metrics.ALPHA,
 }, []string{"part"})
 
-var registerDisabledParts = sync.OnceFunc(func() { legacyregistry.MustRegister(disabledParts) })
+var registerDisabledParts = sync.OnceFunc(func() { legacyregistry.MustRegister(disabledParts) }) //nolint:gochecknoglobals // The same.
 
 // ReportDisabled shows a part in the metrics as switched off.
 func ReportDisabled(part string) {

@@ -19,7 +19,7 @@ package inline
 import "k8s.io/kube-openapi/pkg/validation/spec"
 
 // apiVersionField and kindField say of which kind an object is.
-const apiVersionField, kindField = "apiVersion", "kind"
+const apiVersionField, kindField, metadataField = "apiVersion", "kind", "metadata"
 
 func properties(fields map[string]spec.Schema, required ...string) spec.Schema {
 	return spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{typeObject}, Properties: fields, Required: required}}
@@ -60,6 +60,6 @@ var ruleKind = &Kind{Name: "rule", Schema: new(properties(map[string]spec.Schema
 var someObject = &Kind{Name: typeObject, Schema: &spec.Schema{ //nolint:gochecknoglobals // It does not change.
 	VendorExtensible: spec.VendorExtensible{Extensions: spec.Extensions{"x-kubernetes-preserve-unknown-fields": true}},
 	SchemaProps: spec.SchemaProps{Type: []string{typeObject}, Properties: map[string]spec.Schema{
-		"metadata": metadataSchema, apiVersionField: *spec.StringProperty(), kindField: *spec.StringProperty(),
+		metadataField: metadataSchema, apiVersionField: *spec.StringProperty(), kindField: *spec.StringProperty(),
 	}},
 }}

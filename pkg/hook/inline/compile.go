@@ -318,8 +318,8 @@ func (h *hookCompiler) child(tree map[string]any, path *field.Path) (s shape, wa
 			h.errs = append(h.errs, field.Required(path.Child(each.name), "as a literal: the template is checked against its kind"))
 		}
 	}
-	if metadata, isMap := tree["metadata"].(map[string]any); isMap && metadata["name"] == nil || tree["metadata"] == nil {
-		h.errs = append(h.errs, field.Required(path.Child("metadata", "name"), "each child needs a name"))
+	if metadata, isMap := tree[metadataField].(map[string]any); isMap && metadata["name"] == nil || tree[metadataField] == nil {
+		h.errs = append(h.errs, field.Required(path.Child(metadataField, "name"), "each child needs a name"))
 	}
 	if !ok1 || !ok2 {
 		return shape{}, "", false
@@ -411,6 +411,6 @@ func (h *hookCompiler) texts(values map[string]string, path *field.Path) node {
 	for name, value := range values {
 		tree[name] = value
 	}
-	s := shapeOf(someObject).property("metadata").property("labels")
+	s := shapeOf(someObject).property(metadataField).property("labels")
 	return (&templating{compiler: &h.compiler, env: h.env, wanter: lastOf(path)}).node(tree, s, path, 0)
 }

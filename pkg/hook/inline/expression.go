@@ -319,10 +319,10 @@ func mayReadStatus(e ast.Expr, parent string) bool {
 		of, name := lookedInto(node)
 		switch {
 		case of == nil || name == "":
-		case isParent(of, parent) && name != "status" && name != "metadata":
+		case isParent(of, parent) && name != "status" && name != metadataField:
 			elsewhere++
 		case !slices.Contains(versioned, name):
-			if root, group := lookedInto(of); root != nil && group == "metadata" && isParent(root, parent) {
+			if root, group := lookedInto(of); root != nil && group == metadataField && isParent(root, parent) {
 				elsewhere++
 			}
 		}

@@ -111,7 +111,7 @@ func (p *Published) find(apiVersion, resource string) (*Kind, error) {
 		if s == nil {
 			continue
 		}
-		if _, ok := s.Properties["metadata"]; ok {
+		if _, ok := s.Properties[metadataField]; ok {
 			kind.Schema = s
 		}
 	}

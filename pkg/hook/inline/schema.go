@@ -74,15 +74,15 @@ func shapeOf(kind *Kind) shape {
 		return shape{}
 	}
 	s := shape{kind: kind, path: kind.Name}.at(kind.Schema, kind.Name)
-	meta := s.property("metadata")
+	meta := s.property(metadataField)
 	if s.schema == nil || meta.class() == object && len(meta.schema.Properties) > len(embeddedMetadata) {
 		return s
 	}
 	// A CustomResourceDefinition leaves the metadata out of its schema.
 	whole := *s.schema
-	whole.Properties = map[string]spec.Schema{"metadata": metadataSchema}
+	whole.Properties = map[string]spec.Schema{metadataField: metadataSchema}
 	for name := range s.schema.Properties {
-		if name != "metadata" {
+		if name != metadataField {
 			whole.Properties[name] = s.schema.Properties[name]
 		}
 	}
