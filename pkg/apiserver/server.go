@@ -22,7 +22,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,7 +36,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
-	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/install"
@@ -255,18 +253,4 @@ func (g gatherers) Gather() ([]*dto.MetricFamily, error) {
 	return slices.SortedFunc(maps.Values(families), func(a, b *dto.MetricFamily) int {
 		return strings.Compare(a.GetName(), b.GetName())
 	}), failed
-}
-
-var disabledParts = metrics.NewGaugeVec(&metrics.GaugeOpts{ //nolint:gochecknoglobals // A metric of the process.
-	Name:           "metacontroller_apiserver_disabled_part",
-	Help:           "1 for each admission plugin, and API priority and fairness, that is off because the cluster does not serve or forbids what it needs.",
-	StabilityLevel: metrics.ALPHA,
-}, []string{"part"})
-
-var registerDisabledParts = sync.OnceFunc(func() { legacyregistry.MustRegister(disabledParts) }) //nolint:gochecknoglobals // The same.
-
-// ReportDisabled shows a part in the metrics as switched off.
-func ReportDisabled(part string) {
-	registerDisabledParts()
-	disabledParts.WithLabelValues(part).Set(1)
 }
