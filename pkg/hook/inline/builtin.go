@@ -18,7 +18,7 @@ package inline
 
 import "k8s.io/kube-openapi/pkg/validation/spec"
 
-// apiVersionField and kindField say of which kind an object is.
+// apiVersionField and kindField say of which kind an object is, and metadataField has what all objects have.
 const apiVersionField, kindField, metadataField = "apiVersion", "kind", "metadata"
 
 func properties(fields map[string]spec.Schema, required ...string) spec.Schema {

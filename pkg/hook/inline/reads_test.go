@@ -18,6 +18,7 @@ package inline_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -52,11 +53,7 @@ func TestProgramsKnowWhetherTheyReadTheStatusOfTheParent(t *testing.T) {
 		`dyn(parent.metadata).size() > 0 ? 'a' : 'b'`:      true,
 	} {
 		t.Run(expression, func(t *testing.T) {
-			text, err := yaml.Marshal(map[string]string{"message": "${" + expression + "}"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			raw, err := yaml.YAMLToJSON(text)
+			raw, err := json.Marshal(map[string]string{"message": "${" + expression + "}"})
 			if err != nil {
 				t.Fatal(err)
 			}
