@@ -42,17 +42,19 @@ type Inline struct {
 
 // inlined reports whether the hooks of a controller are inline. These leave out what depends on schemas that change.
 func inlined(r *Request) bool {
-	return value.Map(r.Controller, "spec", "hooks", "sync", "inline") != nil
+	return inlineSync(r.Controller) != nil
+}
+
+// inlineSync returns the inline sync hook of a controller, nil if it has none.
+func inlineSync(controller map[string]any) map[string]any {
+	return value.Map(controller, "spec", "hooks", "sync", "inline")
 }
 
 // IsBlind reports whether the hooks of a controller are inline and do not look at the status of the parent.
 func IsBlind(controller map[string]any) bool {
-	hook := value.Map(controller, "spec", "hooks", "sync", "inline")
-	if hook == nil {
-		return false
-	}
+	hook := inlineSync(controller)
 	variables, _ := hook["variables"].([]any)
-	return !slices.ContainsFunc(variables, func(each any) bool {
+	return hook != nil && !slices.ContainsFunc(variables, func(each any) bool {
 		v, _ := each.(map[string]any)
 		text, _ := v["expression"].(string)
 		return strings.HasPrefix(text, "parent.?status") || text == "dyn(object)"
