@@ -24,6 +24,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -263,29 +265,44 @@ func TestPauseOfANewControllerCostsNothing(t *testing.T) {
 	}
 }
 
-func TestPlansForWarningsAreBounded(t *testing.T) {
-	o := &outlook{engine: engine{parents: []inspection.Parent{thing("one", "Delete")}}}
-	s, ctx := scene(t, o, &reviews{allowed: slices.Concat(strings.Split(mayGet, ","), []string{mayPlan})})
-	for range maxPlans {
-		_, leave, err := s.forecasts.enter(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(leave)
-	}
-	scheme := runtime.NewScheme()
-	install.Install(scheme)
-	for _, dryRun := range []bool{true, false} {
-		var got warnings
-		object := &metacontroller.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "c"}}
-		s.WarnOfPlans(scheme, s.kind, s.resource)(warning.WithWarningRecorder(ctx, &got), object, nil, controller.Write{DryRun: dryRun})
-		want := ""
-		if dryRun {
-			want = "what syncs would do was not looked at: 2 plans for warnings are being worked out already, which is the most at the same time; try again"
-		}
-		if diff := cmp.Diff(want, strings.Join(got, "\n")); diff != "" {
-			t.Errorf("the warning, dry run %t (-want +got):\n%s", dryRun, diff)
-		}
+func TestPlansForWarningsWaitForTheirTurn(t *testing.T) {
+	const refused = "what syncs would do was not looked at: 2 plans for warnings are being worked out already, which is the most at the same time; try again"
+	for name, tc := range map[string]struct {
+		dryRun, leaves bool
+		want           string
+	}{
+		"a dry run that it never is": {dryRun: true, want: refused},
+		"a write that it never is":   {},
+		"a write that it is soon":    {leaves: true, want: "syncs with this definition: 1 child deleted; 'kubectl metacontroller pause cc/c' stops them"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &outlook{engine: engine{parents: []inspection.Parent{thing("one", "Delete")}}}
+				s, ctx := scene(t, o, &reviews{allowed: slices.Concat(strings.Split(mayGet, ","), []string{mayPlan})})
+				for range maxPlans {
+					_, leave, err := s.forecasts.enter(ctx)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if tc.leaves {
+						time.AfterFunc(forecastLimit/2, leave)
+					} else {
+						defer leave()
+					}
+				}
+				scheme := runtime.NewScheme()
+				install.Install(scheme)
+				var got warnings
+				object, began := &metacontroller.CompositeController{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, time.Now()
+				s.WarnOfPlans(scheme, s.kind, s.resource)(warning.WithWarningRecorder(ctx, &got), object, nil, controller.Write{DryRun: tc.dryRun})
+				if diff := cmp.Diff(tc.want, strings.Join(got, "\n")); diff != "" {
+					t.Errorf("the warning (-want +got):\n%s", diff)
+				}
+				if took := time.Since(began); took > forecastLimit {
+					t.Errorf("the write waited for %s", took)
+				}
+			})
+		})
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -381,34 +382,30 @@ func TestWhatCannotBeServedIsSaid(t *testing.T) {
 }
 
 func TestNotManyPlansAreMadeAtTheSameTime(t *testing.T) {
-	e := &engine{parents: []inspection.Parent{thing("one", "a")}, block: make(chan struct{})}
-	s, ctx := scene(t, e, &reviews{allowed: []string{"get things", "get secrets"}})
-	ended := make(chan error, maxPlans)
-	for range maxPlans {
-		go func() {
-			_, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{}, nil, nil)
-			ended <- err
-		}()
-	}
-	for len(s.plans.slots) < maxPlans { // They are entering.
-		select {
-		case err := <-ended:
-			t.Fatalf("a plan ended: %v", err)
-		default:
+	synctest.Test(t, func(t *testing.T) {
+		e := &engine{parents: []inspection.Parent{thing("one", "a")}, block: make(chan struct{})}
+		s, ctx := scene(t, e, &reviews{allowed: []string{"get things", "get secrets"}})
+		ended := make(chan error, maxPlans)
+		for range maxPlans {
+			go func() {
+				_, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{}, nil, nil)
+				ended <- err
+			}()
 		}
-	}
-	if _, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{}, nil, nil); !apierrors.IsTooManyRequests(err) {
-		t.Errorf("one more: %v", err)
-	}
-	close(e.block)
-	for range maxPlans {
-		if err := <-ended; err != nil {
-			t.Error(err)
+		synctest.Wait()
+		if _, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{}, nil, nil); !apierrors.IsTooManyRequests(err) {
+			t.Errorf("one more: %v", err)
 		}
-	}
-	if _, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{}, nil, nil); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
+		close(e.block)
+		for range maxPlans {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := (&PlanREST{s}).Create(ctx, "c", &v1alpha1.ControllerPlan{}, nil, nil); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
 }
 
 func TestSyncsNameWhatTheCallerMayGet(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"strings"
 
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -59,8 +60,8 @@ type Inspector struct {
 // New returns an inspector.
 func New(c Config) *Inspector {
 	i := &Inspector{
-		config: c, plans: newGate("plans", maxPlans), forecasts: newGate("plans for warnings", maxPlans),
-		requests: newGate("requests of hooks", maxRequests), rollbacks: newGate("rollbacks", maxRollbacks),
+		config: c, plans: newGate("plans", maxPlans, false), forecasts: newGate("plans for warnings", maxPlans, true),
+		requests: newGate("requests of hooks", maxRequests, false), rollbacks: newGate("rollbacks", maxRollbacks, false),
 	}
 	if c.Engine == nil {
 		i.config.Engine = &inspection.Link{}
@@ -171,22 +172,25 @@ const (
 // gate bounds how many requests are answered at the same time.
 type gate struct {
 	what  string
-	slots chan struct{}
+	most  int64
+	slots *semaphore.Weighted
+	// waits says that a request waits for its turn as long as its context lasts.
+	waits bool
 }
 
-func newGate(what string, n int) gate { return gate{what: what, slots: make(chan struct{}, n)} }
+func newGate(what string, n int64, waits bool) gate {
+	return gate{what, n, semaphore.NewWeighted(n), waits}
+}
 
 // enter lets a request in until leave is called, and ends its context when it has taken too long. The error, TooManyRequests, says that there
 // are enough.
 func (g gate) enter(ctx context.Context) (limited context.Context, leave func(), err error) {
-	select {
-	case g.slots <- struct{}{}:
-		limited, cancel := context.WithTimeout(ctx, workLimit)
-		return limited, func() { cancel(); <-g.slots }, nil
-	default:
+	if !g.slots.TryAcquire(1) && (!g.waits || g.slots.Acquire(ctx, 1) != nil) {
 		return ctx, nil, apierrors.NewTooManyRequests(fmt.Sprintf(
-			"%d %s are being worked out already, which is the most at the same time; try again", cap(g.slots), g.what), retrySeconds)
+			"%d %s are being worked out already, which is the most at the same time; try again", g.most, g.what), retrySeconds)
 	}
+	limited, cancel := context.WithTimeout(ctx, workLimit)
+	return limited, func() { cancel(); g.slots.Release(1) }, nil
 }
 
 // admitted returns what was posted to a subresource, if admission allows it.
