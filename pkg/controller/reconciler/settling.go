@@ -253,9 +253,9 @@ func (s *Sync) places() (places uint64, wrote bool) {
 // writesParent reports whether the sync wrote the parent, in a way that has the next sync write it as well.
 func (s *Sync) writesParent() bool { return s.wroteParent || s.finalizedEarly() }
 
-// ends reports whether no sync follows from what the sync wrote, because it is nothing but a status of which changes are ignored.
+// ends reports whether no sync follows from what the sync wrote, because it is nothing but a status of which changes are ignored, or not read.
 func (s *Sync) ends() bool {
-	return s.Source.IgnoreStatus && !s.wroteChildren() && !s.finalizedEarly() && parent.StatusOnly(s.opened, s.Parent) && !s.relatesToItself()
+	return (s.Source.IgnoreStatus || !s.hooks.ReadStatus()) && !s.wroteChildren() && !s.finalizedEarly() && parent.StatusOnly(s.opened, s.Parent) && !s.relatesToItself()
 }
 
 // relatesToItself reports whether the parent is among its related objects: then each change of it has it synced.

@@ -152,17 +152,17 @@ func (w acting) RemoveFinalizer(ctx context.Context) error {
 // What was left and has become unnecessary is a change for them, of which no event comes.
 func (w acting) WriteParent(ctx context.Context, changes parent.Changes) error {
 	s, c, over := w.s, w.s.controller, w.s.stored
-	shown := false
+	shown, unread := false, false
 	if changes.Status != nil && !changes.OfMetadata(s.stored) {
-		shown = !s.hooks.ReadStatus()
-		if !shown && (s.Parent != s.stored || s.Source.KeepsSynced) {
+		unread = !s.hooks.ReadStatus()
+		if s.Parent != s.stored || s.Source.KeepsSynced {
 			var err error
 			if shown, err = s.wasShown(changes.Status); err != nil {
 				return err
 			}
 		}
 	}
-	written, err := w.own(shown, func() (*object.Object, error) {
+	written, err := w.own(shown || unread, func() (*object.Object, error) {
 		return s.insist(ctx, changes, func(o *object.Object) (*object.Object, error) {
 			over = o
 			return s.send(ctx, changes, o)
@@ -183,7 +183,7 @@ func (w acting) WriteParent(ctx context.Context, changes parent.Changes) error {
 		s.wrote(over, written)
 		s.wroteParent = s.wroteParent || (!shown || lacked) && changed // Another client may take it off each time.
 		s.recording.Dropped(c.noticeLost(s.Source, changes.Status, written))
-		if shown {
+		if shown || unread {
 			c.notAsShown(s.Key, before, written, changes.Status)
 		}
 	case s.Parent != s.stored && changes.Status != nil:
