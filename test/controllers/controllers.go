@@ -191,6 +191,14 @@ func (c *Controller) AwaitReady() {
 	})
 }
 
+// AwaitObserved waits until the server goes by the spec as it is now, which may say that the controller is paused.
+func (c *Controller) AwaitObserved() {
+	c.t.Helper()
+	c.await(c.limit, "the spec to be observed", func(object metav1.Object, status *v1alpha1.ControllerStatus) bool {
+		return status.ObservedGeneration == object.GetGeneration()
+	})
+}
+
 // AwaitStatus waits until the status of the controller is as wanted. Numbers alone are published at most every 30 s.
 func (c *Controller) AwaitStatus(what string, want func(*v1alpha1.ControllerStatus) bool) {
 	c.t.Helper()

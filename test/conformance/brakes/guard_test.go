@@ -34,10 +34,13 @@ import (
 )
 
 func deletionGuard(t *testing.T, e *fixture.Environment) {
-	tests(t, e, map[string]func(*stage){
-		"HeldUntilConfirmed": heldUntilConfirmed, "HeldUntilTheHookIsCorrected": heldUntilCorrected, "Recreation": recreation,
-		"Finalization": finalization, "Share": share, "GarbageCollection": collection, "OptOut": optOut, "ParentInDeletion": inDeletion,
-	}, "HeldUntilConfirmed", "Finalization")
+	tests(t, e, fixture.Table[*stage]{
+		Both: map[string]func(*stage){"HeldUntilConfirmed": heldUntilConfirmed, "Finalization": finalization},
+		Composites: map[string]func(*stage){
+			"HeldUntilTheHookIsCorrected": heldUntilCorrected, "Recreation": recreation, "Share": share, "GarbageCollection": collection,
+			"OptOut": optOut, "ParentInDeletion": inDeletion,
+		},
+	})
 	t.Run("Rollout", func(t *testing.T) { rollout(newStage(t, e, fixture.Composite)) })
 	t.Run("Restart", func(t *testing.T) { restart(newStage(t, e, fixture.Composite)) })
 	t.Run("ShareBesideAnotherController", func(t *testing.T) { shareBesideAnother(newStage(t, e, fixture.Composite)) })

@@ -33,13 +33,20 @@ import (
 )
 
 func pauses(t *testing.T, e *fixture.Environment) {
-	tests(t, e, map[string]func(*stage){
-		"NothingIsDoneAndNothingIsLost": nothingIsLost, "InTheMiddleOfASync": middleOfASync, "ParentsAreNotFinalized": notFinalized,
-		"Deletion": deletedWhilePaused, "Edits": editedWhilePaused,
-	}, "NothingIsDoneAndNothingIsLost", "ParentsAreNotFinalized")
+	tests(t, e, fixture.Table[*stage]{
+		Both: map[string]func(*stage){"NothingIsDoneAndNothingIsLost": nothingIsLost, "ParentsAreNotFinalized": notFinalized},
+		Composites: map[string]func(*stage){
+			"InTheMiddleOfASync": middleOfASync, "Deletion": deletedWhilePaused, "Edits": editedWhilePaused,
+		},
+	})
 	t.Run("InTheMiddleOfARollout", func(t *testing.T) { middleOfARollout(newStage(t, e, fixture.Composite)) })
-	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
+	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} { // Each restarts the server, so none is parallel to another one.
 		t.Run("OneParent/"+string(kind), func(t *testing.T) { oneParent(newStage(t, e, kind)) })
+		t.Run("OneParent/"+string(kind)+"/Inline", func(t *testing.T) {
+			s := newStage(t, e, kind)
+			s.inline()
+			oneParent(s)
+		})
 	}
 }
 
@@ -107,7 +114,7 @@ func middleOfASync(s *stage) {
 
 // notFinalized deletes a parent that the controller finalizes.
 func notFinalized(s *stage) {
-	s.definition.Finalize = s.At("/hook")
+	s.definition.Finalize = s.finalize
 	s.run()
 	seen := s.witness()
 	s.Parent("a", map[string]any{"n": 1})

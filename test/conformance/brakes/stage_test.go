@@ -61,28 +61,18 @@ type stage struct {
 	controller *controllers.Controller
 }
 
-// tests runs tests of a CompositeController, and some of them of a DecoratorController, and with inline hooks, too: one reconciler has the brakes of
-// all, and simulated histories pull those of all.
-func tests(t *testing.T, e *fixture.Environment, all map[string]func(*stage), ofDecorators ...string) {
+// tests runs a table, some of whose rows are of a CompositeController alone: one reconciler has the brakes of both kinds, and simulated histories pull
+// those of both.
+func tests(t *testing.T, e *fixture.Environment, table fixture.Table[*stage]) {
 	t.Helper()
-	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
-		for name, run := range all {
-			if kind == fixture.Decorator && !slices.Contains(ofDecorators, name) {
-				continue
-			}
-			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
-				t.Parallel()
-				run(newStage(t, e, kind))
-			})
-			if !slices.Contains(ofDecorators, name) {
-				continue
-			}
-			t.Run(fmt.Sprintf("%s/%s/Inline", kind, name), func(t *testing.T) {
-				t.Parallel()
-				run(newStage(t, e, kind).inline())
-			})
+	table.Stage = func(t *testing.T, kind fixture.Kind, inline bool) *stage {
+		s := newStage(t, e, kind)
+		if inline {
+			s.inline()
 		}
+		return s
 	}
+	table.Run(t)
 }
 
 func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind) *stage {
@@ -105,7 +95,7 @@ func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind) *stage {
 }
 
 // inline has inline hooks do what the script does.
-func (s *stage) inline() *stage {
+func (s *stage) inline() {
 	s.T.Helper()
 	s.definition.Sync = fixture.Inline(s.T, s.kind, `
 children:
@@ -114,7 +104,6 @@ children:
 status: {"n": "${string(parent.spec.n)}"}
 `)
 	s.finalize = fixture.Inline(s.T, s.kind, `finalized: children.configmaps.size() == 0`)
-	return s
 }
 
 // wanted are the children of a parent.

@@ -49,13 +49,12 @@ type absence struct {
 	definition fixture.Definition
 }
 
-func newAbsence(t *testing.T, e *fixture.Environment, kind fixture.Kind, name string) *absence {
+func newAbsence(t *testing.T, e *fixture.Environment, kind fixture.Kind) *absence {
 	t.Helper()
+	s := &absence{Test: e.NewTest(t), kind: kind, script: e.NewScript(kind)}
 	// A group of its own: nothing that happens to it concerns other tests.
-	group := strings.ToLower(name) + "." + fixture.Group
-	s := &absence{
-		Test: e.NewTest(t), kind: kind, script: e.NewScript(kind),
-		child: cluster.CustomResource{Resource: schema.GroupVersionResource{Group: group, Version: "v1", Resource: "passings"}, Kind: "Passing"},
+	s.child = cluster.CustomResource{
+		Resource: schema.GroupVersionResource{Group: s.Name + "." + fixture.Group, Version: "v1", Resource: "passings"}, Kind: "Passing",
 	}
 	s.script.Respond(s.respond)
 	s.Handle("/hook", s.script)
@@ -66,6 +65,17 @@ func newAbsence(t *testing.T, e *fixture.Environment, kind fixture.Kind, name st
 		},
 	}
 	return s
+}
+
+// inline has inline hooks do what respond does.
+func (s *absence) inline() {
+	s.T.Helper()
+	s.definition.Sync = fixture.Inline(s.T, s.kind, fmt.Sprintf(`
+children:
+- template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${parent.metadata.name}"}, data: {"n": "${parent.spec.n}"}}
+- template: {apiVersion: %s, kind: %s, metadata: {name: "${parent.metadata.name}"}}
+`, s.child.Resource.GroupVersion(), s.child.Kind))
+	s.definition.Finalize = fixture.Inline(s.T, s.kind, `finalized: children.configmaps.size() == 0`)
 }
 
 // respond wants a child of each kind. Finalizing is done when no ConfigMap is left.
@@ -106,16 +116,18 @@ func has(n string) func(*unstructured.Unstructured) bool {
 }
 
 func testMissingKind(t *testing.T, e *fixture.Environment) {
-	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
-		for name, run := range map[string]func(*absence){
+	fixture.Table[*absence]{
+		Both: map[string]func(*absence){
 			"GoesWhileTheControllerRuns": goes, "IsMissingWhenTheControllerStarts": comesLater, "ParentsAreFinalizedWithoutIt": finalizes,
-		} {
-			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
-				t.Parallel()
-				run(newAbsence(t, e, kind, string(kind)+name))
-			})
-		}
-	}
+		},
+		Stage: func(t *testing.T, kind fixture.Kind, inline bool) *absence {
+			s := newAbsence(t, e, kind)
+			if inline {
+				s.inline()
+			}
+			return s
+		},
+	}.Run(t)
 }
 
 // goes has the controller serve its parents without the kind, and create its children when it is back.

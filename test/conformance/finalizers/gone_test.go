@@ -17,13 +17,14 @@ limitations under the License.
 package finalizers
 
 import (
+	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -35,53 +36,44 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
-// namespaceKeepsParent deletes the namespace of a parent that is not finalized: no event can be created there, so that the controller object says
-// why, and how to go on.
-func namespaceKeepsParent(t *testing.T, e *fixture.Environment) {
-	for name, tc := range map[string]struct {
-		finalize http.Handler
-		// says is what the event and the condition say. The event has the way out, too, where the error does not pass.
-		says   string
-		wayOut bool
-	}{
-		"WhoseHookWantsAChild": {says: "because it is being terminated", wayOut: true},
-		"WhoseHookFails": {
-			finalize: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				http.Error(w, "out of order", http.StatusInternalServerError)
-			}),
-			says: "out of order",
-		},
-	} {
-		for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
-			t.Run(name+"/"+string(kind), func(t *testing.T) {
-				t.Parallel()
-				s := newStage(t, e, kind, fixture.Things)
-				s.definition.Children = []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}}
-				s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
-					if !c.Finalizing {
-						return &fixture.Reply{}, nil
-					}
-					return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap("cleanup", nil)}}, nil
-				})
-				if tc.finalize != nil {
-					s.Hook.Handle("/finalize", tc.finalize)
-					s.definition.Finalize = s.At("/finalize")
-				}
-				running := s.Run(s.definition)
-				s.Parent("p", nil)
-				s.Await(fixture.Things, "p", "to have the finalizer", s.carries)
-				s.In("").Delete(fixture.Namespaces, s.Namespace)
-				event := s.In("default").AwaitEventAs(s.Name, "about the parent", func(e *corev1.Event) bool {
-					return e.Reason == "SyncError" && strings.HasPrefix(e.Message, "Thing "+s.Namespace+"/p: ") && strings.Contains(e.Message, tc.says)
-				})
-				if has := strings.Contains(event.Message, "kubectl patch"); has != tc.wayOut {
-					t.Errorf("the event is %q; want it to say how to go on: %t", event.Message, tc.wayOut)
-				}
-				s.letGo(stuck(running, tc.says, s.Namespace+"/p").Message)
-				s.In("").Await(fixture.Namespaces, s.Namespace, "to be gone", cluster.Gone)
-			})
+// wantsAChildInItsNamespace has a finalize hook that wants a child in a namespace that is being deleted.
+func wantsAChildInItsNamespace(s *stage) {
+	s.behaves(func(c *fixture.Call) (*fixture.Reply, error) {
+		if !c.Finalizing {
+			return &fixture.Reply{}, nil
 		}
+		return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap("cleanup", nil)}}, nil
+	}, `{}`, `{children: [{template: {apiVersion: v1, kind: ConfigMap, metadata: {name: cleanup}}}], finalized: "false"}`)
+	// The event has the way out, too, since the error does not pass.
+	s.namespaceKeepsParent("because it is being terminated", true)
+}
+
+func failsInItsNamespace(s *stage) {
+	s.behaves(func(c *fixture.Call) (*fixture.Reply, error) {
+		if !c.Finalizing {
+			return &fixture.Reply{}, nil
+		}
+		return nil, errors.New("out of order")
+	}, `{}`, `finalized: "{'': true}['out of order']"`)
+	s.namespaceKeepsParent("out of order", false)
+}
+
+// namespaceKeepsParent deletes the namespace of a parent that is not finalized: no event can be created there, so that the controller object says
+// why, and how to go on. The event of the controller says what is given, and the way out if wayOut is true.
+func (s *stage) namespaceKeepsParent(says string, wayOut bool) {
+	s.definition.Children = []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}}
+	running := s.Run(s.definition)
+	s.Parent("p", nil)
+	s.Await(fixture.Things, "p", "to have the finalizer", s.carries)
+	s.In("").Delete(fixture.Namespaces, s.Namespace)
+	event := s.In("default").AwaitEventAs(s.Name, "about the parent", func(e *corev1.Event) bool {
+		return e.Reason == "SyncError" && strings.HasPrefix(e.Message, "Thing "+s.Namespace+"/p: ") && strings.Contains(e.Message, says)
+	})
+	if has := strings.Contains(event.Message, "kubectl patch"); has != wayOut {
+		s.T.Errorf("the event is %q; want it to say how to go on: %t", event.Message, wayOut)
 	}
+	s.letGo(stuck(running, says, s.Namespace+"/p").Message)
+	s.In("").Await(fixture.Namespaces, s.Namespace, "to be gone", cluster.Gone)
 }
 
 // stuck waits until the controller says what keeps its parents.
@@ -109,74 +101,70 @@ func (s *stage) letGo(message string) {
 }
 
 // relatedKindIsGone deletes a parent after the kind of its related objects was uninstalled.
-func relatedKindIsGone(t *testing.T, e *fixture.Environment) {
-	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t, e, kind, fixture.Things)
-			extras := cluster.CustomResource{Kind: "Extra", Resource: schema.GroupVersionResource{
-				Group: "gone-" + strings.ToLower(string(kind)) + "." + fixture.Group, Version: "v1", Resource: "extras",
-			}}
-			s.Cluster.Define(t, extras)
-			s.definition.Customize = s.At("/customize")
-			s.Hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
-				return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{
-					{APIVersion: extras.Resource.GroupVersion().String(), Resource: extras.Resource.Resource},
-				}}, nil
-			}))
-			s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) { return &fixture.Reply{Finalized: c.Finalizing}, nil })
-			s.Run(s.definition)
-			s.Parent("p", nil)
-			s.Parent("stays", nil)
-			for _, name := range []string{"p", "stays"} {
-				s.Await(fixture.Things, name, "to have the finalizer", s.carries)
-			}
-			s.script.AwaitCalls(t, "stays", 1)
-			s.Kubectl(t, "delete", "crd", extras.Resource.GroupResource().String())
-			s.AwaitEvent("stays", corev1.EventTypeWarning, "SyncError", "can't find resource extras")
-
-			s.Delete(fixture.Things, "p")
-			s.Await(fixture.Things, "p", "to be gone", cluster.Gone)
-			s.AwaitEvent("p", corev1.EventTypeWarning, "RelatedNotServed", "extras in "+extras.Resource.GroupVersion().String())
-			if objects, shown := s.script.Last().Related[hook.TypeKey(extras.Resource.GroupVersion().String(), extras.Kind)]; !shown || len(objects) > 0 {
-				t.Errorf("the finalize hook was shown %v", s.script.Last().Related)
-			}
-			s.Delete(fixture.Things, "stays")
-			s.Await(fixture.Things, "stays", "to be gone", cluster.Gone)
-		})
+func relatedKindIsGone(s *stage) {
+	extras := cluster.CustomResource{Kind: "Extra", Resource: schema.GroupVersionResource{Group: s.Name + "." + fixture.Group, Version: "v1", Resource: "extras"}}
+	typeKey := hook.TypeKey(extras.Resource.GroupVersion().String(), extras.Kind)
+	s.Cluster.Define(s.T, extras)
+	s.behaves(func(c *fixture.Call) (*fixture.Reply, error) {
+		objects, shown := c.Related[typeKey]
+		return &fixture.Reply{Status: map[string]any{"synced": "yes"}, Finalized: c.Finalizing && shown && len(objects) == 0}, nil
+	}, `status: {synced: "yes"}`, `finalized: related.extras.size() == 0`)
+	s.customizes(hook.RelatedResourceRule{APIVersion: extras.Resource.GroupVersion().String(), Resource: extras.Resource.Resource})
+	s.Run(s.definition)
+	s.Parent("p", nil)
+	s.Parent("stays", nil)
+	for _, name := range []string{"p", "stays"} {
+		s.Await(fixture.Things, name, "to have the finalizer", s.carries)
 	}
+	s.Await(fixture.Things, "stays", "to be synced", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "status", "synced") == "yes" })
+	s.Kubectl(s.T, "delete", "crd", extras.Resource.GroupResource().String())
+	s.AwaitEvent("stays", corev1.EventTypeWarning, "SyncError", "can't find resource extras")
+
+	s.Delete(fixture.Things, "p")
+	s.Await(fixture.Things, "p", "to be gone", cluster.Gone)
+	s.AwaitEvent("p", corev1.EventTypeWarning, "RelatedNotServed", "extras in "+extras.Resource.GroupVersion().String())
+	s.Delete(fixture.Things, "stays")
+	s.Await(fixture.Things, "stays", "to be gone", cluster.Gone)
+}
+
+// customizes has a customize hook that returns a rule.
+func (s *stage) customizes(rule hook.RelatedResourceRule) {
+	s.T.Helper()
+	if s.inline {
+		text := fmt.Sprintf(`relatedResources: [{template: {apiVersion: %q, resource: %q}}]`, rule.APIVersion, rule.Resource)
+		s.definition.Customize = fixture.Inline(s.T, s.definition.Kind, text)
+		return
+	}
+	s.definition.Customize = s.At("/customize")
+	s.Hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
+		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{rule}}, nil
+	}))
 }
 
 // optOutLeavesNoChildBehind deselects a parent whose hook says at once that it is done. Its child is changed before it can be
 // deleted, so that the deletion is refused.
-func optOutLeavesNoChildBehind(t *testing.T, e *fixture.Environment) {
-	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
-		t.Run(fmt.Sprint(kind), func(t *testing.T) {
-			t.Parallel()
-			s := newStage(t, e, kind)
-			s.definition.Children = []fixture.Child{{Resource: fixture.ConfigMaps}}
-			finalized := 0
-			s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
-				if !c.Finalizing {
-					return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap("a", nil)}}, nil
-				}
-				if finalized++; finalized == 1 {
-					patch := []byte(`{"metadata":{"annotations":{"changed":"yes"}}}`)
-					if _, err := s.Resource(fixture.ConfigMaps).Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-						return nil, err
-					}
-				}
-				return &fixture.Reply{Finalized: true}, nil
-			})
-			s.Run(s.definition)
-			s.Parent("a", nil)
-			s.Await(fixture.ConfigMaps, "a", "to be there", cluster.Exists)
-			s.Await(fixture.Things, "a", "to have the finalizer", s.carries)
-			s.Patch(fixture.Things, "a", fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, fixture.Label))
-			s.Await(fixture.Things, "a", "to be without the finalizer", s.released)
-			s.Await(fixture.ConfigMaps, "a", "to be gone", cluster.Gone)
-		})
-	}
+func optOutLeavesNoChildBehind(s *stage) {
+	s.definition.Children = []fixture.Child{{Resource: fixture.ConfigMaps}}
+	finalized := 0
+	s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+		if !c.Finalizing {
+			return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap("a", nil)}}, nil
+		}
+		if finalized++; finalized == 1 {
+			patch := []byte(`{"metadata":{"annotations":{"changed":"yes"}}}`)
+			if _, err := s.Resource(fixture.ConfigMaps).Patch(s.T.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				return nil, err
+			}
+		}
+		return &fixture.Reply{Finalized: true}, nil
+	})
+	s.Run(s.definition)
+	s.Parent("a", nil)
+	s.Await(fixture.ConfigMaps, "a", "to be there", cluster.Exists)
+	s.Await(fixture.Things, "a", "to have the finalizer", s.carries)
+	s.Patch(fixture.Things, "a", fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, fixture.Label))
+	s.Await(fixture.Things, "a", "to be without the finalizer", s.released)
+	s.Await(fixture.ConfigMaps, "a", "to be gone", cluster.Gone)
 }
 
 // namespaceGoes deletes the namespace of a parent whose children roll: its revisions go with all the rest, and none can be created any more.

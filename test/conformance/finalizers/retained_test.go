@@ -46,17 +46,15 @@ func childrenStay(t *testing.T, e *fixture.Environment) {
 		"Decorator/Foreground":           {kind: fixture.Decorator, cascade: "foreground"},
 		"Decorator/Background/Finalizes": {kind: fixture.Decorator, cascade: "background", finalizes: true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		stay := func(t *testing.T, inline bool) {
 			t.Parallel()
 			s := newStage(t, e, tc.kind, fixture.Things)
+			s.inline = inline
 			s.definition.Children = []fixture.Child{
 				{Resource: fixture.ConfigMaps, OnParentDeletion: v1alpha1.ParentDeletionRetain}, {Resource: fixture.Secrets},
 			}
 			s.definition.EditComposite = func(spec *v1alpha1.CompositeControllerSpec) { spec.GenerateSelector = nil }
-			if !tc.finalizes {
-				s.definition.Finalize = nil
-			}
-			s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+			s.behaves(func(c *fixture.Call) (*fixture.Reply, error) {
 				if c.Finalizing {
 					return &fixture.Reply{Finalized: len(c.Children["ConfigMap.v1"])+len(c.Children["Secret.v1"]) == 0}, nil
 				}
@@ -67,7 +65,14 @@ func childrenStay(t *testing.T, e *fixture.Environment) {
 					o.SetLabels(map[string]string{"app": "mine"})
 				}
 				return &fixture.Reply{Children: list}, nil
-			})
+			}, `
+children:
+- template: {apiVersion: v1, kind: ConfigMap, metadata: {name: stays, labels: {app: mine}}, data: {a: "1"}}
+- template: {apiVersion: v1, kind: Secret, metadata: {name: goes, labels: {app: mine}}}
+`, `finalized: children.configmaps.size() + children.secrets.size() == 0`)
+			if !tc.finalizes {
+				s.definition.Finalize = nil
+			}
 			running := s.Run(s.definition)
 			spec := map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": "mine"}}}
 			p := s.Parent("p", spec)
@@ -103,6 +108,8 @@ func childrenStay(t *testing.T, e *fixture.Environment) {
 			s.Await(fixture.ConfigMaps, "stays", "to be adopted by the next parent of that name", func(o *unstructured.Unstructured) bool {
 				return o != nil && metav1.IsControlledBy(o, again) && len(o.GetOwnerReferences()) == 2
 			})
-		})
+		}
+		t.Run(name, func(t *testing.T) { stay(t, false) })
+		t.Run(name+"/Inline", func(t *testing.T) { stay(t, true) })
 	}
 }

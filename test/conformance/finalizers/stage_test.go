@@ -49,14 +49,25 @@ func TestFinalizers(t *testing.T) {
 		run  func(*testing.T, *fixture.Environment)
 	}{
 		{"Denied", removalIsDenied},
-		{"ParentsThatOptOutLeaveNoChildBehind", optOutLeavesNoChildBehind},
 		{"NamespacesWithRollingUpdatesGo", namespaceGoes},
-		{"NamespacesSayWhatKeepsThem", namespaceKeepsParent},
-		{"RelatedKindsThatAreGone", relatedKindIsGone},
 		{"ChildrenThatStay", childrenStay},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, e) })
 	}
+	fixture.Table[*stage]{
+		Both: map[string]func(*stage){
+			"ParentsThatOptOutLeaveNoChildBehind":             optOutLeavesNoChildBehind,
+			"NamespacesSayWhatKeepsThem/WhoseHookWantsAChild": wantsAChildInItsNamespace,
+			"NamespacesSayWhatKeepsThem/WhoseHookFails":       failsInItsNamespace,
+			"RelatedKindsThatAreGone":                         relatedKindIsGone,
+		},
+		Webhooks: map[string]string{"ParentsThatOptOutLeaveNoChildBehind": "the hook changes a child while it is called"},
+		Stage: func(t *testing.T, kind fixture.Kind, inline bool) *stage {
+			s := newStage(t, e, kind, fixture.Things)
+			s.inline = inline
+			return s
+		},
+	}.Run(t)
 }
 
 // A stage is a controller with a finalize hook, which finalizes at once.
@@ -66,6 +77,8 @@ type stage struct {
 	script     *fixture.Script
 	definition fixture.Definition
 	finalizer  string
+	// inline says that behaves makes inline hooks.
+	inline bool
 }
 
 func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind, parents ...schema.GroupVersionResource) *stage {
@@ -76,6 +89,16 @@ func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind, parents .
 	s.definition = fixture.Definition{Kind: kind, Parents: parents, Sync: s.At("/hook"), Finalize: s.At("/hook")}
 	s.finalizer = s.Finalizer(s.definition)
 	return s
+}
+
+// behaves has the script respond, or inline hooks that are given as text.
+func (s *stage) behaves(respond func(*fixture.Call) (*fixture.Reply, error), sync, finalize string) {
+	s.T.Helper()
+	s.script.Respond(respond)
+	if s.inline {
+		s.definition.Sync = fixture.Inline(s.T, s.definition.Kind, sync)
+		s.definition.Finalize = fixture.Inline(s.T, s.definition.Kind, finalize)
+	}
 }
 
 func (s *stage) carries(o *unstructured.Unstructured) bool {

@@ -308,35 +308,39 @@ func testIgnoreStatus(t *testing.T, s *shared, kind fixture.Kind) {
 
 // testServerSideSelection is about the wish that parents which are not selected cost nothing: the API server leaves them out.
 func testServerSideSelection(t *testing.T, s *shared, kind fixture.Kind) {
-	plural := "selected" + string(kind[:4])
-	switch kind {
-	case fixture.Composite:
-		plural = "selectedones"
-	case fixture.Decorator:
-		plural = "selectedtwos"
-	}
 	st := newStage(t, s, kind)
 	st.Handle("/sync", fine())
+	st.Handle("/finalize", answering(func(question) any { return map[string]any{"finalized": true} }))
+	st.selectedByTheServer(s, "selected", st.at("/sync", v1), st.at("/finalize", v1))
+}
+
+// testInlineServerSideSelection does the same with inline hooks.
+func testInlineServerSideSelection(t *testing.T, s *shared, kind fixture.Kind) {
+	newStage(t, s, kind).selectedByTheServer(
+		s, "inlineselected", fixture.Inline(t, kind, `status: {done: "yes"}`), fixture.Inline(t, kind, `finalized: "true"`))
+}
+
+func (s *stage) selectedByTheServer(all *shared, prefix string, sync, finalize *v1alpha1.Hook) {
+	s.T.Helper()
 	resource := fixture.Things
-	resource.Resource = plural
-	s.Define(t, cluster.CustomResource{Resource: resource, Kind: "K" + plural})
-	path := fmt.Sprintf("/apis/%s/%s/%s", resource.Group, resource.Version, plural)
-	st.run(definition{resource: resource, sync: st.at("/sync", v1)})
-	seen := s.proxy.selectors(path)
-	if want := fixture.Label + "=" + st.Name; !seen[want] || len(seen) != 1 {
-		t.Errorf("the parents were watched with the label selectors %v, want only %q", seen, want)
+	resource.Resource = prefix + map[fixture.Kind]string{fixture.Composite: "ones", fixture.Decorator: "twos"}[s.kind]
+	all.Define(s.T, cluster.CustomResource{Resource: resource, Kind: "K" + resource.Resource})
+	path := fmt.Sprintf("/apis/%s/%s/%s", resource.Group, resource.Version, resource.Resource)
+	s.run(definition{resource: resource, sync: sync})
+	seen := all.proxy.selectors(path)
+	if want := fixture.Label + "=" + s.Name; !seen[want] || len(seen) != 1 {
+		s.T.Errorf("the parents were watched with the label selectors %v, want only %q", seen, want)
 	}
 	// With a finalize hook, parents that were selected once must be seen too (docs/reference/contract.md#s15).
-	st.running.Delete()
-	st.running.AwaitGone()
-	st.Handle("/finalize", answering(func(question) any { return map[string]any{"finalized": true} }))
-	st.run(definition{resource: resource, sync: st.at("/sync", v1), finalize: st.at("/finalize", v1)})
-	if seen := s.proxy.selectors(path); !seen[""] {
-		t.Errorf("the parents were watched with the label selectors %v only; with a finalize hook all must be seen", seen)
+	s.running.Delete()
+	s.running.AwaitGone()
+	s.run(definition{resource: resource, sync: sync, finalize: finalize})
+	if seen := all.proxy.selectors(path); !seen[""] {
+		s.T.Errorf("the parents were watched with the label selectors %v only; with a finalize hook all must be seen", seen)
 	}
-	list, err := s.Dynamic.Resource(resource).List(t.Context(), metav1.ListOptions{})
+	list, err := s.Dynamic.Resource(resource).List(s.T.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) > 0 {
-		t.Errorf("there are %v, %v", list, err)
+		s.T.Errorf("there are %v, %v", list, err)
 	}
 }
 

@@ -17,6 +17,7 @@ limitations under the License.
 package hooks
 
 import (
+	"encoding/json"
 	"maps"
 	"net/http"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
@@ -161,60 +163,7 @@ func testRefusedRules(t *testing.T, s *shared, kind fixture.Kind) {
 	for _, version := range []v1alpha1.HookVersion{v1, v2} {
 		t.Run(string(version), func(t *testing.T) {
 			st := newStage(t, s, kind)
-			empty := map[string]any{}
-			cases := map[string]struct {
-				rule map[string]any
-				// text is what the event says; allowed says that this version allows the rule.
-				text    string
-				allowed bool
-			}{
-				"names-and-labels": {
-					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "names": []any{"a"}, "labelSelector": empty},
-					text: "relatedResources[0]: names and labelSelector exclude each other; remove one of them",
-				},
-				"names-and-namespaces": {
-					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "names": []any{"a"}, "namespaceSelector": empty},
-					text: "relatedResources[0]: names and namespaceSelector exclude each other; remove one of them",
-				},
-				"namespace-and-namespaces": {
-					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": "default", "namespaceSelector": empty},
-					text: "relatedResources[0]: namespace and namespaceSelector exclude each other; remove one of them",
-				},
-				"no-version": {
-					rule: map[string]any{"resource": "configmaps"},
-					text: "relatedResources[0]: apiVersion is missing",
-				},
-				"no-resource": {
-					rule: map[string]any{"apiVersion": "v1"},
-					text: "relatedResources[0]: resource is missing",
-				},
-				"unknown": {
-					rule: map[string]any{"apiVersion": "v1", "resource": "wolpertingers"},
-					text: "relatedResources[0] (v1 wolpertingers): resolving the resource: discovery: can't find resource wolpertingers in apiVersion v1",
-				},
-				"operator": {
-					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": map[string]any{
-						"matchExpressions": []any{map[string]any{"key": "a", "operator": "Like"}},
-					}},
-					text: `relatedResources[0]: "Like" is not a valid label selector operator`,
-				},
-				"namespaces-of-cluster-scoped": {
-					rule: map[string]any{"apiVersion": "v1", "resource": "namespaces", "namespaceSelector": empty},
-					text: "relatedResources[0] (v1 namespaces): namespaceSelector needs a namespaced type; remove it",
-				},
-				"namespaces": {
-					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespaceSelector": empty},
-					text: "relatedResources[0] (v1 configmaps): namespaceSelector reaches beyond the parent's namespace, " +
-						"which version v1 of the customize hook does not allow; use v2",
-					allowed: version == v2,
-				},
-				"another-namespace": {
-					rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": "default"},
-					text: `relatedResources[0] (v1 configmaps): namespace "default" is not the parent's namespace "` + st.Namespace +
-						`", which version v1 of the customize hook does not allow; use v2`,
-					allowed: version == v2,
-				},
-			}
+			cases := refusedRules(st.Namespace, version)
 			st.Handle("/sync", fine())
 			st.Handle("/customize", answering(func(q question) any { return rules(cases[q.parent().GetName()].rule) }))
 			st.run(definition{sync: st.at("/sync", version), customize: st.at("/customize", version)})
@@ -233,6 +182,97 @@ func testRefusedRules(t *testing.T, s *shared, kind fixture.Kind) {
 				}
 			}
 		})
+	}
+}
+
+// A refusedRule is one of docs/reference/contract.md#s16.2.
+type refusedRule struct {
+	rule map[string]any
+	// text is what the event says; allowed says that the version allows the rule.
+	text    string
+	allowed bool
+}
+
+// refusedRules are those of a version of the customize hook, for parents in a namespace.
+func refusedRules(namespace string, version v1alpha1.HookVersion) map[string]refusedRule {
+	empty := map[string]any{}
+	return map[string]refusedRule{
+		"names-and-labels": {
+			rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "names": []any{"a"}, "labelSelector": empty},
+			text: "relatedResources[0]: names and labelSelector exclude each other; remove one of them",
+		},
+		"names-and-namespaces": {
+			rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "names": []any{"a"}, "namespaceSelector": empty},
+			text: "relatedResources[0]: names and namespaceSelector exclude each other; remove one of them",
+		},
+		"namespace-and-namespaces": {
+			rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": "default", "namespaceSelector": empty},
+			text: "relatedResources[0]: namespace and namespaceSelector exclude each other; remove one of them",
+		},
+		"no-version": {
+			rule: map[string]any{"resource": "configmaps"},
+			text: "relatedResources[0]: apiVersion is missing",
+		},
+		"no-resource": {
+			rule: map[string]any{"apiVersion": "v1"},
+			text: "relatedResources[0]: resource is missing",
+		},
+		"unknown": {
+			rule: map[string]any{"apiVersion": "v1", "resource": "wolpertingers"},
+			text: "relatedResources[0] (v1 wolpertingers): resolving the resource: discovery: can't find resource wolpertingers in apiVersion v1",
+		},
+		"operator": {
+			rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "labelSelector": map[string]any{
+				"matchExpressions": []any{map[string]any{"key": "a", "operator": "Like"}},
+			}},
+			text: `relatedResources[0]: "Like" is not a valid label selector operator`,
+		},
+		"namespaces-of-cluster-scoped": {
+			rule: map[string]any{"apiVersion": "v1", "resource": "namespaces", "namespaceSelector": empty},
+			text: "relatedResources[0] (v1 namespaces): namespaceSelector needs a namespaced type; remove it",
+		},
+		"namespaces": {
+			rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespaceSelector": empty},
+			text: "relatedResources[0] (v1 configmaps): namespaceSelector reaches beyond the parent's namespace, " +
+				"which version v1 of the customize hook does not allow; use v2",
+			allowed: version == v2,
+		},
+		"another-namespace": {
+			rule: map[string]any{"apiVersion": "v1", "resource": "configmaps", "namespace": "default"},
+			text: `relatedResources[0] (v1 configmaps): namespace "default" is not the parent's namespace "` + namespace +
+				`", which version v1 of the customize hook does not allow; use v2`,
+			allowed: version == v2,
+		},
+	}
+}
+
+// testInlineRefusedRules does the same with an inline hook, whose rules that lack a kind are refused when it is written.
+func testInlineRefusedRules(t *testing.T, s *shared, kind fixture.Kind) {
+	st := newStage(t, s, kind)
+	cases := refusedRules(st.Namespace, v2)
+	delete(cases, "no-version")
+	delete(cases, "no-resource")
+	customize := &v1alpha1.InlineHook{}
+	for name, tc := range cases {
+		raw, err := json.Marshal(tc.rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		customize.RelatedResources = append(customize.RelatedResources, v1alpha1.InlineTemplate{
+			When: new(fixture.OfKind(kind, "parent.metadata.name == '"+name+"'")), Template: runtime.RawExtension{Raw: raw},
+		})
+	}
+	st.run(definition{sync: fixture.Inline(t, kind, `status: {done: "yes"}`), customize: &v1alpha1.Hook{Inline: customize}})
+	for name := range cases {
+		st.Parent(name, nil)
+	}
+	for _, name := range slices.Sorted(maps.Keys(cases)) {
+		if cases[name].allowed {
+			st.awaitStatus(name, "done", "yes")
+			st.calm(name)
+			continue
+		}
+		st.syncError(name, "customize hook failed (version=v2): "+cases[name].text)
 	}
 }
 
@@ -485,4 +525,19 @@ func testLatecomer(t *testing.T, s *shared, kind fixture.Kind) {
 		s.Define(t, cluster.CustomResource{Resource: resource, Kind: "Late" + string(kind[:4])})
 	})
 	st.awaitStatus("p", "done", "yes")
+}
+
+// testInlineLatecomer does the same with inline hooks.
+func testInlineLatecomer(t *testing.T, s *shared, kind fixture.Kind) {
+	st := newStage(t, s, kind)
+	resource := fixture.Things
+	resource.Resource = "later" + strings.ToLower(string(kind[:4])) + "s"
+	st.run(definition{
+		sync:      fixture.Inline(t, kind, `status: {seen: "${string(related.`+resource.Resource+`.size())}"}`),
+		customize: fixture.Inline(t, kind, `relatedResources: [{template: {apiVersion: `+fixture.Group+`/v1, resource: `+resource.Resource+`}}]`),
+	})
+	st.Parent("p", nil)
+	st.syncError("p", "discovery: can't find resource "+resource.Resource+" in apiVersion fixture.example.com/v1")
+	s.Define(t, cluster.CustomResource{Resource: resource, Kind: "Later" + string(kind[:4])})
+	st.awaitStatus("p", "seen", "0")
 }

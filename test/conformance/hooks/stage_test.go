@@ -343,40 +343,51 @@ func (p *proxy) selectors(path string) map[string]bool {
 // code for both kinds of controllers is tested with one of them.
 func TestHooks(t *testing.T) {
 	s := setUp(t)
-	both, one := []fixture.Kind{fixture.Composite, fixture.Decorator}, []fixture.Kind{fixture.Decorator}
-	for _, test := range []struct {
-		name  string
-		kinds []fixture.Kind
-		run   func(t *testing.T, s *shared, kind fixture.Kind)
-	}{
-		{"02_ASecretThatAppearsLater", both, testMissingSecret},
-		{"02_ARotatedToken", both, testRotation},
-		{"16_AKindThatIsServedLater", both, testLatecomer},
-		{"16_OnlyParentsThatSelectAreCalled", both, testSelection},
-		{"16_NamespaceSelectorFollowsLabels", both, testNamespaceSelector},
-		{"16_NamespaceSelectorOfAnInlineHook", both, testInlineNamespaceSelector},
-		{"16_RefusedRulesAreEvents", both, testRefusedRules},
-		{"16_ScopeDependsOnTheVersion", both, testScope},
-		{"16_ResponsesAreKeptUntilTheParentChanges", both, testResponsesAreKept},
-		{"02_ClientCertificate", one, testClientCertificate},
-		{"02_Tags", both, testTags},
-		{"02_StrictAndLoose", one, testModes},
-		{"05_Resync", both, testResync},
-		{"05_IgnoreStatusChanges", both, testIgnoreStatus},
-		{"05_ParentsAreSelectedByTheAPIServer", both, testServerSideSelection},
-		{"09_Requests", both, testRequests},
-		{"09_InlineHooks", both, testInline},
-		{"09_InlineHooksWhoseKindChanges", one, testChangedKind},
-		{"18_RetryAfter", both, testRetryAfter},
-		{"18_BackoffWithoutRetryAfter", one, testBackoff},
-		{"18_MisbehavingHooks", one, testMisbehaving},
-	} {
-		for _, kind := range test.kinds {
-			t.Run(test.name+"/"+string(kind), func(t *testing.T) {
+	type test func(t *testing.T, s *shared, kind fixture.Kind)
+	run := func(name string, test test, kinds ...fixture.Kind) {
+		for _, kind := range kinds {
+			t.Run(strings.Replace(name, "KIND", string(kind), 1), func(t *testing.T) {
 				t.Parallel()
-				test.run(t, s, kind)
+				test(t, s, kind)
 			})
 		}
+	}
+	const network, counted = "it is about what goes over the network", "it counts the calls that come over the network"
+	for _, row := range []struct {
+		name     string
+		webhooks test
+		// inline does the same with inline hooks; without it, only says why there are none.
+		inline test
+		only   string
+	}{
+		{"02_ASecretThatAppearsLater", testMissingSecret, nil, network},
+		{"02_ARotatedToken", testRotation, nil, network},
+		{"02_Tags", testTags, nil, network},
+		{"05_Resync", testResync, nil, counted},
+		{"05_IgnoreStatusChanges", testIgnoreStatus, nil, counted},
+		{"05_ParentsAreSelectedByTheAPIServer", testServerSideSelection, testInlineServerSideSelection, ""},
+		{"09_Requests", testRequests, testInline, ""},
+		{"16_AKindThatIsServedLater", testLatecomer, testInlineLatecomer, ""},
+		{"16_OnlyParentsThatSelectAreCalled", testSelection, nil, counted},
+		{"16_NamespaceSelectorFollowsLabels", testNamespaceSelector, testInlineNamespaceSelector, ""},
+		{"16_RefusedRulesAreEvents", testRefusedRules, testInlineRefusedRules, ""},
+		{"16_ScopeDependsOnTheVersion", testScope, nil, "inline hooks have no versions"},
+		{"16_ResponsesAreKeptUntilTheParentChanges", testResponsesAreKept, nil, counted},
+		{"18_RetryAfter", testRetryAfter, nil, network},
+	} {
+		run(row.name+"/KIND", row.webhooks, fixture.Composite, fixture.Decorator)
+		if row.inline != nil {
+			run(row.name+"/KIND/Inline", row.inline, fixture.Composite, fixture.Decorator)
+		}
+		if (row.inline == nil) != (row.only != "") {
+			t.Errorf("%s runs with inline hooks, or there is a reason: %q", row.name, row.only)
+		}
+	}
+	for name, test := range map[string]test{
+		"02_ClientCertificate": testClientCertificate, "02_StrictAndLoose": testModes, "09_InlineHooksWhoseKindChanges": testChangedKind,
+		"18_BackoffWithoutRetryAfter": testBackoff, "18_MisbehavingHooks": testMisbehaving,
+	} {
+		run(name+"/KIND", test, fixture.Decorator)
 	}
 }
 

@@ -145,7 +145,7 @@ func (c crowd) plan(s *stage) (*v1alpha1.ControllerPlanStatus, map[string]int) {
 // warnedOf compares what kubectl prints of the end of the pause, as a dry run, with the plan of that definition.
 func warnedOf(s *stage) {
 	s.T.Helper()
-	plan := s.planned(v1alpha1.ControllerPlanSpec{Candidate: s.candidateWith("/hook"), Limit: 500}).Summary
+	plan := s.planned(v1alpha1.ControllerPlanSpec{Candidate: s.candidate(s.At("/hook")), Limit: 500}).Summary
 	var parts []string
 	for _, part := range []struct {
 		n    int64

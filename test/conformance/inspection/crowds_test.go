@@ -220,7 +220,7 @@ func onDeleteAndRecreate(s *stage) {
 	methods(v1alpha1.ChildUpdateOnDelete, v1alpha1.ChildUpdateRecreate)(s)
 }
 
-func finalized(s *stage) { s.definition.Finalize = s.At("/hook") }
+func finalized(s *stage) { s.definition.Finalize = s.finalize }
 
 // rolling has ConfigMaps roll; a condition that they never have stops each rollout after its first child.
 func rolling(s *stage) {

@@ -147,7 +147,7 @@ func (s *stage) planTwice() *v1alpha1.ControllerPlanStatus {
 	if diff := cmp.Diff(remembered, s.remembered()); diff != "" {
 		s.T.Errorf("plans left something behind (-before +after):\n%s", diff)
 	}
-	for name, n := range s.script.Count() {
+	for name, n := range s.script.Count() { // There is none of an inline hook.
 		if want := calls[name] + 2; n != want {
 			s.T.Errorf("the hook was called %d times for %s, want %d", n, name, want)
 		}

@@ -33,21 +33,23 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 func requestsAndPlans(t *testing.T, e *fixture.Environment) {
-	tests(t, e, map[string]func(*stage){
-		"the request is what the hook gets":          requestIsTheHooks,
-		"values of Secrets are never shown":          secrets,
-		"given responses are taken":                  given,
-		"a candidate":                                candidate,
-		"a candidate of a user who may not write it": candidateOfOthers,
-		"what the API server refuses":                dryRun,
-		"deletions that are held":                    held,
-		"related objects":                            relatedObjects,
+	tests(t, e, fixture.Table[*stage]{
+		Both: map[string]func(*stage){
+			"the request is what the hook gets":          requestIsTheHooks,
+			"values of Secrets are never shown":          secrets,
+			"given responses are taken":                  given,
+			"a candidate":                                candidate,
+			"a candidate of a user who may not write it": candidateOfOthers,
+			"what the API server refuses":                dryRun,
+			"deletions that are held":                    held,
+			"related objects":                            relatedObjects,
+		},
+		Webhooks: map[string]string{"the request is what the hook gets": "it is compared with what comes over the network"},
 	})
 	t.Run("a rollout half-way", func(t *testing.T) { rollout(newStage(t, e, fixture.Composite)) })
 }
@@ -94,7 +96,7 @@ func decode(t *testing.T, body []byte) (value any) {
 // secrets has Secrets for children, which are created, changed and shown.
 func secrets(s *stage) {
 	s.definition.Children = []fixture.Child{{Resource: fixture.Secrets, Method: v1alpha1.ChildUpdateInPlace}}
-	s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
+	s.behaves(func(c *fixture.Call) (*fixture.Reply, error) {
 		reply := &fixture.Reply{}
 		for name := range strings.FieldsSeq(fixture.Value(c.Parent, "spec", "names")) {
 			reply.Children = append(reply.Children, &hook.Object{Object: map[string]any{
@@ -103,19 +105,28 @@ func secrets(s *stage) {
 			}})
 		}
 		return reply, nil
-	})
+	}, `
+children:
+- forEach: [{name: name, in: "parent.spec.names.split(' ')"}]
+  template: {apiVersion: v1, kind: Secret, metadata: {name: "${name}"}, stringData: {password: "${parent.spec.password}"}}
+`)
 	s.run()
 	// The parent has no password of its own: the hook adds a part, so that values of Secrets can be told from what is no secret.
 	s.Parent("a", map[string]any{"names": "one", "password": "first"})
 	s.Await(fixture.Secrets, "one", "to be there", cluster.Exists)
 	s.Idle(s.controller)
 	s.pause()
-	s.script.Respond(func(*fixture.Call) (*fixture.Reply, error) {
+	s.behaves(func(*fixture.Call) (*fixture.Reply, error) {
 		return &fixture.Reply{Children: []*hook.Object{
 			{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "one"}, "stringData": map[string]any{"password": "hunter2"}}},
 			{Object: map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "two"}, "stringData": map[string]any{"password": "hunter3"}}},
 		}}, nil
-	})
+	}, `
+children:
+- template: {apiVersion: v1, kind: Secret, metadata: {name: one}, stringData: {password: hunter2}}
+- template: {apiVersion: v1, kind: Secret, metadata: {name: two}, stringData: {password: hunter3}}
+`)
+	s.settlePaused("a")
 	plans := s.planTwice()
 	if diff := cmp.Diff(map[string]string{"one": "Update", "two": "Create"}, actions(&plans.Parents[0])); diff != "" {
 		s.T.Errorf("the plan (-want +got):\n%s", diff)
@@ -124,7 +135,7 @@ func secrets(s *stage) {
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	if sent := s.Requests("/hook"); !bytes.Contains(sent[len(sent)-1].Body, []byte("Zmlyc3Q=")) {
+	if sent := s.Requests("/hook"); !s.inline && !bytes.Contains(sent[len(sent)-1].Body, []byte("Zmlyc3Q=")) {
 		s.T.Errorf("the hook was called without the values: %s", sent[len(sent)-1].Body)
 	}
 	if response := string(shown.Items[0].Response.Raw); !strings.Contains(response, `"password":"(hidden)"`) || strings.Contains(response, "hunter") {
@@ -198,11 +209,24 @@ func given(s *stage) {
 	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced && p.LastError == "" })
 }
 
-// candidateWith is the stage's controller with its hook at another path.
-func (s *stage) candidateWith(path string) *runtime.RawExtension {
+// other is the hook of a candidate, which wants one and new.
+func (s *stage) other() *v1alpha1.Hook {
+	s.T.Helper()
+	if !s.inline {
+		return s.At("/other")
+	}
+	return fixture.Inline(s.T, s.kind, `
+children:
+- {template: {apiVersion: v1, kind: ConfigMap, metadata: {name: one}, data: {data: x}}}
+- {template: {apiVersion: v1, kind: ConfigMap, metadata: {name: new}, data: {data: x}}}
+`)
+}
+
+// candidate is the stage's controller with another hook.
+func (s *stage) candidate(sync *v1alpha1.Hook) *runtime.RawExtension {
 	s.T.Helper()
 	d := s.definition
-	d.Sync = s.At(path)
+	d.Sync = sync
 	var object any
 	if s.kind == fixture.Decorator {
 		object = v1alpha1.DecoratorController{Spec: s.DecoratorSpec(d)}
@@ -227,11 +251,11 @@ func candidate(s *stage) {
 	s.awaitParent("a", func(p v1alpha1.ControllerParent) bool { return p.State == v1alpha1.ParentSynced })
 	s.Idle(s.controller)
 	calls, written := s.script.All(), s.written()
-	plans := s.planned(v1alpha1.ControllerPlanSpec{Candidate: s.candidateWith("/other")})
+	plans := s.planned(v1alpha1.ControllerPlanSpec{Candidate: s.candidate(s.other())})
 	if diff := cmp.Diff(map[string]string{"one": "Leave Same", "two": "Delete", "new": "Create"}, actions(&plans.Parents[0])); diff != "" {
 		s.T.Errorf("the plan (-want +got):\n%s", diff)
 	}
-	if now := s.script.All(); now != calls || other.All() != 1 {
+	if now := s.script.All(); now != calls || !s.inline && other.All() != 1 {
 		s.T.Errorf("the running hook was called %d times, the candidate's %d times", now-calls, other.All())
 	}
 	if diff := cmp.Diff(written, s.written()); diff != "" {
@@ -241,14 +265,21 @@ func candidate(s *stage) {
 	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.workers") {
 		s.T.Errorf("a candidate that is not valid: %v", err)
 	}
-	s.candidateWarns()
-	s.definitionWarns(`{"spec":{"hooks":{"sync":{"webhook":{"url":"` + s.Hook.URL("/other") + `"}}}}}`)
+	if !s.inline { // Children of a kind that the candidate does not declare make an inline hook a wrong one.
+		s.candidateWarns()
+	}
+	s.definitionWarns(s.other())
 	s.awaitWritten(withoutEvents(written), plans)
 }
 
-// definitionWarns has kubectl patch the controller: the hook of the patch wants another child in place of one.
-func (s *stage) definitionWarns(patch string) {
-	args := []string{"patch", s.resource(), s.controller.Name, "--type=merge", "-p", patch}
+// definitionWarns has kubectl give the controller another hook, which wants another child in place of one.
+func (s *stage) definitionWarns(sync *v1alpha1.Hook) {
+	s.T.Helper()
+	patch, err := json.Marshal([]any{map[string]any{"op": "replace", "path": "/spec/hooks/sync", "value": sync}})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	args := []string{"patch", s.resource(), s.controller.Name, "--type=json", "-p", string(patch)}
 	const full = "Warning: 1 of 1 parent would change: 1 child created, 1 deleted; see 'kubectl metacontroller plan --all -f FILE'"
 	// A warning is of what was found out within 2 seconds.
 	cluster.Eventually(s.T, limit, "kubectl to say: "+full, func(context.Context) (bool, string) {
@@ -267,7 +298,7 @@ func (s *stage) candidateWarns() {
 	var warnings strings.Builder
 	config := rest.CopyConfig(s.Config(s.T))
 	config.WarningHandler = rest.NewWarningWriter(&warnings, rest.WarningWriterOptions{})
-	mistaken := s.candidateWith("/other")
+	mistaken := s.candidate(s.other())
 	mistaken.Raw = []byte(strings.ReplaceAll(string(mistaken.Raw), `"configmaps"`, `"configmapz"`))
 	client := cluster.NewClients(s.T, config).Versioned.MetacontrollerV1alpha1()
 	// An answer has no warning whose lookup takes too long.
@@ -284,7 +315,7 @@ func candidateOfOthers(s *stage) {
 	s.run()
 	s.Parent("a", map[string]any{"names": "one", "data": "x"})
 	jane := s.as("jane-"+s.Name, "admin")
-	_, err := s.plan(jane, v1alpha1.ControllerPlanSpec{Candidate: s.candidateWith("/other")})
+	_, err := s.plan(jane, v1alpha1.ControllerPlanSpec{Candidate: s.candidate(s.other())})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "jane-"+s.Name) {
 		s.T.Errorf("the candidate: %v", err)
 	}
@@ -316,10 +347,7 @@ func dryRun(s *stage) {
 
 // relatedObjects are found by a customize hook, whose response is remembered by syncs and not by plans.
 func relatedObjects(s *stage) {
-	s.definition.Customize = s.At("/customize")
-	s.Hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
-		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{{APIVersion: "v1", Resource: "services"}}}, nil
-	}))
+	s.customizes(hook.RelatedResourceRule{APIVersion: "v1", Resource: "services", Namespace: s.Name})
 	s.related()
 	s.run()
 	s.Parent("a", map[string]any{"names": "one", "data": "x"})
@@ -346,7 +374,9 @@ func relatedObjects(s *stage) {
 	if _, err := s.requests(jane, v1alpha1.HookRequestOptions{Namespace: s.Name, Name: "a"}); err != nil {
 		s.T.Errorf("who may see the related objects: %v", err)
 	}
-	s.givenRulesTellNothing(jane)
+	if !s.inline { // Its related objects may be in any namespace.
+		s.givenRulesTellNothing(jane)
+	}
 }
 
 // asks checks which hooks are called about a parent, and that the last one is shown the related object.

@@ -20,6 +20,8 @@ package inspection
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,12 +30,14 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
+	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
@@ -77,20 +81,24 @@ type stage struct {
 	kind       fixture.Kind
 	script     *fixture.Script
 	definition fixture.Definition
+	// inline says that the hooks are inline ones, which do what the script does.
+	inline bool
+	// finalize is the finalize hook, which a test may add to the definition.
+	finalize   *v1alpha1.Hook
 	controller *controllers.Controller
 }
 
-// tests runs tests for both kinds of controllers.
-func tests(t *testing.T, e *fixture.Environment, all map[string]func(*stage)) {
+// tests runs a table whose rows may be of both kinds of controllers.
+func tests(t *testing.T, e *fixture.Environment, table fixture.Table[*stage]) {
 	t.Helper()
-	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
-		for name, run := range all {
-			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
-				t.Parallel()
-				run(newStage(t, e, kind))
-			})
+	table.Stage = func(t *testing.T, kind fixture.Kind, inline bool) *stage {
+		s := newStage(t, e, kind)
+		if inline {
+			s.inlined()
 		}
+		return s
 	}
+	table.Run(t)
 }
 
 func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind) *stage {
@@ -101,17 +109,74 @@ func newStage(t *testing.T, e *fixture.Environment, kind fixture.Kind) *stage {
 	s.definition = fixture.Definition{
 		Kind: kind, Sync: s.At("/hook"), Children: []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}},
 	}
+	s.finalize = s.At("/hook")
 	return s
 }
 
-// wanted wants what the parent says.
+// inlined has inline hooks do what wanted does.
+func (s *stage) inlined() {
+	s.T.Helper()
+	s.inline = true
+	s.definition.Sync = fixture.Inline(s.T, s.kind, `
+children:
+- forEach: [{name: name, in: "parent.?spec.?names.orValue('').split(' ').filter(n, n != '')"}]
+  template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${name}"}, data: {data: "${parent.?spec.?data.orValue('')}"}}
+status: {data: "${parent.?spec.?fails.hasValue() ? {'': ''}[parent.spec.fails] : parent.?spec.?data.orValue('')}"}
+resyncAfterSeconds: "${parent.?spec.?resync.orValue(0.0)}"
+`)
+	s.finalize = fixture.Inline(s.T, s.kind, `
+finalized: "parent.?spec.?fails.hasValue() ? {'': true}[parent.spec.fails] : children.configmaps.size() == 0 && !parent.?spec.?keep.hasValue()"
+`)
+}
+
+// behaves has the sync hook respond in another way: the script as respond says, or an inline hook as its text.
+func (s *stage) behaves(respond func(*fixture.Call) (*fixture.Reply, error), text string) {
+	s.T.Helper()
+	if !s.inline {
+		s.script.Respond(respond)
+		return
+	}
+	s.definition.Sync = fixture.Inline(s.T, s.kind, text)
+	if s.controller == nil {
+		return
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"hooks": map[string]any{"sync": s.definition.Sync}}})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.controller.Patch(string(patch))
+	s.controller.AwaitObserved()
+}
+
+// customizes has a customize hook that returns a rule.
+func (s *stage) customizes(rule hook.RelatedResourceRule) {
+	s.T.Helper()
+	if !s.inline {
+		s.definition.Customize = s.At("/customize")
+		s.Hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
+			return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{rule}}, nil
+		}))
+		return
+	}
+	text, err := json.Marshal(rule)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.definition.Customize = fixture.Inline(s.T, s.kind, fmt.Sprintf(`relatedResources: [{template: %s}]`, text))
+}
+
+// wanted wants what the parent says. It fails with spec.fails, and does not finalize a parent with spec.keep.
 func wanted(c *fixture.Call) (*fixture.Reply, error) {
+	if text := fixture.Value(c.Parent, "spec", "fails"); text != "" {
+		return nil, errors.New(text)
+	}
 	reply := &fixture.Reply{Status: map[string]any{"data": fixture.Value(c.Parent, "spec", "data")}}
+	reply.ResyncAfterSeconds, _, _ = unstructured.NestedFloat64(c.Parent.Object, "spec", "resync")
 	for name := range strings.FieldsSeq(fixture.Value(c.Parent, "spec", "names")) {
 		reply.Children = append(reply.Children, fixture.ConfigMap(name, map[string]any{"data": fixture.Value(c.Parent, "spec", "data")}))
 	}
 	if c.Finalizing {
-		reply.Children, reply.Finalized = []*hook.Object{}, len(c.Children["ConfigMap.v1"]) == 0
+		reply.Children, reply.Finalized = []*hook.Object{}, len(c.Children["ConfigMap.v1"]) == 0 && fixture.Value(c.Parent, "spec", "keep") == ""
 	}
 	return reply, nil
 }

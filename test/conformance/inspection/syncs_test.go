@@ -18,7 +18,6 @@ package inspection
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,19 +32,19 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
 )
 
 func syncsNameTheirTriggers(t *testing.T, e *fixture.Environment) {
-	tests(t, e, map[string]func(*stage){
-		"each cause":            causes,
-		"a timer and resyncs":   timers,
-		"a table":               syncsTable,
-		"two controllers fight": fight,
-		"the status is read":    statusRead,
-		"the status is unread":  statusUnread,
+	tests(t, e, fixture.Table[*stage]{
+		Both: map[string]func(*stage){
+			"each cause":            causes,
+			"a timer and resyncs":   timers,
+			"a table":               syncsTable,
+			"two controllers fight": fight,
+		},
+		Inline: map[string]func(*stage){"the status is read": statusRead, "the status is unread": statusUnread},
 	})
 }
 
@@ -98,11 +97,8 @@ func did(s *v1alpha1.ControllerSync, action v1alpha1.ChildAction, name, field st
 
 // causes brings about each cause but those that take time, one after the other, and finds it.
 func causes(s *stage) {
-	s.definition.Finalize = s.At("/hook")
-	s.definition.Customize = s.At("/customize")
-	s.Hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
-		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{{APIVersion: "v1", Resource: "services", Namespace: s.Name, Names: []string{"related"}}}}, nil
-	}))
+	s.definition.Finalize = s.finalize
+	s.customizes(hook.RelatedResourceRule{APIVersion: "v1", Resource: "services", Namespace: s.Name, Names: []string{"related"}})
 	s.Parent("old", map[string]any{"names": "first", "data": "x"})
 	s.run()
 	s.Parent("a", map[string]any{"names": "one", "data": "x"})
@@ -152,13 +148,12 @@ func causes(s *stage) {
 			}
 		}, func(c *v1alpha1.ControllerSync) bool { return triggered(c, v1alpha1.SyncResyncRequested, "", "") }},
 		{"retry after an error", "a", func() {
-			s.script.Respond(func(*fixture.Call) (*fixture.Reply, error) { return nil, errors.New("the hook has a bad day") })
-			s.Patch(fixture.Things, "a", `{"spec":{"data":"z"}}`)
+			s.Patch(fixture.Things, "a", `{"spec":{"data":"z","fails":"the hook has a bad day"}}`)
 		}, func(c *v1alpha1.ControllerSync) bool {
 			return triggered(c, v1alpha1.SyncRetry, "", "") && strings.Contains(c.Error, "the hook has a bad day")
 		}},
 		{"controller edited", "a", func() {
-			s.script.Respond(wanted)
+			s.Patch(fixture.Things, "a", `{"spec":{"fails":null}}`)
 			s.controller.Patch(`{"spec":{"workers":3}}`)
 		}, func(c *v1alpha1.ControllerSync) bool { return triggered(c, v1alpha1.SyncControllerChanged, "", "") }},
 		{"what was before the edit", "a", nil, func(c *v1alpha1.ControllerSync) bool { return triggered(c, v1alpha1.SyncRelatedChanged, "", "") }},
@@ -174,17 +169,12 @@ func causes(s *stage) {
 
 // deletion deletes a parent, whose syncs are forgotten when it is gone.
 func deletion(s *stage) {
-	s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
-		if c.Finalizing {
-			return nil, errors.New("the hook does not finalize yet")
-		}
-		return wanted(c)
-	})
+	s.Patch(fixture.Things, "a", `{"spec":{"fails":"the hook does not finalize yet"}}`)
 	s.Delete(fixture.Things, "a")
 	s.awaitSync("deletion", "a", func(c *v1alpha1.ControllerSync) bool {
 		return triggered(c, v1alpha1.SyncParentDeleted, "Thing/a", "metadata.deletionTimestamp")
 	})
-	s.script.Respond(wanted)
+	s.Patch(fixture.Things, "a", `{"spec":{"fails":null}}`)
 	s.Await(fixture.Things, "a", "to be gone", cluster.Gone)
 	s.eventually("its syncs to be forgotten", func() bool {
 		list, err := s.syncs(s.admin(), s.kind, s.controller.Name, v1alpha1.ControllerSyncOptions{Namespace: s.Name})
@@ -194,16 +184,9 @@ func deletion(s *stage) {
 
 // timers lets a hook ask for a sync, and the period of resyncs pass.
 func timers(s *stage) {
-	s.script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
-		reply, err := wanted(c)
-		if c.Parent.GetName() == "timed" {
-			reply.ResyncAfterSeconds = 0.2
-		}
-		return reply, err
-	})
 	s.definition.ResyncPeriod = new(int32(1))
 	s.run()
-	s.Parent("timed", map[string]any{"names": "one", "data": "x"})
+	s.Parent("timed", map[string]any{"names": "one", "data": "x", "resync": 0.2})
 	s.Parent("resynced", map[string]any{"names": "two", "data": "x"})
 	s.awaitSync("timer", "timed", func(c *v1alpha1.ControllerSync) bool { return triggered(c, v1alpha1.SyncTimer, "", "") })
 	s.awaitSync("resync period", "resynced", func(c *v1alpha1.ControllerSync) bool { return triggered(c, v1alpha1.SyncResyncPeriod, "", "") })
@@ -290,11 +273,14 @@ func syncsTable(s *stage) {
 func fight(s *stage) {
 	const side = "side"
 	selected := s.Name + "-child"
-	s.script.Respond(func(*fixture.Call) (*fixture.Reply, error) {
+	s.behaves(func(*fixture.Call) (*fixture.Reply, error) {
 		child := fixture.ConfigMap("one", map[string]any{"data": "x"})
 		child.SetLabels(map[string]string{fixture.Label: selected, side: "owner"})
 		return &fixture.Reply{Children: []*hook.Object{child}}, nil
-	})
+	}, fmt.Sprintf(`
+children:
+- template: {apiVersion: v1, kind: ConfigMap, metadata: {name: one, labels: {%q: %q, %q: owner}}, data: {data: x}}
+`, fixture.Label, selected, side))
 	other := s.NewScript(fixture.Decorator)
 	other.Respond(func(*fixture.Call) (*fixture.Reply, error) {
 		return &fixture.Reply{Labels: map[string]*string{side: new("decorator")}}, nil

@@ -57,6 +57,20 @@ type stage struct {
 	*fixture.Test
 
 	kind fixture.Kind
+	// inline says that behaves makes inline hooks.
+	inline bool
+}
+
+// behaves returns hooks that respond, or do what they do and are given as text.
+func (s *stage) behaves(respond func(*fixture.Call) (*fixture.Reply, error), sync, finalize string) fixture.Definition {
+	s.T.Helper()
+	if s.inline {
+		return fixture.Definition{Kind: s.kind, Sync: fixture.Inline(s.T, s.kind, sync), Finalize: fixture.Inline(s.T, s.kind, finalize)}
+	}
+	script := s.NewScript(s.kind)
+	script.Respond(respond)
+	s.Handle("/sync", script)
+	return fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Finalize: s.At("/sync")}
 }
 
 func TestStatus(t *testing.T) {
@@ -65,26 +79,26 @@ func TestStatus(t *testing.T) {
 	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
 		// Normal events of the whole process have one budget, which the others spend.
 		t.Run(fmt.Sprintf("%s/AnEventTellsOfRecovery", kind), func(t *testing.T) { tellOfRecovery(&stage{Test: e.NewTest(t), kind: kind}) })
+		t.Run(fmt.Sprintf("%s/AnEventTellsOfRecovery/Inline", kind), func(t *testing.T) {
+			tellOfRecovery(&stage{Test: e.NewTest(t), kind: kind, inline: true})
+		})
 	}
 	t.Run("AClientUpdatesWhatItCreated", func(t *testing.T) { updateWhatWasCreated(t, e) })
 	// One supervisor writes the status of both kinds, which differ in what their syncs write.
-	ofDecorators := []string{"KubectlWait", "HooksDoNotSeeIt", "Synced", "Finalizing", "Contended", "Taken"}
-	for _, kind := range []fixture.Kind{fixture.Composite, fixture.Decorator} {
-		for name, run := range map[string]func(*stage){
+	fixture.Table[*stage]{
+		Both: map[string]func(*stage){
+			"KubectlWait": kubectlWait, "HooksDoNotSeeIt": unseen, "Synced": synced, "Finalizing": finalizing, "Contended": contended, "Taken": taken,
+		},
+		Webhooks: map[string]string{"HooksDoNotSeeIt": "what the hook is shown is read from what comes over the network"},
+		Composites: map[string]func(*stage){
 			"DeadHook": deadHook, "MissingSecret": missingSecret, "MissingKind": missingKind, "FailingSyncs": failingSyncs,
-			"KubectlWait": kubectlWait, "HooksDoNotSeeIt": unseen, "Synced": synced, "Finalizing": finalizing,
-			"Unsettled": unsettled, "FinalizedEarly": finalizedEarly, "Contended": contended, "Flapping": flapping, "Taken": taken,
+			"Unsettled": unsettled, "FinalizedEarly": finalizedEarly, "Flapping": flapping,
 			"Restless": restless, "Replaced": replaced, "RelatedToItself": relatedToItself, "Waiting": waiting,
-		} {
-			if kind == fixture.Decorator && !slices.Contains(ofDecorators, name) {
-				continue
-			}
-			t.Run(fmt.Sprintf("%s/%s", kind, name), func(t *testing.T) {
-				t.Parallel()
-				run(&stage{Test: e.NewTest(t), kind: kind})
-			})
-		}
-	}
+		},
+		Stage: func(t *testing.T, kind fixture.Kind, inline bool) *stage {
+			return &stage{Test: e.NewTest(t), kind: kind, inline: inline}
+		},
+	}.Run(t)
 }
 
 // is matches a condition of the controller's generation, with parts of its message.
@@ -100,6 +114,9 @@ func fine() http.Handler {
 	return hooktest.JSON(map[string]any{"children": []any{}, "attachments": []any{}, "status": map[string]any{"done": "yes"}})
 }
 
+// fails0 is an inline hook that fails as long as spec.n is 0.
+const fails0 = `status: {done: "${parent.spec.n == '0' ? {'': ''}['not yet'] : 'yes'}"}`
+
 func tellOfRecovery(s *stage) {
 	var works atomic.Bool
 	s.Handle("/sync", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,10 +126,16 @@ func tellOfRecovery(s *stage) {
 		}
 		fine().ServeHTTP(w, r)
 	}))
-	s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync")})
-	s.Parent("p", nil)
+	d := fixture.Definition{Kind: s.kind, Sync: s.At("/sync")}
+	if s.inline {
+		d.Sync = fixture.Inline(s.T, s.kind, fails0)
+	}
+	s.Run(d)
+	s.Parent("p", map[string]any{"n": "0"})
 	s.AwaitEvent("p", corev1.EventTypeWarning, "SyncError", "not yet")
-	works.Store(true)
+	if works.Store(true); s.inline {
+		s.Patch(fixture.Things, "p", `{"spec":{"n":"1"}}`)
+	}
 	s.AwaitEvent("p", corev1.EventTypeNormal, "SyncRecovered", "again")
 }
 
@@ -210,11 +233,15 @@ func failingSyncs(s *stage) {
 // kubectlWait waits as people do, right after the creation.
 func kubectlWait(s *stage) {
 	s.Handle("/sync", fine())
-	c := s.Declare(fixture.Definition{Kind: s.kind, Sync: s.At("/sync")})
+	d, dead := fixture.Definition{Kind: s.kind, Sync: s.At("/sync")}, `{"webhook":{"url":"http://`+freeport.Address(freeport.Find(s.T))+`/"}}`
+	if s.inline {
+		d.Sync, dead = fixture.Inline(s.T, s.kind, `status: {done: "yes"}`), `{"inline":{"status":{"done":"${{'': ''}['done']}"}}}`
+	}
+	c := s.Declare(d)
 	object := strings.ToLower(c.Kind) + "/" + c.Name
 	s.Kubectl(s.T, "wait", "--for=condition=Ready", object, "--timeout", s.Limit.String())
 	s.Kubectl(s.T, "wait", "--for=condition=Established", object, "--timeout", s.Limit.String())
-	c.Patch(`{"spec":{"hooks":{"sync":{"webhook":{"url":"http://` + freeport.Address(freeport.Find(s.T)) + `/"}}}}}`)
+	c.Patch(`{"spec":{"hooks":{"sync":` + dead + `}}}`)
 	s.Kubectl(s.T, "wait", "--for=condition=Ready", object, "--timeout", s.Limit.String())
 	s.Parent("p", nil)
 	s.Kubectl(s.T, "wait", "--for=condition=HooksHealthy=false", object, "--timeout", s.Limit.String())
@@ -258,25 +285,15 @@ func unseen(s *stage) {
 
 // finalizing has a finalize hook that does not end, and then does.
 func finalizing(s *stage) {
-	var mu sync.Mutex
-	done := false
-	script := s.NewScript(s.kind)
-	script.Respond(func(c *fixture.Call) (*fixture.Reply, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		return &fixture.Reply{Finalized: done && c.Finalizing}, nil
-	})
-	s.Handle("/sync", script)
-	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Finalize: s.At("/sync")})
+	c := s.Run(s.behaves(func(c *fixture.Call) (*fixture.Reply, error) {
+		return &fixture.Reply{Finalized: c.Finalizing && fixture.Value(c.Parent, "spec", "n") == "1"}, nil
+	}, `{}`, `finalized: "parent.?spec.?n.orValue('') == '1'"`))
 	s.Parent("p", nil)
 	s.Await(fixture.Things, "p", "to be kept", func(o *unstructured.Unstructured) bool { return o != nil && len(o.GetFinalizers()) > 0 })
 	s.Delete(fixture.Things, "p")
 	c.AwaitCondition(v1alpha1.ConditionHooksHealthy, "to be true", is(metav1.ConditionTrue, v1alpha1.ReasonResponding))
 	s.AwaitEvent("p", corev1.EventTypeWarning, "FinalizeWaits", "metadata.finalizers")
 	c.AwaitCondition(v1alpha1.ConditionProgressing, "to say so", is(metav1.ConditionTrue, v1alpha1.ReasonFinalizing, "for 1 parent, and"))
-	mu.Lock()
-	done = true
-	mu.Unlock()
 	s.Patch(fixture.Things, "p", `{"spec":{"n":"1"}}`)
 	s.Await(fixture.Things, "p", "to be gone", cluster.Gone)
 	c.AwaitCondition(v1alpha1.ConditionProgressing, "to settle", is(metav1.ConditionFalse, v1alpha1.ReasonSettled))
@@ -516,13 +533,12 @@ func flapping(s *stage) {
 
 // taken has another client delete a child after each creation.
 func taken(s *stage) {
-	script := s.NewScript(s.kind)
-	script.Want(fixture.ConfigMap("child", map[string]any{"k": "1"}))
-	s.Handle("/sync", script)
-	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Children: []fixture.Child{
-		{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace},
-	}})
-	s.Parent("p", nil)
+	d := s.behaves(func(c *fixture.Call) (*fixture.Reply, error) {
+		return &fixture.Reply{Children: []*hook.Object{fixture.ConfigMap("child", map[string]any{"k": fixture.Value(c.Parent, "spec", "k")})}}, nil
+	}, `children: [{template: {apiVersion: v1, kind: ConfigMap, metadata: {name: child}, data: {k: "${parent.spec.k}"}}}]`, `{}`)
+	d.Finalize, d.Children = nil, []fixture.Child{{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateInPlace}}
+	c := s.Run(d)
+	s.Parent("p", map[string]any{"k": "1"})
 	s.Await(fixture.ConfigMaps, "child", "to be created", cluster.Exists)
 	deletions, last := 0, types.UID("")
 	cluster.EventuallyEvery(s.T, often, s.Limit, "an event that says that somebody deletes the child", func(context.Context) (bool, string) {
@@ -544,8 +560,7 @@ func taken(s *stage) {
 		s.T.Errorf("a child that is left alone was created at %v", child.GetCreationTimestamp())
 	}
 	// What the hook wants is another child now: it is created at once.
-	script.Want(fixture.ConfigMap("child", map[string]any{"k": "2"}))
-	s.Patch(fixture.Things, "p", `{"spec":{"n":"2"}}`)
+	s.Patch(fixture.Things, "p", `{"spec":{"k":"2"}}`)
 	s.Await(fixture.ConfigMaps, "child", "to be created as it is wanted now", func(o *unstructured.Unstructured) bool {
 		return fixture.Value(o, "data", "k") == "2"
 	})
@@ -553,12 +568,11 @@ func taken(s *stage) {
 
 // contended has another client write the status of a parent again and again.
 func contended(s *stage) {
-	script := s.NewScript(s.kind)
-	script.Respond(func(*fixture.Call) (*fixture.Reply, error) {
+	d := s.behaves(func(*fixture.Call) (*fixture.Reply, error) {
 		return &fixture.Reply{Status: map[string]any{"phase": "wanted"}}, nil
-	})
-	s.Handle("/sync", script)
-	c := s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync")})
+	}, `status: {phase: wanted}`, `{}`)
+	d.Finalize = nil
+	c := s.Run(d)
 	s.Parent("p", nil)
 	things := s.Resource(fixture.Things)
 	cluster.EventuallyEvery(s.T, often, s.Limit, "an event that names who writes the status", func(ctx context.Context) (bool, string) {
