@@ -150,13 +150,12 @@ func (w acting) RemoveFinalizer(ctx context.Context) error {
 
 // WriteParent implements Writer. Hooks were shown the status that was left to this sync, or do not look at it, so that its event enqueues nothing.
 // What was left and has become unnecessary is a change for them, of which no event comes.
-func (w acting) WriteParent(ctx context.Context, changes parent.Changes) error {
+func (w acting) WriteParent(ctx context.Context, changes parent.Changes) (err error) {
 	s, c, over := w.s, w.s.controller, w.s.stored
-	shown, unread := false, false
+	shown, unread, left := false, false, s.Parent != s.stored
 	if changes.Status != nil && !changes.OfMetadata(s.stored) {
 		unread = !s.hooks.ReadStatus()
-		if s.Parent != s.stored || s.Source.KeepsSynced {
-			var err error
+		if left || s.Source.KeepsSynced {
 			if shown, err = s.wasShown(changes.Status); err != nil {
 				return err
 			}
@@ -177,14 +176,15 @@ func (w acting) WriteParent(ctx context.Context, changes parent.Changes) error {
 	}
 	switch {
 	case written != nil:
-		before := s.stored
-		changed := written.ResourceVersion() != before.ResourceVersion() // Not if the API server left out what differed.
-		lacked := s.Source.KeepsSynced && parent.HideCondition(before, conditionSynced) == before
+		before, lacked := s.stored, s.Source.KeepsSynced && parent.HideCondition(s.stored, conditionSynced) == s.stored
 		s.wrote(over, written)
-		s.wroteParent = s.wroteParent || (!shown || lacked) && changed // Another client may take it off each time.
+		changed := written.ResourceVersion() != before.ResourceVersion() // Not if the API server left out what differed.
+		s.wroteParent = s.wroteParent || (!shown || lacked) && changed   // Another client may take it off each time.
 		s.recording.Dropped(c.noticeLost(s.Source, changes.Status, written))
 		if shown || unread {
 			c.notAsShown(s.Key, before, written, changes.Status)
+		} else if left && s.Source.KeepsSynced && onlySynced(cache.Event{Old: over, New: written}) { // Its event is passed over.
+			c.statusChanged(s.Key)
 		}
 	case s.Parent != s.stored && changes.Status != nil:
 		s.Parent, s.wroteParent = s.stored, true
