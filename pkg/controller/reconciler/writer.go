@@ -177,9 +177,9 @@ func (w acting) WriteParent(ctx context.Context, changes parent.Changes) (err er
 	switch {
 	case written != nil:
 		before, lacked := s.stored, s.Source.KeepsSynced && parent.HideCondition(s.stored, conditionSynced) == s.stored
-		s.wrote(over, written)
 		changed := written.ResourceVersion() != before.ResourceVersion() // Not if the API server left out what differed.
-		s.wroteParent = s.wroteParent || (!shown || lacked) && changed   // Another client may take it off each time.
+		s.wrote(over, written)
+		s.wroteParent = s.wroteParent || (!shown || lacked) && changed // Another client may take it off each time.
 		s.recording.Dropped(c.noticeLost(s.Source, changes.Status, written))
 		if shown || unread {
 			c.notAsShown(s.Key, before, written, changes.Status)
