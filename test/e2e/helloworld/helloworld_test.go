@@ -112,6 +112,21 @@ func TestFromOneFileToAPod(t *testing.T) {
 	})
 }
 
+// TestAHelloWorldWithoutWho shows the default that the hook, not the server, has chosen.
+func TestAHelloWorldWithoutWho(t *testing.T) {
+	s := setUp(t)
+	s.KubectlInput(t, `{"apiVersion":"example.com/v1","kind":"HelloWorld","metadata":{"name":"nobody"}}`, "-n", s.namespace, "apply", "-f", "-")
+	s.awaitGreeting(t, "nobody", "Hello, World!")
+}
+
+// A scene is the example up to and including its controller, in a namespace of its own.
+type scene struct {
+	*cluster.Cluster
+	kube      kubernetes.Interface
+	server    *server.Server
+	namespace string
+}
+
 // oneFile applies manifests in one file, and logs how long it takes to the Pod.
 func (s *scene) oneFile(t *testing.T, names []string, args ...string) {
 	t.Helper()
@@ -149,21 +164,6 @@ func (s *scene) oneFile(t *testing.T, names []string, args ...string) {
 	fmt.Fprintf(&transcript, "$ kubectl get pods\n%s", s.Kubectl(t, "-n", s.namespace, "get", "pods"))
 	t.Logf("from kubectl apply to a Pod: %s; kubectl had ended after %s\n%s", took, applied, transcript.String())
 	s.awaitGreeting(t, "your-name", "Hello, Your Name!")
-}
-
-// TestAHelloWorldWithoutWho shows the default that the hook, not the server, has chosen.
-func TestAHelloWorldWithoutWho(t *testing.T) {
-	s := setUp(t)
-	s.KubectlInput(t, `{"apiVersion":"example.com/v1","kind":"HelloWorld","metadata":{"name":"nobody"}}`, "-n", s.namespace, "apply", "-f", "-")
-	s.awaitGreeting(t, "nobody", "Hello, World!")
-}
-
-// A scene is the example up to and including its controller, in a namespace of its own.
-type scene struct {
-	*cluster.Cluster
-	kube      kubernetes.Interface
-	server    *server.Server
-	namespace string
 }
 
 // awaitGreeting waits until a Pod echoes the greeting and has run to its end, and returns it.

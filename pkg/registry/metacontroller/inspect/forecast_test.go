@@ -287,7 +287,7 @@ func TestPlansForWarningsWaitForTheirTurn(t *testing.T) {
 					if tc.leaves {
 						time.AfterFunc(forecastLimit/2, leave)
 					} else {
-						defer leave()
+						t.Cleanup(leave)
 					}
 				}
 				scheme := runtime.NewScheme()
