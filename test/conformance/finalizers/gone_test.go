@@ -30,7 +30,6 @@ import (
 
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
@@ -109,7 +108,7 @@ func relatedKindIsGone(s *stage) {
 		objects, shown := c.Related[typeKey]
 		return &fixture.Reply{Status: map[string]any{"synced": "yes"}, Finalized: c.Finalizing && shown && len(objects) == 0}, nil
 	}, `status: {synced: "yes"}`, `finalized: related.extras.size() == 0`)
-	s.customizes(hook.RelatedResourceRule{APIVersion: extras.Resource.GroupVersion().String(), Resource: extras.Resource.Resource})
+	s.definition.Customize = s.Customizing(s.definition.Kind, s.inline, hook.RelatedResourceRule{APIVersion: extras.Resource.GroupVersion().String(), Resource: extras.Resource.Resource})
 	s.Run(s.definition)
 	s.Parent("p", nil)
 	s.Parent("stays", nil)
@@ -125,20 +124,6 @@ func relatedKindIsGone(s *stage) {
 	s.AwaitEvent("p", corev1.EventTypeWarning, "RelatedNotServed", "extras in "+extras.Resource.GroupVersion().String())
 	s.Delete(fixture.Things, "stays")
 	s.Await(fixture.Things, "stays", "to be gone", cluster.Gone)
-}
-
-// customizes has a customize hook that returns a rule.
-func (s *stage) customizes(rule hook.RelatedResourceRule) {
-	s.T.Helper()
-	if s.inline {
-		text := fmt.Sprintf(`relatedResources: [{template: {apiVersion: %q, resource: %q}}]`, rule.APIVersion, rule.Resource)
-		s.definition.Customize = fixture.Inline(s.T, s.definition.Kind, text)
-		return
-	}
-	s.definition.Customize = s.At("/customize")
-	s.Hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
-		return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{rule}}, nil
-	}))
 }
 
 // optOutLeavesNoChildBehind deselects a parent whose hook says at once that it is done. Its child is changed before it can be

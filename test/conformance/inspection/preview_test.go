@@ -347,7 +347,7 @@ func dryRun(s *stage) {
 
 // relatedObjects are found by a customize hook, whose response is remembered by syncs and not by plans.
 func relatedObjects(s *stage) {
-	s.customizes(hook.RelatedResourceRule{APIVersion: "v1", Resource: "services", Namespace: s.Name})
+	s.definition.Customize = s.Customizing(s.kind, s.inline, hook.RelatedResourceRule{APIVersion: "v1", Resource: "services", Namespace: s.Name})
 	s.related()
 	s.run()
 	s.Parent("a", map[string]any{"names": "one", "data": "x"})

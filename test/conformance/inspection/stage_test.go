@@ -37,7 +37,6 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/apis/metacontroller/v1alpha1"
 	typedv1alpha1 "github.com/metacontroller/metacontroller-apiserver/pkg/generated/clientset/versioned/typed/metacontroller/v1alpha1"
 	"github.com/metacontroller/metacontroller-apiserver/pkg/hook"
-	"github.com/metacontroller/metacontroller-apiserver/pkg/hook/hooktest"
 	"github.com/metacontroller/metacontroller-apiserver/test/cluster"
 	"github.com/metacontroller/metacontroller-apiserver/test/controllers"
 	"github.com/metacontroller/metacontroller-apiserver/test/fixture"
@@ -146,23 +145,6 @@ func (s *stage) behaves(respond func(*fixture.Call) (*fixture.Reply, error), tex
 	}
 	s.controller.Patch(string(patch))
 	s.controller.AwaitObserved()
-}
-
-// customizes has a customize hook that returns a rule.
-func (s *stage) customizes(rule hook.RelatedResourceRule) {
-	s.T.Helper()
-	if !s.inline {
-		s.definition.Customize = s.At("/customize")
-		s.Hook.Handle("/customize", hooktest.Customize(func(*hook.CustomizeRequest) (*hook.CustomizeResponse, error) {
-			return &hook.CustomizeResponse{RelatedResources: []hook.RelatedResourceRule{rule}}, nil
-		}))
-		return
-	}
-	text, err := json.Marshal(rule)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	s.definition.Customize = fixture.Inline(s.T, s.kind, fmt.Sprintf(`relatedResources: [{template: %s}]`, text))
 }
 
 // wanted wants what the parent says. It fails with spec.fails, and does not finalize a parent with spec.keep.

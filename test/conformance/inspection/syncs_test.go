@@ -98,7 +98,7 @@ func did(s *v1alpha1.ControllerSync, action v1alpha1.ChildAction, name, field st
 // causes brings about each cause but those that take time, one after the other, and finds it.
 func causes(s *stage) {
 	s.definition.Finalize = s.finalize
-	s.customizes(hook.RelatedResourceRule{APIVersion: "v1", Resource: "services", Namespace: s.Name, Names: []string{"related"}})
+	s.definition.Customize = s.Customizing(s.kind, s.inline, hook.RelatedResourceRule{APIVersion: "v1", Resource: "services", Namespace: s.Name, Names: []string{"related"}})
 	s.Parent("old", map[string]any{"names": "first", "data": "x"})
 	s.run()
 	s.Parent("a", map[string]any{"names": "one", "data": "x"})
