@@ -18,6 +18,7 @@ package inline
 
 import (
 	"fmt"
+	"math/bits"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,14 +65,23 @@ var guards = map[string]func(args []ref.Val) uint64{
 	"flatten":           costOfWhole,
 	"indexOf":           costOfSearch,
 	"lastIndexOf":       costOfSearch,
+	"min":               costOfWhole,
+	"max":               costOfWhole,
+	"sum":               costOfWhole,
+	"isSorted":          costOfWhole,
+	"sort":              costOfSort,
+	sortFunction:        costOfSort,
 	"sets.contains":     costOfPairs,
 	"sets.intersects":   costOfPairs,
 	"sets.equivalent":   costOfPairs,
 }
 
 // orderFunction walks a map in the order of its keys: CEL has none of its own, and Go's is random. searchedFunction refuses a text that is too
-// long for a pattern, and keyFunction one that is too long for a key.
-const orderFunction, searchedFunction, keyFunction = "@ordered", "@searched", "@key"
+// long for a pattern, and keyFunction one that is too long for a key. optionalFunction refuses what is no optional: CEL's own error has the whole value.
+const orderFunction, searchedFunction, keyFunction, optionalFunction = "@ordered", "@searched", "@key", "@optional"
+
+// sortFunction is what the macro sortBy calls, and resultVariable has what a loop has made so far. No expression can name either.
+const sortFunction, resultVariable = "@sortByAssociatedKeys", "@result"
 
 // guardFunctions declares the guards of an environment's functions.
 func guardFunctions(env *cel.Env) ([]cel.EnvOption, error) {
@@ -80,6 +90,12 @@ func guardFunctions(env *cel.Env) ([]cel.EnvOption, error) {
 		internalFunction(searchedFunction, bounding("is longer than the %d bytes in which the pattern is searched")),
 		internalFunction(keyFunction, bounding("is longer than the %d bytes that keys may have")),
 		internalFunction(zoneFunction, portable),
+		internalFunction(optionalFunction, func(args ...ref.Val) ref.Val {
+			if _, ok := args[0].(*types.Optional); ok || types.IsUnknownOrError(args[0]) {
+				return args[0]
+			}
+			return types.NewErr("yields %s after a ?, which takes an optional, such as one of .?field or [?key]", args[0].Type().TypeName())
+		}),
 	}
 	for name, cost := range guards {
 		original, err := implementation(env, name)
@@ -150,7 +166,7 @@ func implementation(env *cel.Env, name string) (functions.FunctionOp, error) {
 
 // spoken is the name of a function as an author writes it.
 func spoken(name string) string {
-	return strings.TrimPrefix(strings.Trim(name, "_"), "@")
+	return strings.TrimSuffix(strings.TrimPrefix(strings.Trim(name, "_"), "@"), "AssociatedKeys")
 }
 
 // trueVariable is true, and truthVariable has each boolean at its own key.
@@ -175,6 +191,16 @@ func guard(checked *ast.AST, patterns patterns) {
 			g.call(e)
 		case ast.ComprehensionKind:
 			g.loop(e.AsComprehension())
+		case ast.ListKind:
+			for _, i := range e.AsList().OptionalIndices() {
+				g.optional(e.AsList().Elements()[i])
+			}
+		case ast.MapKind:
+			for _, entry := range e.AsMap().Entries() {
+				if entry := entry.AsMapEntry(); entry.IsOptional() {
+					g.optional(entry.Value())
+				}
+			}
 		default:
 		}
 	}))
@@ -200,6 +226,13 @@ func (g *guarding) variable(id int64, name string) ast.Expr {
 	return g.NewIdent(id, name)
 }
 
+// optional has a value checked of which it is not known whether it is an optional.
+func (g *guarding) optional(value ast.Expr) {
+	if !isOptional(g.checked.GetType(value.ID())) {
+		value.SetKindCase(g.NewCall(value.ID(), optionalFunction, g.moved(value)))
+	}
+}
+
 // wrap passes a text through a function that refuses one that is too long.
 func (g *guarding) wrap(text ast.Expr, function string, most uint64) {
 	text.SetKindCase(g.NewCall(text.ID(), function, g.moved(text), g.NewLiteral(g.next(), types.Uint(most))))
@@ -210,14 +243,19 @@ func (g *guarding) next() int64 {
 	return g.last
 }
 
-// moved returns a copy of a node, which refers to what the node referred to.
-func (g *guarding) moved(e ast.Expr) ast.Expr {
-	moved := g.NewUnspecifiedExpr(g.next())
+func (g *guarding) moved(e ast.Expr) ast.Expr { return moved(g.ExprFactory, g.checked, e, g.next()) }
+
+// moved returns a copy of a node with a number of its own, which is where the node was and refers to what the node referred to.
+func moved(factory ast.ExprFactory, checked *ast.AST, e ast.Expr, id int64) ast.Expr {
+	moved := factory.NewUnspecifiedExpr(id)
 	moved.SetKindCase(e)
-	g.checked.SetType(moved.ID(), g.checked.GetType(e.ID()))
-	if reference, ok := g.checked.ReferenceMap()[e.ID()]; ok {
-		g.checked.SetReference(moved.ID(), reference)
-		delete(g.checked.ReferenceMap(), e.ID())
+	checked.SetType(id, checked.GetType(e.ID()))
+	if at, ok := checked.SourceInfo().GetOffsetRange(e.ID()); ok {
+		checked.SourceInfo().SetOffsetRange(id, at)
+	}
+	if reference, ok := checked.ReferenceMap()[e.ID()]; ok {
+		checked.SetReference(id, reference)
+		delete(checked.ReferenceMap(), e.ID())
 	}
 	return moved
 }
@@ -254,7 +292,7 @@ func harmless(checked *ast.AST, call ast.CallExpr) bool {
 	if call.IsMemberFunction() || len(args) != 2 {
 		return false
 	}
-	if args[0].Kind() == ast.IdentKind && slices.Contains([]string{"@result", "__result__"}, args[0].AsIdent()) {
+	if args[0].Kind() == ast.IdentKind && args[0].AsIdent() == resultVariable {
 		return true
 	}
 	scalar := func(e ast.Expr) bool {
@@ -431,6 +469,12 @@ func costOfSearch(args []ref.Val) uint64 {
 		return product(1+length(args[0])/10, 1+length(args[1])/10)
 	}
 	return costOfWhole(args)
+}
+
+// costOfSort counts each comparison with what it reads of the values by which is sorted, the last argument.
+func costOfSort(args []ref.Val) uint64 {
+	keys := args[len(args)-1]
+	return product(weight(keys), uint64(bits.Len64(length(keys))))
 }
 
 func costOfPairs(args []ref.Val) uint64 { return product(weight(args[0]), weight(args[1])) }

@@ -86,6 +86,7 @@ func TestHostileDefinitionsAreRefused(t *testing.T) {
 		"loops in loops":               {variable(nested("[1,2,3,4,5,6,7,8,9].map(a, ", "a", ")", 20)), "may cost"},
 		"a pattern that repeats":       {variable("'a'.matches('" + strings.Repeat("(a{1000}|b)", 700) + "')"), "repetitions"},
 		"patterns":                     {many(200, configMap("\"${string('a'.matches('a{1000}'))}\"")), "states together"},
+		"classes of characters":        {many(200, configMap("\"${string('a'.matches('"+strings.Repeat(`\\\\pL`, 100)+"'))}\"")), "states together"},
 		"optional maps of a long list": {variable("optional.of([" + strings.Repeat("1,", 3900) + "1])" + strings.Repeat(".optMap(a,a)", 8)), "optMap"},
 		"optional maps":                {variable("optional.of(1)" + strings.Repeat(".optMap(a, a)", 300)), "optMap"},
 		"a text of a megabyte in text": {many(1, configMap(`"`+strings.Repeat("x", 1<<20)+`${"`)), "no closing brace"},
@@ -98,6 +99,66 @@ func TestHostileDefinitionsAreRefused(t *testing.T) {
 			}
 			if size := len(fmt.Sprint(errs)); size > 100_000 {
 				t.Errorf("the errors have %d bytes", size)
+			}
+		})
+	}
+}
+
+// doubled are variables of which each has two of the one before, the last of which is named last.
+func doubled(first string, times int, twice func(before string) string) []v1alpha1.InlineVariable {
+	variables := []v1alpha1.InlineVariable{{Name: "v0", Expression: first}}
+	for i := range times {
+		name := fmt.Sprintf("v%d", i+1)
+		if i == times-1 {
+			name = "last"
+		}
+		variables = append(variables, v1alpha1.InlineVariable{Name: name, Expression: twice(fmt.Sprintf("variables.v%d", i))})
+	}
+	return variables
+}
+
+// Each of these calls would take more memory than there is, or longer than anybody waits.
+func TestHostileCallsFail(t *testing.T) {
+	pairs := doubled("[1, 2]", 50, func(before string) string { return "[dyn(" + before + "), dyn(" + before + ")]" })
+	ready := func(expression string) *runtime.RawExtension {
+		return &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"ready": "${%s}"}`, expression)}
+	}
+	texts := append([]v1alpha1.InlineVariable{
+		{Name: "text", Expression: "lists.range(1400).map(i, '" + strings.Repeat("x", 1000) + "').join('')"},
+		{Name: "a", Expression: "variables.text + 'a'"}, {Name: "b", Expression: "variables.text + 'b'"},
+	}, doubled("[variables.a, variables.b]", 15, func(before string) string { return before + " + " + before })...)
+	const tooMuch = "its cost is above 1000000"
+	for name, row := range map[string]struct {
+		hook v1alpha1.InlineHook
+		want string
+	}{
+		"a list that is doubled by a name of CEL's own": {v1alpha1.InlineHook{
+			Variables: doubled("lists.range(100000)", 24, func(before string) string {
+				return "optional.of(" + before + ").optMap(__result__, __result__ + __result__).value()"
+			}),
+			Status: ready("variables.last.reverse().size()"),
+		}, tooMuch},
+		"the greatest of lists of lists": {v1alpha1.InlineHook{Variables: pairs, Status: ready("dyn(variables.last).max()")}, tooMuch},
+		"the least of lists of lists":    {v1alpha1.InlineHook{Variables: pairs, Status: ready("dyn(variables.last).min()")}, tooMuch},
+		"the sum of lists of lists":      {v1alpha1.InlineHook{Variables: pairs, Status: ready("dyn(variables.last).sum()")}, tooMuch},
+		"the order of lists of lists":    {v1alpha1.InlineHook{Variables: pairs, Status: ready("dyn(variables.last).isSorted() ? 1 : 0")}, tooMuch},
+		"an element that is no optional": {v1alpha1.InlineHook{Variables: pairs, Status: ready("[?dyn(variables.last)].size()")}, "yields list after a ?, which takes an optional"},
+		"long texts that are sorted":     {v1alpha1.InlineHook{Variables: texts, Status: ready("variables.last.sort().size()")}, tooMuch},
+		"long texts by which is sorted":  {v1alpha1.InlineHook{Variables: texts, Status: ready("variables.last.sortBy(t, t).size()")}, tooMuch},
+		"empty objects": {v1alpha1.InlineHook{Children: []v1alpha1.InlineTemplate{{
+			ForEach:  []v1alpha1.InlineIterator{{Name: "i", In: "lists.range(10000)"}},
+			Template: runtime.RawExtension{Raw: []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a${i}"},"items":[` + strings.Repeat("{},", 9900) + `{}]}`)},
+		}}}, "the response is larger than 32 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := example{Sync: &row.hook}
+			programs, _, errs := inline.Compile(e.definition(), schemas())
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			body, err := programs[hook.Sync].Call(t.Context(), request(false))
+			if err == nil || !strings.Contains(err.Error(), row.want) || len(err.Error()) > 1000 {
+				t.Errorf("want an error with %q, got %.200s, %.1000v", row.want, body, err)
 			}
 		})
 	}

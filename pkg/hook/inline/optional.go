@@ -40,14 +40,7 @@ func lookIntoOptionals(checked *ast.AST) {
 			return
 		}
 		last++
-		value := factory.NewUnspecifiedExpr(last)
-		value.SetKindCase(from)
-		checked.SetType(last, checked.GetType(from.ID()))
-		if reference, ok := checked.ReferenceMap()[from.ID()]; ok {
-			checked.SetReference(last, reference)
-			delete(checked.ReferenceMap(), from.ID())
-		}
-		from.SetKindCase(factory.NewCall(from.ID(), valueFunction, value))
+		from.SetKindCase(factory.NewCall(from.ID(), valueFunction, moved(factory, checked, from, last)))
 	}))
 }
 

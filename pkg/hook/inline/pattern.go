@@ -79,5 +79,12 @@ func statesOf(pattern string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return len(program.Inst), nil
+	states := len(program.Inst)
+	for i := range program.Inst {
+		states += len(program.Inst[i].Rune) / classRunes
+	}
+	return states, nil
 }
+
+// classRunes is how many limits of the ranges of a class take as much memory as a state without one.
+const classRunes = 8
