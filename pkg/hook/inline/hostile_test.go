@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -161,6 +162,37 @@ func TestHostileCallsFail(t *testing.T) {
 				t.Errorf("want an error with %q, got %.200s, %.1000v", row.want, body, err)
 			}
 		})
+	}
+}
+
+// TestValuesOfManyPathsAreWalkedByNothing gives a list, which has more paths than anybody can walk, to whatever takes a value, and wants an error that has
+// nothing of it, or none.
+func TestValuesOfManyPathsAreWalkedByNothing(t *testing.T) {
+	pairs := doubled("[1, 2]", 50, func(before string) string { return "[dyn(" + before + "), dyn(" + before + ")]" })
+	for _, expression := range []string{
+		"{'a': 1}[x]", "{'a': 1}[?x]", "[1][x]", "[1][?x]", "{x: 1}.size()", "x.a", "x.?a", "x[0]", "x[?0].hasValue()", "has(x.a)", "{'a': x}.a.size()",
+		"int(x)", "string(x)", "bytes(x)", "type(x) == list", "size(x)", "x == x", "x != 1", "x in [1]", "1 in x", "x < x", "x ? 1 : 0", "!x", "x && true", "x || false", "-x",
+		"1 + x", "x + x", "1 * x", "x.all(y, x)", "x.exists(y, y == x)", "[x].exists_one(y, x)", "[1].map(y, x, y)", "[1].filter(y, x)",
+		"[1].transformMap(i, v, x).size()", "[1].transformMapEntry(i, v, {x: 1}).size()", "[1].transformMapEntry(i, v, x)", "[?x]", "{?'a': x}",
+		"optional.of(x).optMap(y, y + y).hasValue()", "optional.ofNonZeroValue(x).hasValue()", "x.value()", "x.orValue(1)", "x.or(optional.of(1))", "x.hasValue()",
+		"x.slice(0, 1).size()", "x.first()", "x.last()", "x.sort()", "x.sortBy(y, y)", "x.distinct()", "x.reverse().size()", "x.flatten()", "x.join('')", "x.sum()", "x.min()", "x.max()",
+		"x.isSorted()", "x.indexOf(1)", "x.lastIndexOf(x)", "x.includes(1)", "sets.contains(x, x)", "sets.intersects(x, x)", "sets.equivalent(x, x)", "lists.range(x)",
+		"'a'.matches(x)", "'a'.find(x)", "'a'.contains(x)", "'a'.indexOf(x)", "'a'.split(x)", "'a'.replace(x, x)", "'%s'.format([x])", "'%s'.format(x)", "x.merge({'a': 1})", "{'a': x}.merge({'a': x}).size()",
+		"quantity(x)", "semver(x)", "url(x)", "ip(x)", "cidr(x)", "timestamp(x)", "duration(x)", "x.getHours()", "x.asInteger()", "base64.encode(x)", "format.named(x)",
+		"children.pods[x]", "children.pods[?x].hasValue()", "x in children.pods",
+	} {
+		e := example{Sync: &v1alpha1.InlineHook{Variables: pairs, Children: []v1alpha1.InlineTemplate{
+			templateOf(fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"value":"${%s}"}`,
+				regexp.MustCompile(`\bx\b`).ReplaceAllString(expression, "dyn(variables.last)"))),
+		}}}
+		programs, _, errs := inline.Compile(e.definition(), schemas())
+		if len(errs) > 0 {
+			t.Errorf("%s: %v", expression, errs)
+			continue
+		}
+		if _, err := programs[hook.Sync].Call(t.Context(), request(false)); err != nil && (len(err.Error()) > 300 || strings.Contains(err.Error(), "[1")) {
+			t.Errorf("%s: %.300v", expression, err)
+		}
 	}
 }
 
