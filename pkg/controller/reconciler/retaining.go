@@ -61,7 +61,8 @@ func (s *Sync) retainFirst(ctx context.Context) error {
 		return err
 	}
 	err := s.RemoveFinalizer(ctx)
-	if client.IsGone(err) || err == nil && parent.Ended(s.Parent) {
+	// Without the finalizer, one that is not selected any more is nobody's to ask a hook about, whatever else holds it.
+	if client.IsGone(err) || err == nil && (parent.Ended(s.Parent) || !s.controller.relevant(s.Source, s.Parent)) {
 		s.Parent = nil
 	}
 	return parent.IgnoreGone(err)

@@ -199,6 +199,11 @@ func TestChildrenStayWithoutTheirParent(t *testing.T) {
 			children: []*object.Object{widget(t, "w", 1, "", keeper), widget(t, "stranger", 1, "", "")},
 			writes:   []string{"patch w", "patch p"}, calls: true,
 		},
+		"that is not selected any more, with another finalizer": {
+			reason: "Nobody is asked about it.", parent: `,"labels":{"out":""},"finalizers":["foregroundDeletion",` + ours + `]`, retain: true,
+			children: []*object.Object{widget(t, "w", 1, "p", "")},
+			writes:   []string{"patch w", "patch p"},
+		},
 		"and a child that is deleted": {
 			reason: "It cannot stay, and keeps nobody waiting.", parent: `,"finalizers":[` + ours + `]`, retain: true,
 			children: []*object.Object{widget(t, "w", 1, "p", `,"finalizers":["a/b"]`+deleting)},
