@@ -96,7 +96,7 @@ func (k *kind) decideRollout(ctx context.Context, s *reconciler.Sync) error {
 		Observed: slices.DeleteFunc(slices.Clone(s.Observed), func(o *object.Object) bool { return kept.Has(children.KeyOf(o)) }),
 	}
 	if responses.status != nil || !s.BuiltIn() {
-		updated := parent.Condition{Type: rollout.ConditionUpdated, Status: p.Updated.Status, Reason: p.Updated.Reason, Message: p.Updated.Message}
+		updated := parent.Condition{Type: parent.ConditionUpdated, Status: p.Updated.Status, Reason: p.Updated.Reason, Message: p.Updated.Message}
 		s.Decision.Status = updated.Apply(responses.status, status, time.Now())
 	}
 	s.Rollout(p.Updated.Status != metav1.ConditionTrue, p.Outdated, len(p.Moved))

@@ -28,6 +28,10 @@ import (
 	"github.com/metacontroller/metacontroller-apiserver/pkg/cluster/object"
 )
 
+// ConditionUpdated is the type of the condition that shows in a parent's status how its rollout is going
+// (docs/reference/contract.md#s14.4).
+const ConditionUpdated = "Updated"
+
 // Condition is a condition in the status of a parent that the engine sets, beside those of the hook.
 type Condition struct {
 	// Type is its type, such as Updated.
@@ -132,6 +136,23 @@ func WithoutCondition(status map[string]any, name string) map[string]any {
 // HideCondition returns o as it is without conditions of a type in its status, and without a status that has nothing else. All other values
 // stay as the API server sent them.
 func HideCondition(o *object.Object, name string) *object.Object {
+	return withCondition(o, name, func(json.RawMessage) json.RawMessage { return nil })
+}
+
+// HideTransition returns o as it is without the time since when conditions of a type in its status have theirs. All other values stay the same; they
+// may be written in another order.
+func HideTransition(o *object.Object, name string) *object.Object {
+	return withCondition(o, name, func(raw json.RawMessage) json.RawMessage {
+		var condition map[string]json.RawMessage
+		_ = json.Unmarshal(raw, &condition) // Its type was read.
+		delete(condition, "lastTransitionTime")
+		encoded, _ := json.Marshal(condition)
+		return encoded
+	})
+}
+
+// withCondition returns o with what edit makes of conditions of a type in its status, and without those of which it makes nil; o itself if it has none.
+func withCondition(o *object.Object, name string, edit func(json.RawMessage) json.RawMessage) *object.Object {
 	raw, ok := o.Field("status", "conditions")
 	if !ok || !bytes.Contains(raw, []byte(name)) {
 		return o
@@ -142,16 +163,19 @@ func HideCondition(o *object.Object, name string) *object.Object {
 	if json.Unmarshal(whole, &status) != nil || json.Unmarshal(raw, &conditions) != nil {
 		return o // No condition, but something else that the hook returned.
 	}
-	all := len(conditions)
-	conditions = slices.DeleteFunc(conditions, func(each json.RawMessage) bool {
+	found := false
+	for i, each := range conditions {
 		var condition struct {
 			Type string `json:"type"`
 		}
-		return json.Unmarshal(each, &condition) == nil && condition.Type == name
-	})
-	if len(conditions) == all {
+		if json.Unmarshal(each, &condition) == nil && condition.Type == name {
+			conditions[i], found = edit(each), true
+		}
+	}
+	if !found {
 		return o
 	}
+	conditions = slices.DeleteFunc(conditions, func(each json.RawMessage) bool { return each == nil })
 	var err error
 	if delete(status, "conditions"); len(conditions) > 0 {
 		status["conditions"], err = json.Marshal(conditions)
@@ -163,9 +187,8 @@ func HideCondition(o *object.Object, name string) *object.Object {
 	if err != nil {
 		return o // Not reached: it was decoded from JSON.
 	}
-	hidden, err := o.WithStatus(encoded)
-	if err != nil {
-		return o // Likewise.
+	if hidden, err := o.WithStatus(encoded); err == nil {
+		return hidden
 	}
-	return hidden
+	return o // Likewise.
 }

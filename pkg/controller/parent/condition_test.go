@@ -19,6 +19,7 @@ package parent
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,6 +82,29 @@ func TestAppliedConditionsAreAboutAGeneration(t *testing.T) {
 				t.Errorf("it reads as %+v, want %+v", read, synced)
 			}
 		})
+	}
+}
+
+func TestAHiddenTransitionIsATimeAlone(t *testing.T) {
+	updated := func(since, status string) string {
+		return `{"status":{"n":1.50,"conditions":[{"type":"Ready","lastTransitionTime":"a"},{"type":"Updated","status":"` + status + `","lastTransitionTime":"` + since + `"}]},"kind":"Thing"}`
+	}
+	first := HideTransition(parse(t, updated("a", "True")), "Updated")
+	for name, tc := range map[string]struct {
+		other string
+		same  bool
+	}{
+		"another time":      {updated("b", "True"), true},
+		"another status":    {updated("a", "False"), false},
+		"another condition": {strings.Replace(updated("a", "True"), `"Ready","lastTransitionTime":"a"`, `"Ready","lastTransitionTime":"b"`, 1), false},
+		"no condition":      {`{"status":{"n":1.50,"conditions":[{"type":"Ready","lastTransitionTime":"a"}]},"kind":"Thing"}`, false},
+	} {
+		if same := bytes.Equal(first.JSON(), HideTransition(parse(t, tc.other), "Updated").JSON()); same != tc.same {
+			t.Errorf("%s: the same is %t, want %t", name, same, tc.same)
+		}
+	}
+	if o := parse(t, `{"status":{"conditions":{"Updated":1}},"kind":"Thing"}`); HideTransition(o, "Updated") != o {
+		t.Error("an object without the condition is another one")
 	}
 }
 

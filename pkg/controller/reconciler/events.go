@@ -72,8 +72,10 @@ func (c *Controller) parentEvent(s *Source, e cache.Event) {
 		// Nothing is known to have changed: parents that do change meanwhile go first.
 		c.queue.Add(key, queue.Resync, c.parentChanged(e, false))
 	case s.IgnoreStatus && parent.StatusOnly(e.Old, e.New) && !c.stripped(e) && !r.own.InDoubt(e.New):
+		r.own.Urgency(e.New) // It ends what is expected of an own write.
 	case r.own.Quiet(e.New):
 	case s.KeepsSynced && onlySynced(e) && !r.own.InDoubt(e.New):
+	case s.KeepsSynced && !r.own.InDoubt(e.New) && c.restsWithoutSynced(key, e):
 	default:
 		urgency, own := r.own.Urgency(e.New)
 		if urgency == queue.Live && !e.New.Deleting() && c.stripped(e) {

@@ -64,10 +64,11 @@ func (s *Source) shown(o *object.Object) *object.Object {
 }
 
 // stateOf returns the state of a parent of the source without its children. It does not depend on what the condition Synced says: a change of that is
-// neither an input of the hook nor what another client changes back.
+// neither an input of the hook nor what another client changes back. Nor does it on since when the condition Updated has its status: one that another
+// client took off has another time each time that it is put on again.
 func (s *Source) stateOf(o *object.Object) loopguard.State {
 	shown := s.shown(o)
-	state := parentState(shown)
+	state := parentState(parent.HideTransition(shown, parent.ConditionUpdated))
 	if shown != o {
 		state.Written++
 	}
@@ -187,6 +188,21 @@ func (c *Controller) report(ctx context.Context, key parent.Key, state v1alpha1.
 	if err := s.writeSynced(ctx, s.condition(metav1.ConditionFalse, state, text)); err != nil {
 		klog.FromContext(ctx).V(2).Info("The condition of a parent that is not synced is not written", "parent", s.Key, "err", err)
 	}
+}
+
+// restsWithoutSynced reports whether nothing of a parent has changed but that another client took the condition Synced off, and it is put on again later.
+// Syncs that end well count how often that happens. While the parent fails, waits or is paused, nothing does, and no back-off or pause may end by it.
+func (c *Controller) restsWithoutSynced(key parent.Key, e cache.Event) bool {
+	look, paused := c.queue.Look(key), c.pausedUntil(e.New) != ""
+	if e.Old == nil || look.Err == nil && !paused || parent.HideCondition(e.New, conditionSynced) != e.New {
+		return false
+	}
+	before := parent.HideCondition(e.Old, conditionSynced)
+	lost := before != e.Old && parentState(before) == parentState(e.New)
+	if lost && paused {
+		c.queue.AddAfter(key, time.Minute)
+	}
+	return lost
 }
 
 // onlySynced reports whether nothing of a parent has changed but the condition Synced. Two controllers of one parent may both keep it, and must not

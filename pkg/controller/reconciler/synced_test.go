@@ -61,6 +61,8 @@ type keeping struct {
 	// version is the latest one of the child. Others say that it and the status are changed back a moment after each write.
 	version atomic.Int64
 	others  atomic.Bool
+	// takesOff says that another client takes the conditions off a moment after each write of the parent.
+	takesOff atomic.Bool
 	// loses says that the response to the next write of the status is lost, and that its event is late.
 	loses atomic.Bool
 }
@@ -102,6 +104,16 @@ func (k *keeping) changeStatusBack() {
 		k.server.status["replicas"] = float64(1)
 		k.update(k.things, k.server.object())
 	})
+}
+
+// takeConditionsOff has another client write a status without conditions.
+func (k *keeping) takeConditionsOff() {
+	k.server.mu.Lock()
+	defer k.server.mu.Unlock()
+	k.server.version++
+	k.server.status = maps.Clone(k.server.status)
+	delete(k.server.status, "conditions")
+	k.update(k.things, k.server.object())
 }
 
 // conditions are those that were sent, each one that differs from the one before.
@@ -152,6 +164,9 @@ func newKeepingWith(
 			k.server.mu.Lock()
 			k.update(k.things, k.server.object())
 			k.server.mu.Unlock()
+			if k.takesOff.Load() {
+				time.AfterFunc(time.Millisecond, k.takeConditionsOff)
+			}
 		}
 		return code, body
 	})})
@@ -424,6 +439,40 @@ func TestTheConditionSyncedSaysWhatHoldsAParentBack(t *testing.T) {
 				}
 				if got := k.conditions(); !slices.Equal(got, want) {
 					t.Errorf("the conditions were %q after it had settled, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestWhoTakesTheConditionOffEndsNoBackOff has another client take the condition off a moment after each write of it, for a day.
+func TestWhoTakesTheConditionOffEndsNoBackOff(t *testing.T) {
+	for name, tc := range map[string]struct {
+		metadata string
+		err      error
+		// most is how many syncs and writes there are at most, and want what the condition is when the other client has ended.
+		syncs, writes int
+		want          string
+	}{
+		"a parent that fails": {"", errors.New("the hook is away"), 400, 400, "False Failing: the hook is away"},
+		"a parent that waits": {"", &webhook.RetryLaterError{Status: http.StatusServiceUnavailable, After: 10 * time.Minute}, 200, 200, "False Waiting: "},
+		"a parent that is paused": {`,"annotations":{"metacontroller.k8s.io/paused":"true"}`, nil, 0, 25 * 60,
+			"Unknown Paused: paused until the annotation metacontroller.k8s.io/paused is taken off"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeepingWith(t, "example.com", []string{"replicas", "conditions"}, tc.metadata, func(*reconciler.Sync) error { return tc.err },
+					func(k *keeping, _ *reconciler.Config) { k.takesOff.Store(true) })
+				<-time.After(24 * time.Hour)
+				synctest.Wait()
+				if syncs, writes := int(k.syncs.Load()), len(k.server.requests()); syncs > tc.syncs || writes > tc.writes || writes < 2 {
+					t.Errorf("%d syncs and %d writes, want at most %d and %d", syncs, writes, tc.syncs, tc.writes)
+				}
+				k.takesOff.Store(false)
+				<-time.After(2 * time.Hour)
+				synctest.Wait()
+				if got := k.condition(); !strings.HasPrefix(got, tc.want) {
+					t.Errorf("the condition is %q, want %q", got, tc.want)
 				}
 			})
 		})

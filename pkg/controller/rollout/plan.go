@@ -288,10 +288,6 @@ func (r *run) desired() (desired []children.Desired, kept []children.Key) {
 	return desired, kept
 }
 
-// ConditionUpdated is the type of the condition that shows in a parent's status how its rollout is going
-// (docs/reference/contract.md#s14.4).
-const ConditionUpdated = "Updated"
-
 // Reasons of the condition Updated.
 const (
 	// ReasonOnLatestRevision: all rolling children are on the latest revision.

@@ -93,7 +93,7 @@ func TestStatus(t *testing.T) {
 		Composites: map[string]func(*stage){
 			"DeadHook": deadHook, "MissingSecret": missingSecret, "MissingKind": missingKind, "FailingSyncs": failingSyncs,
 			"Unsettled": unsettled, "FinalizedEarly": finalizedEarly, "Flapping": flapping,
-			"Restless": restless, "Replaced": replaced, "RelatedToItself": relatedToItself, "Waiting": waiting,
+			"Restless": restless, "Replaced": replaced, "ContendedRollout": contendedRollout, "RelatedToItself": relatedToItself, "Waiting": waiting,
 		},
 		Stage: func(t *testing.T, kind fixture.Kind, inline bool) *stage {
 			return &stage{Test: e.NewTest(t), kind: kind, inline: inline}
@@ -591,6 +591,40 @@ func contended(s *stage) {
 	// Nobody writes any more: the parent is as the hook wants it, and in a minute nothing is known against it.
 	c.AwaitCondition(v1alpha1.ConditionProgressing, "to settle", is(metav1.ConditionFalse, v1alpha1.ReasonSettled))
 	s.Await(fixture.Things, "p", "to be as wanted", func(o *unstructured.Unstructured) bool { return fixture.Value(o, "status", "phase") == "wanted" })
+}
+
+// contendedRollout has another client replace the status again and again, without the condition that the engine keeps of a rollout.
+func contendedRollout(s *stage) {
+	script := s.NewScript(s.kind)
+	script.Respond(func(*fixture.Call) (*fixture.Reply, error) {
+		return &fixture.Reply{Status: map[string]any{"phase": "wanted"}}, nil
+	})
+	s.Handle("/sync", script)
+	s.Run(fixture.Definition{Kind: s.kind, Sync: s.At("/sync"), Children: []fixture.Child{
+		{Resource: fixture.ConfigMaps, Method: v1alpha1.ChildUpdateRollingInPlace},
+	}})
+	s.Parent("p", nil)
+	updated := func(o *unstructured.Unstructured) bool {
+		conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
+		return err == nil && len(conditions) > 0
+	}
+	s.Await(fixture.Things, "p", "to have the condition", updated)
+	things, rounds := s.Resource(fixture.Things), 0
+	// The condition has another time in each second.
+	cluster.EventuallyEvery(s.T, 6*often, s.Limit, "an event that names who writes the status", func(ctx context.Context) (bool, string) {
+		if o := s.Get(fixture.Things, "p"); updated(o) {
+			o.Object["status"] = map[string]any{"phase": "other"}
+			if _, err := things.UpdateStatus(ctx, o, metav1.UpdateOptions{FieldManager: "meddler"}); err != nil {
+				return false, err.Error()
+			}
+			rounds++
+		}
+		events := s.Events("p")
+		return slices.ContainsFunc(events, func(e corev1.Event) bool { return e.Reason == "ParentFlapping" }), fmt.Sprintf("%d rounds, %v", rounds, events)
+	})
+	if rounds > 30 {
+		s.T.Errorf("the parent was held back after %d rounds", rounds)
+	}
 }
 
 // updateWhatWasCreated updates controllers in the version in which they were created, as programs do that were written for
