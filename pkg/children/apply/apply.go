@@ -398,6 +398,9 @@ func (a *Applier) Conflict(key children.Key, parent types.UID, parentName string
 	conflict := &ConflictError{Key: key, Parent: parentName, Itself: existing.UID() == parent, Attaches: a.attaches}
 	if owner := existing.Controller(); owner != nil {
 		conflict.Owner = children.Key{Kind: owner.Kind, Namespace: existing.Namespace(), Name: owner.Name}.String()
+		if unscoped := (children.Key{Kind: owner.Kind, Name: owner.Name}).String(); unscoped == parentName {
+			conflict.Owner = parentName // A former one, of a kind that has no namespaces.
+		}
 	}
 	return conflict
 }

@@ -279,6 +279,28 @@ func TestAConflictSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// TestTheOwnerOfAConflictIsNamedAsTheParent has an object in a namespace whose owner is of a kind with or without namespaces.
+func TestTheOwnerOfAConflictIsNamedAsTheParent(t *testing.T) {
+	for name, tc := range map[string]struct{ owner, parent, want string }{
+		"a former one of a kind without namespaces": {"a", "Thing a", "Thing a"},
+		"another one of a kind without namespaces":  {"b", "Thing a", "Thing ns/b"}, // Whether its kind has namespaces is not known.
+		"a former one of a kind with namespaces":    {"a", "Thing ns/a", "Thing ns/a"},
+		"another one of a kind with namespaces":     {"b", "Thing ns/a", "Thing ns/b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			existing, err := object.Parse([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","namespace":"ns","uid":"x","resourceVersion":"1","ownerReferences":[`+
+				`{"apiVersion":"example.com/v1","kind":"Thing","name":"`+tc.owner+`","uid":"former","controller":true}]}}`), object.ParseOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conflict := apply.New(apply.Options{}).For("c", false).With(nil).Conflict(children.Key{Kind: "ConfigMap", Namespace: "ns", Name: "x"}, "present", tc.parent, existing)
+			if conflict.Owner != tc.want {
+				t.Errorf("the owner is %q, want %q", conflict.Owner, tc.want)
+			}
+		})
+	}
+}
+
 func TestTurnsOfAllControllersAreSpreadOverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := apply.New(apply.Options{})
