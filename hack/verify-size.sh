@@ -40,8 +40,8 @@ budget() {
 
 engine() { handwritten_go | grep -E '^pkg/(controller|children)/' | grep -v '_test\.go$'; }
 
-budget 'lines in cmd and pkg' "$(handwritten_go | grep -E '^(cmd|pkg)/' | grep -v '_test\.go$' | xargs cat | wc -l)" 83691
-budget 'lines in the engine' "$(engine | xargs cat | wc -l)" 25811 # 350 of them for inline hooks, 630 for Synced and paused parents, 390 for children that stay, 40 for definitions of the cluster and Stalled.
+budget 'lines in cmd and pkg' "$(handwritten_go | grep -E '^(cmd|pkg)/' | grep -v '_test\.go$' | xargs cat | wc -l)" 83744 # 50 for what CEL computes before its cost is counted, and for fights over conditions.
+budget 'lines in the engine' "$(engine | xargs cat | wc -l)" 25843 # 350 of them for inline hooks, 630 for Synced and paused parents, 390 for children that stay, 40 for definitions of the cluster and Stalled, 30 for fights over conditions.
 budget 'rooms in pkg/controller' "$(engine | grep '^pkg/controller/' | xargs -n1 dirname | sort -u | wc -l)" 14
 budget 'rooms in pkg/children' "$(engine | grep '^pkg/children/' | xargs -n1 dirname | sort -u | wc -l)" 4
 budget 'maps of parents' "$(engine | xargs grep -hE '^\s+\w+\s+map\[parent\.Key\]' | wc -l)" 4

@@ -55,12 +55,14 @@ type Parent struct {
 func (p Parent) Decide(o *object.Object) Decision {
 	matches := p.Selector != nil && p.Selector.Matches(o.LabelSet())
 	owner, controlled := o.ControllerUID()
+	// The same owner controls the attachments of a DecoratorController. A composite that does not select them leaves them alone (docs/reference/compatibility.md#d8).
+	_, attached := o.Annotation(DecoratorMark)
 	switch {
 	case controlled && owner != p.UID:
 		return Ignore
 	case controlled && matches:
 		return Claim
-	case controlled && (p.Deleting || isAttachment(o)):
+	case controlled && (p.Deleting || attached):
 		return Ignore
 	case controlled:
 		return Release
@@ -73,13 +75,6 @@ func (p Parent) Decide(o *object.Object) Decision {
 // DecoratorMark is the annotation by which a DecoratorController knows its attachments; its value is the controller's name
 // (docs/reference/contract.md#s17.2).
 const DecoratorMark = "metacontroller.k8s.io/decorator-controller"
-
-// isAttachment reports whether o is the attachment of a DecoratorController, which controls it by the same owner. A composite that
-// does not select it leaves it alone (docs/reference/compatibility.md#d8).
-func isAttachment(o *object.Object) bool {
-	_, ok := o.Annotation(DecoratorMark)
-	return ok
-}
 
 // Stays reports whether a child that has changed is still one of the parent and of its controller.
 func Stays(before, now *object.Object, parent types.UID) bool {

@@ -219,7 +219,9 @@ func (n *noting) call(ctx context.Context, x exchange) (*hooks.Response, error) 
 		if err != nil {
 			return nil, err
 		}
-		return nil, n.request(x.called.Name, x.revision, x.request.Encode(requestWithoutSecrets(x.request.Request)), response)
+		r := x.request.Request
+		r.Parent, r.Children, r.Related = withoutSecrets(r.Parent), groupsWithoutSecrets(r.Children), groupsWithoutSecrets(r.Related)
+		return nil, n.request(x.called.Name, x.revision, x.request.Encode(r), response)
 	}
 	if body, ok := n.given[asked{x.called.Name, x.revision}]; ok {
 		// Whoever gives it was shown the request without values of Secrets.

@@ -52,12 +52,6 @@ func withoutSecrets(o wire.Object) wire.Object {
 	return shownObject{Object: o, encoded: redact(o.JSON())}
 }
 
-// requestWithoutSecrets returns a request as people may see it.
-func requestWithoutSecrets(r wire.Request) wire.Request {
-	r.Parent, r.Children, r.Related = withoutSecrets(r.Parent), groupsWithoutSecrets(r.Children), groupsWithoutSecrets(r.Related)
-	return r
-}
-
 func groupsWithoutSecrets(groups []wire.Group) []wire.Group {
 	list := make([]wire.Group, len(groups))
 	for i, g := range groups {

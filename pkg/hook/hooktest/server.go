@@ -163,9 +163,6 @@ func (s *Server) Handle(path string, handler http.Handler) {
 	s.handlers[path] = handler
 }
 
-// CloseConnections breaks all connections, those in use too.
-func (s *Server) CloseConnections() { s.http.CloseClientConnections() }
-
 // Requests returns the requests of a path so far, in the order in which they had been read.
 func (s *Server) Requests(path string) []Request {
 	s.mu.Lock()
