@@ -51,7 +51,7 @@ func TestSmoke(t *testing.T) {
 		plan: plan{
 			sizes: []size{s}, settle: 250 * time.Millisecond, steady: time.Second, trials: 10, fresh: 10, quick: true,
 			rolling: s, removed: s, slow: size{20, 2}, delay: 50 * time.Millisecond, customized: size{20, 1}, related: 10, changes: 5,
-			fleet: s, controllers: 5, crowd: s, pods: 40, matching: 10, timeout: 5 * time.Minute,
+			fleet: s, controllers: 5, crowd: s, pods: 40, matching: 10, parts: 2, timeout: 5 * time.Minute,
 		},
 		keep: func(r report.Result) error {
 			results[r.Workload] = r
@@ -83,7 +83,7 @@ func TestSmoke(t *testing.T) {
 
 // limited are the workloads that are measured beside bare writes.
 var limited = []string{
-	"create", "update", "drift", "inline-create", "inline-update", "decorator", "decorator-change", "customize", "customize-change", "5-controllers", "rolling", "delete", "finalize",
+	"create", "update", "drift", "webhook-create", "webhook-update", "inline-create", "inline-update", "decorator", "decorator-change", "customize", "customize-change", "5-controllers", "rolling", "delete", "finalize",
 }
 
 // expectTimes checks that the times of a workload's objects and of its limit's were measured.
@@ -148,6 +148,9 @@ var expectations = []expectation{
 	{"inline-create", "bytes sent to the hook", func(r report.Result) float64 { return r.BytesInPerParent }, 0, 0, "no process is called"},
 	{"inline-update", "calls per parent", calls, 1, 4, "as with a webhook"},
 	{"inline-update", "children updated", requests("PUT configmaps", "PATCH configmaps"), 40, 40, "each child is updated once"},
+	{"webhook-create", "calls per parent", calls, 1, 3, "only its own calls count"},
+	{"webhook-create", "children created", requests("POST configmaps"), 40, 40, "each child is created once"},
+	{"webhook-update", "children updated", requests("PUT configmaps", "PATCH configmaps"), 40, 40, "each child is updated once"},
 	{"inline-update", "CPU of a webhook", func(r report.Result) float64 { return r.WebhookCPU }, 0.001, 600, "it was measured in the same run"},
 	{"steady", "calls per parent", calls, 0, 0, "nothing changes"},
 	{"steady", "writes", unasked, 0, 0, "nothing changes"},

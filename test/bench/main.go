@@ -201,6 +201,8 @@ type plan struct {
 	// related objects are selected by an equal number of parents each; changes is how often one is changed.
 	related, changes int
 	controllers      int
+	// parts are those of the parents that the twins have in turns.
+	parts int
 
 	// timeout is how long the objects of a workload may take to converge.
 	timeout time.Duration
@@ -216,7 +218,7 @@ func defaultPlan() plan {
 		settle: 2 * time.Second, steady: 15 * time.Second, trials: 200, fresh: 100,
 		rolling: size{300, 3}, removed: size{300, 3}, slow: size{1000, 3}, delay: 50 * time.Millisecond,
 		customized: size{1000, 1}, related: 100, changes: 50, fleet: size{1000, 3}, controllers: 50, crowd: size{10000, 3},
-		pods: 5000, matching: 100, timeout: 10 * time.Minute,
+		pods: 5000, matching: 100, parts: 10, timeout: 10 * time.Minute,
 	}
 }
 

@@ -43,9 +43,7 @@ type meter struct {
 	namespace  string
 	controller string
 	revision   string
-	// inline says that the hook of the controllers is inline.
-	inline  bool
-	release []func()
+	release    []func()
 	// results are those of one.
 	results []report.Result
 	// podRevision is the revision that all pods have.
@@ -174,7 +172,7 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 	m.timesFromStart()
 	profiled := make(chan error, 1)
 	if m.profiles(w) {
-		go func() { profiled <- m.writeProfile(ctx, m.profileName("cpu"), "profile?seconds=15") }()
+		go func() { profiled <- m.writeProfile(ctx, "cpu.pprof", "profile?seconds=15") }()
 	} else {
 		profiled <- nil
 	}
@@ -192,29 +190,21 @@ func (m *meter) measure(ctx context.Context, w workload) (report.Result, error) 
 	}
 	if w.restarts {
 		// The counters started anew with the process.
-		before.cpu, before.own, before.mallocs, before.allocated = 0, nil, 0, 0
+		before.cpuAsked, before.own, before.mallocs, before.allocated = 0, nil, 0, 0
 	}
 	if after.live, err = m.live(ctx, w); err != nil {
 		return report.Result{}, err
 	}
 	r := m.result(w, seconds, before, after)
 	if m.profiles(w) {
-		err = m.writeProfile(ctx, m.profileName("heap"), "heap?gc=1")
+		err = m.writeProfile(ctx, "heap.pprof", "heap?gc=1")
 	}
 	return r, err
 }
 
-// profileName is the name of the file of a profile: with inline hooks it begins so.
-func (m *meter) profileName(of string) string {
-	if m.inline {
-		of = workInline + "-" + of
-	}
-	return of + ".pprof"
-}
-
 // profiles reports whether profiles are taken of a workload: the creation of 3000×3, or else of the last size.
 func (m *meter) profiles(w workload) bool {
-	if m.profile == "" || m.peer != nil || w.name != workCreate && w.name != workInlineCreate {
+	if m.profile == "" || m.peer != nil || w.name != workCreate {
 		return false
 	}
 	sizes := m.plan.sizes
@@ -238,7 +228,7 @@ func (m *meter) result(w workload, seconds float64, before, after usage) report.
 		BytesInPerParent:  float64(calls.BytesIn-callsBefore.BytesIn) / per,
 		BytesOutPerParent: float64(calls.BytesOut-callsBefore.BytesOut) / per,
 		Requests:          less(after.requests, before.requests), OwnRequests: less(after.own, before.own),
-		CPU: after.cpu - before.cpu, PerThousand: (after.cpu - before.cpu) / per * 1000, HookCPU: after.hookCPU - before.hookCPU,
+		CPU: after.cpu - before.cpuAsked, PerThousand: (after.cpu - before.cpuAsked) / per * 1000, HookCPU: after.hookCPU - before.hookCPU,
 		APIServerCPU: after.apiServerCPU - before.apiServerCPU, RSSBefore: before.rss, RSSAfter: after.rss,
 		Mallocs: (after.mallocs - before.mallocs) / per, AllocBytes: (after.allocated - before.allocated) / per,
 	}
@@ -283,21 +273,28 @@ func less(after, before map[string]int64) map[string]int64 {
 	return counts
 }
 
-// settle waits until the hook is left alone for a while, and returns the usage then.
+// settle waits until no hook is called and nothing is written for a while, and returns the usage then. To ask the subject itself would cost it what is
+// measured.
 func (m *meter) settle(ctx context.Context) (usage, error) {
-	last, err := m.counts(ctx)
+	activity := func() (sum int64, err error) {
+		calls, err := m.hookCounts(ctx)
+		if err != nil {
+			return 0, err
+		}
+		requests, _, err := m.apiServer(ctx)
+		return calls.Total().Calls + report.Result{Requests: requests}.Writes(), err
+	}
+	last, err := activity()
 	for err == nil {
 		if err = pause(ctx, m.plan.settle); err != nil {
 			break
 		}
-		now, err := m.counts(ctx)
+		now, err := activity()
 		if err != nil {
 			return usage{}, err
 		}
-		if now.Total().Calls == last.Total().Calls {
-			u, err := m.usage(ctx)
-			u.hook = now
-			return u, err
+		if now == last {
+			return m.usage(ctx)
 		}
 		last = now
 	}
@@ -419,7 +416,8 @@ func (w *waits) timesFromStart() []float64 {
 
 // usage is what the subject and the hook have used so far.
 type usage struct {
-	cpu                float64 // seconds
+	cpu                float64 // seconds until it is asked for its metrics
+	cpuAsked           float64 // seconds after that
 	hookCPU            float64 // seconds of the hook's process
 	apiServerCPU       float64 // seconds of the kube-apiserver's process
 	rss                float64 // MB
@@ -444,6 +442,12 @@ func (b *bench) usage(ctx context.Context) (usage, error) {
 	}
 	page, err := b.subject.Get(ctx, "/metrics")
 	if err != nil {
+		return u, err
+	}
+	if u.cpuAsked, err = gauge.CPU(b.subject.PID()); err != nil {
+		return u, err
+	}
+	if err := evaluated(u.hook, page); err != nil {
 		return u, err
 	}
 	u.mallocs, errs[3] = gauge.Value(page, "go_memstats_mallocs_total")

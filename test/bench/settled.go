@@ -45,16 +45,17 @@ const (
 
 // sized measures all workloads of one size on the same parents.
 func (b *bench) sized(ctx context.Context, s size) error {
-	return b.beside(ctx,
-		func(ctx context.Context) (limits, error) { return b.bare(ctx, s) },
-		func(ctx context.Context) ([]report.Result, error) {
-			results, err := b.managed(ctx, s)
-			if err != nil || !b.plan.selected(workInline) || b.peer != nil {
-				return results, err
-			}
-			inline, err := b.managedInline(ctx, s)
-			return append(results, besideWebhooks(inline, results)...), err
-		})
+	if !slices.Equal(b.plan.workloads, []string{workInline}) {
+		if err := b.beside(ctx,
+			func(ctx context.Context) (limits, error) { return b.bare(ctx, s) },
+			func(ctx context.Context) ([]report.Result, error) { return b.managed(ctx, s) }); err != nil {
+			return err
+		}
+	}
+	if !b.plan.selected(workInline) || b.peer != nil {
+		return nil
+	}
+	return b.twins(ctx, s)
 }
 
 // managed measures all workloads of one size on the subject, without their limits.
@@ -104,8 +105,7 @@ func (b *bench) managed(ctx context.Context, s size) ([]report.Result, error) {
 
 // bare measures the limits of the selected workloads.
 func (b *bench) bare(ctx context.Context, s size) (limits, error) {
-	inline := b.plan.selected(workInline)
-	if !inline && !slices.ContainsFunc([]string{workCreate, workUpdate, workDrift}, b.plan.selected) {
+	if !slices.ContainsFunc([]string{workCreate, workUpdate, workDrift}, b.plan.selected) {
 		return nil, nil
 	}
 	l, err := b.newLimit(ctx, s)
@@ -121,14 +121,13 @@ func (b *bench) bare(ctx context.Context, s size) (limits, error) {
 		{workUpdate, func(ctx context.Context) (report.Times, error) { return l.update(ctx, "2", false) }},
 		{workDrift, l.drift},
 	} {
-		if w.name != workCreate && !b.plan.selected(w.name) && (!inline || w.name != workUpdate) {
+		if w.name != workCreate && !b.plan.selected(w.name) {
 			continue
 		}
 		if took[w.name], err = w.write(ctx); err != nil {
 			return nil, err
 		}
 	}
-	took[workInlineCreate], took[workInlineUpdate] = took[workCreate], took[workUpdate]
 	return took, b.clear(ctx, l.namespace)
 }
 

@@ -61,6 +61,22 @@ func TestAResultIsComparedWithTheMeanOfItsLimits(t *testing.T) {
 	}
 }
 
+func TestPartsAreAWhole(t *testing.T) {
+	part := func(seconds, limit, start float64, writes int64) Result {
+		return Result{
+			Workload: "create", Parents: 10, Children: 3, Seconds: seconds, StartP50: start, CallsPerParent: seconds, CPU: 1,
+			Requests: map[string]int64{"POST configmaps": writes},
+		}.Against(Times{Seconds: limit})
+	}
+	r := Whole([]Result{part(4, 2, 10, 1), part(2, 1, 30, 2), part(6, 9, 20, 3)})
+	if r.Parents != 30 || r.Seconds != 12 || r.Limit != 12 || r.Ratio != 1 || len(r.Limits) != 3 || r.CPU != 3 || r.Requests["POST configmaps"] != 6 {
+		t.Errorf("got %+v, want sums of three parts", r)
+	}
+	if r.StartP50 != 20 || r.CallsPerParent != 4 {
+		t.Errorf("got the median %v and the mean %v, want 20 and 4", r.StartP50, r.CallsPerParent)
+	}
+}
+
 func TestTargetsShowTheTrueFigure(t *testing.T) {
 	table := Targets([]Result{
 		{Workload: "create", Parents: 300, Children: 3, Ratio: 1.4},

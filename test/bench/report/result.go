@@ -124,6 +124,48 @@ func (r Result) Against(limits ...Times) Result {
 	return r
 }
 
+// Whole returns the result of a workload that was measured in parts, at least one, each on as many parents of its own. What was counted is added
+// up, and the times of objects are the medians of those of the parts.
+func Whole(parts []Result) Result {
+	sum := func(f func(Result) float64) float64 {
+		var total float64
+		for _, p := range parts {
+			total += f(p)
+		}
+		return total
+	}
+	mean := func(f func(Result) float64) float64 { return sum(f) / float64(len(parts)) }
+	first, last := parts[0], parts[len(parts)-1]
+	r := Result{
+		Measured: first.Measured, Workload: first.Workload, Parents: first.Parents * len(parts), Children: first.Children,
+		Seconds: sum(func(p Result) float64 { return p.Seconds }), Limit: sum(func(p Result) float64 { return p.Limit }),
+		P50: Median(parts, func(p Result) float64 { return p.P50 }), P99: Median(parts, func(p Result) float64 { return p.P99 }),
+		LimitP50: Median(parts, func(p Result) float64 { return p.LimitP50 }), LimitP99: Median(parts, func(p Result) float64 { return p.LimitP99 }),
+		StartP50: Median(parts, func(p Result) float64 { return p.StartP50 }), StartP99: Median(parts, func(p Result) float64 { return p.StartP99 }),
+		LimitStartP50: Median(parts, func(p Result) float64 { return p.LimitStartP50 }), LimitStartP99: Median(parts, func(p Result) float64 { return p.LimitStartP99 }),
+		CallsPerParent: mean(func(p Result) float64 { return p.CallsPerParent }), BytesInPerParent: mean(func(p Result) float64 { return p.BytesInPerParent }),
+		BytesOutPerParent: mean(func(p Result) float64 { return p.BytesOutPerParent }),
+		Requests:          map[string]int64{}, OwnRequests: map[string]int64{},
+		CPU: sum(func(p Result) float64 { return p.CPU }), PerThousand: mean(func(p Result) float64 { return p.PerThousand }),
+		HookCPU: sum(func(p Result) float64 { return p.HookCPU }), APIServerCPU: sum(func(p Result) float64 { return p.APIServerCPU }),
+		RSSBefore: first.RSSBefore, RSSAfter: last.RSSAfter,
+		Mallocs: mean(func(p Result) float64 { return p.Mallocs }), AllocBytes: mean(func(p Result) float64 { return p.AllocBytes }),
+	}
+	for _, p := range parts {
+		r.Limits = append(r.Limits, p.Limits...)
+		for key, n := range p.Requests {
+			r.Requests[key] += n
+		}
+		for key, n := range p.OwnRequests {
+			r.OwnRequests[key] += n
+		}
+	}
+	if r.Limit > 0 {
+		r.Ratio = r.Seconds / r.Limit
+	}
+	return r
+}
+
 // StartRatio returns how much later than the limit's half of the objects have converged, both from the start of the workload, zero where
 // there is no limit.
 func (r Result) StartRatio() float64 {
