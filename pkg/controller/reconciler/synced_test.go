@@ -456,8 +456,10 @@ func TestWhoTakesTheConditionOffEndsNoBackOff(t *testing.T) {
 	}{
 		"a parent that fails": {"", errors.New("the hook is away"), 400, 400, "False Failing: the hook is away"},
 		"a parent that waits": {"", &webhook.RetryLaterError{Status: http.StatusServiceUnavailable, After: 10 * time.Minute}, 200, 200, "False Waiting: "},
-		"a parent that is paused": {`,"annotations":{"metacontroller.k8s.io/paused":"true"}`, nil, 0, 25 * 60,
-			"Unknown Paused: paused until the annotation metacontroller.k8s.io/paused is taken off"},
+		"a parent that is paused": {
+			`,"annotations":{"metacontroller.k8s.io/paused":"true"}`, nil, 0, 25 * 60,
+			"Unknown Paused: paused until the annotation metacontroller.k8s.io/paused is taken off",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

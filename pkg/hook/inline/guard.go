@@ -474,7 +474,7 @@ func costOfSearch(args []ref.Val) uint64 {
 // costOfSort counts each comparison with what it reads of the values by which is sorted, the last argument.
 func costOfSort(args []ref.Val) uint64 {
 	keys := args[len(args)-1]
-	return product(weight(keys), uint64(bits.Len64(length(keys))))
+	return product(weight(keys), uint64(bits.Len64(length(keys)))) //nolint:gosec // It is 64 at most.
 }
 
 func costOfPairs(args []ref.Val) uint64 { return product(weight(args[0]), weight(args[1])) }

@@ -126,7 +126,8 @@ func TestHostileCallsFail(t *testing.T) {
 	}
 	texts := append([]v1alpha1.InlineVariable{
 		{Name: "text", Expression: "lists.range(1400).map(i, '" + strings.Repeat("x", 1000) + "').join('')"},
-		{Name: "a", Expression: "variables.text + 'a'"}, {Name: "b", Expression: "variables.text + 'b'"},
+		{Name: "a", Expression: "variables.text + 'a'"},
+		{Name: "b", Expression: "variables.text + 'b'"},
 	}, doubled("[variables.a, variables.b]", 15, func(before string) string { return before + " + " + before })...)
 	const tooMuch = "its cost is above 1000000"
 	for name, row := range map[string]struct {
