@@ -193,16 +193,16 @@ func (c *Controller) report(ctx context.Context, key parent.Key, state v1alpha1.
 // restsWithoutSynced reports whether nothing of a parent has changed but that another client took the condition Synced off, and it is put on again later.
 // Syncs that end well count how often that happens. While the parent fails, waits or is paused, nothing does, and no back-off or pause may end by it.
 func (c *Controller) restsWithoutSynced(key parent.Key, e cache.Event) bool {
-	look, paused := c.queue.Look(key), c.pausedUntil(e.New) != ""
-	if e.Old == nil || look.Err == nil && !paused || parent.HideCondition(e.New, conditionSynced) != e.New {
-		return false
+	if e.Old == nil || parent.HideCondition(e.New, conditionSynced) != e.New {
+		return false // So it is with nearly all events.
 	}
 	before := parent.HideCondition(e.Old, conditionSynced)
 	lost := before != e.Old && parentState(before) == parentState(e.New)
-	if lost && paused {
+	paused := lost && c.pausedUntil(e.New) != ""
+	if paused {
 		c.queue.AddAfter(key, time.Minute)
 	}
-	return lost
+	return paused || lost && c.queue.Look(key).Err != nil
 }
 
 // onlySynced reports whether nothing of a parent has changed but the condition Synced. Two controllers of one parent may both keep it, and must not

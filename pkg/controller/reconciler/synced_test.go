@@ -94,26 +94,16 @@ func (k *keeping) writeChild(r *http.Request) (int, string) {
 	return http.StatusOK, stored
 }
 
-// changeStatusBack has another client change the status of the parent back, but for its conditions.
-func (k *keeping) changeStatusBack() {
+// editStatus has another client edit the status of the parent a moment later.
+func (k *keeping) editStatus(edit func(status map[string]any)) {
 	time.AfterFunc(time.Millisecond, func() {
 		k.server.mu.Lock()
 		defer k.server.mu.Unlock()
 		k.server.version++
 		k.server.status = maps.Clone(k.server.status)
-		k.server.status["replicas"] = float64(1)
+		edit(k.server.status)
 		k.update(k.things, k.server.object())
 	})
-}
-
-// takeConditionsOff has another client write a status without conditions.
-func (k *keeping) takeConditionsOff() {
-	k.server.mu.Lock()
-	defer k.server.mu.Unlock()
-	k.server.version++
-	k.server.status = maps.Clone(k.server.status)
-	delete(k.server.status, "conditions")
-	k.update(k.things, k.server.object())
 }
 
 // conditions are those that were sent, each one that differs from the one before.
@@ -165,7 +155,7 @@ func newKeepingWith(
 			k.update(k.things, k.server.object())
 			k.server.mu.Unlock()
 			if k.takesOff.Load() {
-				time.AfterFunc(time.Millisecond, k.takeConditionsOff)
+				k.editStatus(func(status map[string]any) { delete(status, "conditions") })
 			}
 		}
 		return code, body
@@ -391,7 +381,7 @@ func TestTheConditionSyncedSaysWhatHoldsAParentBack(t *testing.T) {
 			"", spec, func(k *keeping, s *reconciler.Sync) error {
 				err := s.WriteStatus(k.t.Context(), map[string]any{"replicas": int64(7)}, true)
 				if k.others.Load() {
-					k.changeStatusBack()
+					k.editStatus(func(status map[string]any) { status["replicas"] = float64(1) })
 				}
 				return err
 			}, []string{synced}, unsettled, 350,

@@ -176,9 +176,6 @@ func asText(value ref.Val) (string, bool) {
 }
 
 func (n mapNode) eval(s *scope) (any, bool, error) {
-	if err := s.budget.spend(nil); err != nil {
-		return nil, false, err
-	}
 	result := make(map[string]any, len(n.names))
 	for i, name := range n.names {
 		value, present, err := n.values[i].eval(s)
@@ -192,7 +189,7 @@ func (n mapNode) eval(s *scope) (any, bool, error) {
 			}
 		}
 	}
-	return result, true, nil
+	return result, true, s.budget.spend(nil)
 }
 
 func (n listNode) eval(s *scope) (any, bool, error) {

@@ -118,9 +118,14 @@ func doubled(first string, times int, twice func(before string) string) []v1alph
 	return variables
 }
 
+// pairsOfPairs are variables the last of which is a list with 2^51 paths.
+func pairsOfPairs() []v1alpha1.InlineVariable {
+	return doubled("[1, 2]", 50, func(before string) string { return "[dyn(" + before + "), dyn(" + before + ")]" })
+}
+
 // Each of these calls would take more memory than there is, or longer than anybody waits.
 func TestHostileCallsFail(t *testing.T) {
-	pairs := doubled("[1, 2]", 50, func(before string) string { return "[dyn(" + before + "), dyn(" + before + ")]" })
+	pairs := pairsOfPairs()
 	ready := func(expression string) *runtime.RawExtension {
 		return &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"ready": "${%s}"}`, expression)}
 	}
@@ -169,7 +174,7 @@ func TestHostileCallsFail(t *testing.T) {
 // TestValuesOfManyPathsAreWalkedByNothing gives a list, which has more paths than anybody can walk, to whatever takes a value, and wants an error that has
 // nothing of it, or none.
 func TestValuesOfManyPathsAreWalkedByNothing(t *testing.T) {
-	pairs := doubled("[1, 2]", 50, func(before string) string { return "[dyn(" + before + "), dyn(" + before + ")]" })
+	pairs, named := pairsOfPairs(), regexp.MustCompile(`\bx\b`)
 	for _, expression := range []string{
 		"{'a': 1}[x]", "{'a': 1}[?x]", "[1][x]", "[1][?x]", "{x: 1}.size()", "x.a", "x.?a", "x[0]", "x[?0].hasValue()", "has(x.a)", "{'a': x}.a.size()",
 		"int(x)", "string(x)", "bytes(x)", "type(x) == list", "size(x)", "x == x", "x != 1", "x in [1]", "1 in x", "x < x", "x ? 1 : 0", "!x", "x && true", "x || false", "-x",
@@ -184,7 +189,7 @@ func TestValuesOfManyPathsAreWalkedByNothing(t *testing.T) {
 	} {
 		e := example{Sync: &v1alpha1.InlineHook{Variables: pairs, Children: []v1alpha1.InlineTemplate{
 			templateOf(fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"value":"${%s}"}`,
-				regexp.MustCompile(`\bx\b`).ReplaceAllString(expression, "dyn(variables.last)"))),
+				named.ReplaceAllString(expression, "dyn(variables.last)"))),
 		}}}
 		programs, _, errs := inline.Compile(e.definition(), schemas())
 		if len(errs) > 0 {
